@@ -9,10 +9,17 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit
+from flashcore.model.record import Subject
 from flashcore.records import store
 from tests.plugins.audit.fatbins import KERNELS, both, entry, fatbin, library
 from tests.readers.test_cubin import sample
 
+NATIVE = """
+[[budget]]
+name = "machine_code_for_each_gpu"
+fact = "native_kernels"
+min = 1
+"""
 BUDGETS = """
 [[budget]]
 name = "no_spills"
@@ -85,6 +92,26 @@ def test_the_gate_judges_the_record(most: float, kernels: list[str], code: int, 
     budgets = tmp_path / "budgets.toml"
     budgets.write_text(BUDGETS.format(most=most, kernels=json.dumps(kernels)))
     assert main(["gate", run, "--budgets", str(budgets)]) == code
+
+
+@pytest.mark.parametrize(("gpus", "code"), [("h200,l4", 0), ("h200,b200", 1), ("", 3)])
+def test_the_gate_requires_machine_code_for_gpus(
+    gpus: str, code: int, binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "budgets.toml").write_text(NATIVE)
+    assert main(["audit", str(binary), "--for", gpus, "--keep", "--profiles", str(tmp_path / "profiles")]) == Exit.OK
+    run = capsys.readouterr().out.splitlines()[-1]
+    assert main(["gate", run, "--budgets", str(tmp_path / "budgets.toml")]) == code
+
+
+@pytest.mark.parametrize(("block", "pct"), [(256, 100.0), (96, 98.4375), (1024, 100.0), (1025, None), (0, None)])
+def test_occupancy_is_for_the_block_size(
+    block: int, pct: float | None, binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(binary), "--block", str(block), "--keep", "--profiles", str(tmp_path)]) == Exit.OK
+    record = store.read(Path(capsys.readouterr().out.splitlines()[-1]))
+    subject = Subject("pkg", "sm_90a", kernel="spills")
+    assert [record.facts.number(name, subject) for name in ("occupancy_low", "occupancy_high")] == [pct, pct]
 
 
 @pytest.mark.parametrize("command", [["report", "-o", "report"], ["facts"], ["pack", "-o", "k.run.zip"], ["diff"]])

@@ -18,7 +18,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.text import matches_any
 from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.plugins.audit import limits
+from flashcore.plugins.audit import limits, targets
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, record_of
 from flashcore.plugins.imports.names import checked
@@ -33,6 +33,8 @@ _COLUMNS = {
     "stack_bytes": "stack B",
     "static_smem": "smem B",
     "code_bytes": "code B",
+    "occupancy_low": "occ %",
+    "occupancy_high": "to %",
 }
 _WIDEST = 100
 _PROJECT = Path(limits.FILE)
@@ -54,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
     )
+    parser.add_argument("--block", type=int, metavar="N", help="threads per block that occupancy is for")
+    parser.add_argument("--for", dest="gpus", default="", metavar="GPU,…", help="say which of these GPUs run the code")
     parser.add_argument(
         "--name", default=NAME, metavar="NAME", help="name of the record's suite (default: %(default)s)"
     )
@@ -63,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
+    gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
     form = parsed(_PROJECT, limits.ProjectFile)[0].audit if _PROJECT.is_file() else limits.AuditForm()
     patterns = arguments.files or form.files
@@ -73,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         name=checked(arguments.name),
         command=options.recorded_command(["flashcore", *sys.argv[1:]]),
         seconds=time.monotonic() - begin,
+        block=arguments.block,
+        gpus=gpus,
     )
     kernels = {kernel.name for kernel in content.kernels}
     suite, mistakes = limits.limited(record.suite, form, arguments, kernels)
@@ -96,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def table(record: Record, names: str, top: int, each: bool) -> str:
     """The kernels with the most spills, then the largest; of a template's instantiations the worst stands for all."""
-    kernels = grouped((f.subject, f) for f in record.facts if matches_any(f.subject.kernel or "", (names,)))
+    kernels = grouped(
+        (f.subject, f) for f in record.facts if f.subject.arch and matches_any(f.subject.kernel or "", (names,))
+    )
     rows = sorted(kernels.items(), key=lambda row: _rank(row[1]))
     groups = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in rows)
     cells = []

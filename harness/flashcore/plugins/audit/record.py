@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from flashcore import __version__
 from flashcore.chips import occupancy
 from flashcore.model.catalogue import FACTS
-from flashcore.model.causes import Cause, Detail, UnknownArch
+from flashcore.model.causes import Cause, Detail, DoesNotFit, UnknownArch
 from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
+from flashcore.plugins.audit import targets
 from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
@@ -35,23 +36,33 @@ _SPILLS = ("spill_store_bytes", "spill_load_bytes")
 
 
 def record_of(
-    run_id: str, inventory: Inventory, *, name: str, command: str, seconds: float, block: int | None = None
+    run_id: str,
+    inventory: Inventory,
+    *,
+    name: str,
+    command: str,
+    seconds: float,
+    block: int | None = None,
+    gpus: Mapping[str, int] | None = None,
 ) -> Record:
     """The record of the files; budgets are added later.
 
     Args:
         name: of its suite: records of one name are compared with each other.
         seconds: the time that reading took.
+        block: as :func:`facts` has it.
+        gpus: those of which is said whether they run the files.
     """
+    runs = list(targets.facts(inventory, gpus or {}, NAME))
     places = {(k.variant, k.arch): None for k in inventory.kernels} | dict.fromkeys(inventory.codes)
     places |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
     archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
-    every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=_number)))
+    every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=targets.parts)))
     failed = len(inventory.unread)
     return Record(
         id=run_id,
         command=command,
-        suite=_suite(name, inventory, archs, every),
+        suite=_suite(name, inventory, archs, every, [*_notes(inventory), *(fact.note for fact in runs)]),
         environment=Environment(None, "", "", "", __version__),
         artifacts=tuple(
             Artifact(variant, arch, "ok", code=_hash(inventory.codes.get((variant, arch), ())))
@@ -61,7 +72,7 @@ def record_of(
         plans=(),
         outcomes=(),
         stages=(StageNote("audit", "failed" if failed else "ok", seconds, _unread(inventory)),),
-        facts=Facts(facts(inventory, block)),
+        facts=Facts([*facts(inventory, block), *runs]),
     )
 
 
@@ -87,10 +98,13 @@ def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
         yield _fact(subject, name, value)
     for at, name in enumerate(_SPILLS):
         yield _fact(subject, name, *((None, spills) if isinstance(spills, Cause) else (spills[at], "")))
-    only = block or (content.block and math.prod(content.block))
-    bounds = (only, only) if only else (occupancy.WARP, content.max_threads or occupancy.MAX_THREADS)
+    only = math.prod(content.block) if content.block else 0
+    low, high = only or 1, only or content.max_threads or occupancy.MAX_THREADS
+    bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)
     cluster = math.prod(content.cluster or (1,))
     extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
+    if block is not None and not low <= block <= high:
+        extremes = DoesNotFit(f"{block:,} threads a block; the kernel's launch bounds allow {only or high:,}")
     for at, name in enumerate(("occupancy_low", "occupancy_high")):
         pct = None if isinstance(extremes, Cause) else extremes[at]
         detail = extremes if isinstance(extremes, Cause) else "without dynamic shared memory"
@@ -113,15 +127,13 @@ def _fact(subject: Subject, name: str, value: Value | None, detail: Detail | str
     return Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
 
 
-def _number(arch: str) -> int:
-    return int("".join(filter(str.isdigit, arch)) or 0)
-
-
 def _hash(codes: Sequence[str]) -> str:
     return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest() if codes else ""
 
 
-def _suite(name: str, inventory: Inventory, archs: Mapping[str, Sequence[str]], every: tuple[str, ...]) -> Suite:
+def _suite(
+    name: str, inventory: Inventory, archs: Mapping[str, Sequence[str]], every: tuple[str, ...], notes: Sequence[str]
+) -> Suite:
     files = inventory.files
     variants = {
         variant: Variant(
@@ -129,7 +141,7 @@ def _suite(name: str, inventory: Inventory, archs: Mapping[str, Sequence[str]], 
             problem=NAME,
             kind=Binary(file),
             technique=file,
-            where=Where(tuple(sorted(archs[variant], key=_number))),
+            where=Where(tuple(sorted(archs[variant], key=targets.parts))),
             roof="",
             tolerance="",
             tolerance_reason="read, not run",
@@ -148,7 +160,7 @@ def _suite(name: str, inventory: Inventory, archs: Mapping[str, Sequence[str]], 
         variants=variants,
         budgets=(_READABLE,) if inventory.unread else (),
         waivers=(),
-        notes=tuple(_notes(inventory)),
+        notes=tuple(notes),
     )
 
 
