@@ -107,7 +107,7 @@ def find(places: Places, name: str | None) -> Traversable:
                 f"{where}: expected a recorded run, found none\n"
                 "  hint: `flashcore profile` records one, `flashcore import` reads one, --profiles names another folder"
             )
-        return next((run for run in complete if not _of_roofs(run) and not _of_sanitizer(run)), complete[0])
+        return next((run for run in complete if suite_of(run) != ROOFS and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
         return matches[0]
@@ -116,11 +116,12 @@ def find(places: Places, name: str | None) -> Traversable:
     raise UsageError(f"run {name}: expected one run's id or folder, found {count} (newest: {newest})")
 
 
-def _of_roofs(run: Traversable) -> bool:
+def suite_of(run: Traversable) -> str:
+    """The name of a run's suite; empty if its header is damaged, which reading it reports."""
     try:
-        return bool(json.loads((run / HEADER).read_bytes())["suite"]["name"] == ROOFS)
+        return str(json.loads((run / HEADER).read_bytes())["suite"]["name"])
     except _DAMAGED:
-        return False  # reading it reports what is wrong with it
+        return ""
 
 
 def _of_sanitizer(run: Traversable) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.measure.settings import Settings
 from flashcore.pipeline.present import present
-from flashcore.records import store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import TOY, Built
 
@@ -187,6 +187,25 @@ def test_a_run_that_is_not_as_in_the_base_is_listed(change: Change) -> None:
     assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
     change.commit()
     assert change.gate("--base", "HEAD") == (0, {}), "what the base has without hashes stays as it is"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_removed_run_is_listed(change: Change, packed: bool) -> None:
+    run = change.record()
+    path = change.root / f"{RUN}{lookup.PACKED}"
+    if packed:
+        pack = pytest.importorskip("flashcore.plugins.pack.pack")
+        path.write_bytes(pack.packed(run))
+        shutil.rmtree(run)
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    (change.root / "elsewhere").mkdir()
+    (path if packed else run).rename(change.root / "elsewhere" / (path if packed else run).name)
+    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
+    assert change.gate("--base", "HEAD", "--allow", f"run:{RUN}") == (0, {f"run:{RUN}": "waived"})
+    assert change.gate("--base", "HEAD", "--records", str(change.root / "elsewhere")) == (0, {}), "it is only moved"
+    change.edit('name = "toy"', 'name = "other"')
+    assert f"run:{RUN}" not in change.gate("--base", "HEAD")[1], "another suite's run"
 
 
 def test_an_added_signer_is_listed(change: Change) -> None:

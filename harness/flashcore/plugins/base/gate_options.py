@@ -18,7 +18,7 @@ from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
 from flashcore.plugins.base.loosened import Loosened, everything
 from flashcore.plugins.base.revision import Revision, extracted
-from flashcore.records import store
+from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
 
@@ -51,11 +51,17 @@ def run(arguments: argparse.Namespace) -> None:
     suite = load(suite_folder(arguments.suite))
     with extracted(arguments.base, Path(suite.root)) as revision:
         changes = _changes(suite, revision, arguments.budgets)
-        headers = revision.tree.rglob(store.HEADER)
-        before = {header.parent.name: _hashes(header.parent) for header in headers}
+        before: dict[str, Mapping[str, str]] = {}
+        removed: list[str] = []
+        for file in (f for ending in (store.HEADER, lookup.PACKED) for f in revision.tree.rglob(f"*{ending}")):
+            run = file.parent if file.name == store.HEADER else lookup.elsewhere(file)[0]
+            before[run.name] = _hashes(run)
+            if not (revision.top / file.relative_to(revision.tree)).is_file():
+                removed += [run.name] if lookup.suite_of(run) in (suite.name, lookup.ROOFS) else []
 
     def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
-        return (_verdict(change, arguments.base, arguments.allow) for change in (*changes, *_runs(before, runs)))
+        gone = [Loosened("run", name, "removed") for name in removed if name not in {run.name for run in runs}]
+        return (_verdict(change, arguments.base, arguments.allow) for change in (*changes, *gone, *_runs(before, runs)))
 
     arguments.checks.append(check)
 
