@@ -110,7 +110,14 @@ def renamed(table: str, name: str) -> Callable[[Any], None]:
         (renamed("variants", "v" * 300), "expected variants under their names"),
         (lambda d: d["suite"].update(variants={}), "expected variants"),  # item 5
         (lambda d: d["suite"].update(shapes={}), "expected shapes"),
-        (lambda d: d["plans"][0].update(variant="nobody"), "plans, outcomes: expected variants of the suite"),
+        (lambda d: d["plans"][0].update(variant="nobody"), "expected cases of the suite"),
+        (
+            lambda d: d["keys"].update({"nobody/mission": {"code": "", "closure": "", "nvcc": ""}}),
+            "expected cases of the suite",
+        ),
+        (lambda d: d["outcomes"][0].update(shape="nowhere"), "expected cases of the suite's .* found '.*/nowhere'"),
+        (lambda d: d["suite"]["variants"]["fast"].update(problem="other"), "expected variants and shapes of the probl"),
+        (lambda d: d["suite"]["shapes"]["mission"].update(problem="other"), "expected variants and shapes of the prob"),
         (lambda d: d.update(suite=[]), "expected a run record"),
         (
             lambda d: d["suite"].update(budgets=[{**BUDGET, "fact": "registres"}]),
@@ -140,6 +147,12 @@ def test_deep_nesting_is_refused(run: Path, file: str) -> None:  # item 18
     (run / file).write_bytes(gzip.compress(text) if file.endswith(".gz") else text)
     store.seal(run)
     with pytest.raises(RecordError, match="cannot be read"):
+        store.read(run)
+
+
+def test_samples_are_of_the_suites_cases(run: Path) -> None:
+    change(run, store.SAMPLES, lambda data: data.update({"nobody/mission/isolated": [1.0]}))
+    with pytest.raises(RecordError, match="expected cases of the suite's variants and shapes, found 'nobody/mission'"):
         store.read(run)
 
 

@@ -64,9 +64,13 @@ def mistakes(record: Record) -> Iterator[str]:
             date.fromisoformat(day)
         except ValueError:
             yield f"suite: expected a day such as 2027-01-31, found {shortened(day)}"
-    variants = {*(a.variant for a in record.artifacts), *(p.variant for p in record.plans)}
-    for name in sorted({*variants, *(o.variant for o in record.outcomes)} - suite.variants.keys()):
-        yield f"artifacts, plans, outcomes: expected variants of the suite, found {shortened(name)}"
+    if not {entry.problem for table in (suite.variants, suite.shapes) for entry in table.values()} <= {*suite.problems}:
+        yield f"suite: expected variants and shapes of the problems {shortened(list(suite.problems))}, found others"
+    cases = {*record.keys, *record.stale, *(key.rpartition("/")[0] for key in record.samples)}
+    cases |= {o.case for o in record.outcomes} | {f"{p.variant}/{p.shape}" for p in record.plans}
+    cases |= {f"{a.variant}/{next(iter(suite.shapes), '')}" for a in record.artifacts}
+    for case in sorted(cases - {f"{v}/{s}" for v in suite.variants for s in suite.shapes}):
+        yield f"expected cases of the suite's variants and shapes, found {shortened(case)}"
     ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
     if len({*ran}) < len(ran) or not record.stale.keys().isdisjoint(case for case, _ in ran):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
