@@ -173,3 +173,69 @@ def test_without_files_anywhere_nothing_passes(monkeypatch: pytest.MonkeyPatch) 
 def test_an_expired_waiver_does_not_hold() -> None:
     toml(f"{WAIVED}expires = 2020-01-31")
     assert main(["audit"]) == Exit.FAILED
+
+
+# --- the baseline ---------------------------------------------------------------------------------
+
+
+def baseline(old: str = "", new: str = "") -> None:
+    """Saves a baseline, and changes a line of it."""
+    assert main(["audit", FILE, "--save-baseline", "audit.txt"]) == Exit.OK
+    lines = Path("audit.txt").read_text()
+    assert old in lines
+    Path("audit.txt").write_text(lines.replace(old, new, 1))
+    toml(f"files = ['{FILE}']\nbaseline = 'audit.txt'")
+
+
+def test_the_same_files_are_as_in_their_baseline() -> None:
+    baseline()
+    assert main(["audit"]) == main(["audit", FILE, "--baseline", "audit.txt"]) == Exit.OK
+
+
+def test_a_kernel_that_is_worse_than_the_baseline_fails_and_keeps_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    baseline("pkg sm_80 spills * spill_store_bytes 56", "pkg sm_80 spills * spill_store_bytes 52")
+    assert main(["audit"]) == Exit.FAILED
+    assert "baseline_spill_store_bytes" in capsys.readouterr().out
+    before = Path("audit.txt").read_text()
+    assert main(["audit", "--save-baseline", "audit.txt"]) == Exit.FAILED
+    assert Path("audit.txt").read_text() == before
+
+
+def test_saving_takes_improvements_over() -> None:
+    baseline("pkg sm_80 spills * spill_store_bytes 56", "pkg sm_80 spills * spill_store_bytes 64")
+    assert main(["audit"]) == Exit.OK
+    assert main(["audit", "--save-baseline", "audit.txt"]) == Exit.OK
+    assert "pkg sm_80 spills * spill_store_bytes 56" in Path("audit.txt").read_text()
+
+
+@pytest.mark.parametrize("place", ["pkg sm_80 gone", "pkg sm_100 spills", "lib sm_80 spills"])
+def test_a_kernel_an_arch_or_a_file_that_vanished_is_unmeasured(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    baseline("pkg sm_80 spills * registers", f"{place} * registers 32\npkg sm_80 spills * registers")
+    assert main(["audit"]) == Exit.UNMEASURED
+    file, arch, kernel = place.split()
+    assert f"{file}/{kernel} ({arch})" in capsys.readouterr().out
+    assert main(["audit", "--save-baseline", "audit.txt"]) == main(["audit"]) == Exit.OK
+
+
+def test_an_exception_holds_for_the_baseline_too(capsys: pytest.CaptureFixture[str]) -> None:
+    baseline("pkg sm_80 spills * spill_store_bytes 56", "pkg sm_80 spills * spill_store_bytes 52")
+    assert main(["audit", "--except", "spills"]) == Exit.OK
+    assert "not compared: except" in capsys.readouterr().out
+
+
+def test_a_waiver_may_be_of_the_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    baseline("pkg sm_80 spills * spill_store_bytes 56", "pkg sm_80 spills * spill_store_bytes 52")
+    with Path("flashcore.toml").open("a") as stream:
+        stream.write('[[audit.waiver]]\nbudget = "baseline_spill_store_bytes"\naccepted = 56\nreason = "a new tile"\n')
+    assert main(["audit"]) == Exit.OK
+
+
+@pytest.mark.parametrize(("file", "message"), [("absent.txt", "no such file"), (FILE, "expected a baseline")])
+def test_a_baseline_that_cannot_be_read_is_refused(file: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", FILE, "--baseline", file]) == Exit.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_baseline_of_other_files_is_refused() -> None:
+    baseline("suite audit", "suite other")
+    assert main(["audit"]) == Exit.USAGE

@@ -51,6 +51,7 @@ def test_the_same_is_not_looser() -> None:
         (0, {"archs": (ARCH,)}, True),
         (0, {"shapes": (SHAPE,)}, True),
         (0, {"kernels": ("a*",)}, True),
+        (0, {"kernels": ("*", "!a*")}, True),
         (0, {"name": "another"}, True),
         (1, {"minimum": 40.0}, True),
         (1, {"minimum": 60.0}, False),

@@ -11,8 +11,10 @@ from glob import glob
 from pathlib import Path
 
 from flashcore.cli import gate, options, output
+from flashcore.cli.baseline import save
 from flashcore.cli.grid import cell, grid
-from flashcore.errors import Exit, ManifestError
+from flashcore.errors import Exit, ManifestError, worst
+from flashcore.gate import baseline
 from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
@@ -24,7 +26,6 @@ from flashcore.plugins.audit.record import NAME, record_of
 from flashcore.plugins.imports.names import checked
 from flashcore.readers.kernel_names import without_arguments
 from flashcore.records import store
-from flashcore.suites.budgets import parsed
 
 _COLUMNS = {
     "registers": "regs",
@@ -51,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "kernels without limits; repeatable"
     parser.add_argument("--except", dest="exceptions", action="append", default=[], metavar="GLOB", help=text)
     gate.add_formats(parser)
+    text = "fail where a kernel is worse than in this file (default: that of flashcore.toml)"
+    parser.add_argument("--baseline", metavar="FILE", help=text)
+    text = "write a baseline, or take improvements and new kernels over into it"
+    parser.add_argument("--save-baseline", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
@@ -63,15 +68,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", action="store_true", help="keep the result as a run in --profiles")
     options.add_profiles(parser)
+    # Each gives verdicts on the limits, of the suite without and with them and the kernels' names; plugins add theirs.
+    parser.set_defaults(checks=[])
 
 
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
-    form = parsed(_PROJECT, limits.ProjectFile)[0].audit if _PROJECT.is_file() else limits.AuditForm()
+    form = limits.read(_PROJECT)
     patterns = arguments.files or form.files
     content = inventory(Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
+    path = None if arguments.save_baseline else arguments.baseline or form.baseline
+    old = baseline.read(Path(path)) if path else None
+    for line in old.values if old else ():  # none may vanish with its file
+        content.files.setdefault(line.variant, f"{line.variant}: missing")
+        content.codes.setdefault((line.variant, line.arch), [])
     record = record_of(
         store.new_id(),
         content,
@@ -85,15 +97,19 @@ def run(arguments: argparse.Namespace) -> int:
     suite, mistakes = limits.limited(record.suite, form, arguments, kernels)
     if mistakes:
         raise ManifestError("flashcore audit", mistakes)
+    more = [verdict for check in arguments.checks for verdict in check(record.suite, suite, kernels)]
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         print(table(record, arguments.kernel, arguments.top, arguments.each))
         print("\n".join(_remarks(record, content)))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
-    if suite.budgets or arguments.format:
-        judged = judge_records(Rules(compare=False), [record])
+    if suite.budgets or path or more or arguments.format:
+        judged = judge_records(Rules(compare=bool(path), baseline=path, more=more), [record])
         gate.show(judged, outputs)
         code = judged.judgement.exit_code
+    if arguments.save_baseline:
+        file = Path(arguments.save_baseline)
+        code = worst([code, save(record, baseline.read(file), file, ratchet=False)])
     if arguments.keep:
         folder = store.begin(Path(arguments.profiles), record.id)
         store.write(record, folder)

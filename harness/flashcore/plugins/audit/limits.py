@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import Field
 
-from flashcore.model.suite import Suite
-from flashcore.suites.budgets import Limits
+from flashcore.model.suite import GatePolicy, GateRule, Suite
+from flashcore.suites.budgets import Limits, parsed
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.schema import BudgetForm, Form, GateForm, Manifest, Text, WaiverForm
 
@@ -31,6 +32,16 @@ class ProjectFile(Form):
     """The file."""
 
     audit: AuditForm
+
+
+def read(path: Path | None) -> AuditForm:
+    """The table of a file, which need not exist.
+
+    Raises:
+        ManifestError: it is wrong; holds every mistake found.
+    """
+    form: AuditForm = parsed(path, ProjectFile)[0].audit if path and path.is_file() else AuditForm()
+    return form
 
 
 def limit(text: str) -> tuple[str, float]:
@@ -55,4 +66,6 @@ def limited(
     waivers = limits.waivers(budgets)
     excepted = mistakes.check_globs("except", (*form.exceptions, *options.exceptions), kernels, "kernel")
     budgets = tuple(replace(b, kernels=(*b.kernels, *(f"!{glob}" for glob in excepted))) for b in budgets)
-    return replace(suite, budgets=(*suite.budgets, *budgets), waivers=waivers), mistakes.lines
+    ignored = [GateRule(("*",), "ignore", kernels=excepted, reason="except")] if excepted else []
+    policy = GatePolicy(rules=(*limits.rules(), *ignored))
+    return replace(suite, budgets=(*suite.budgets, *budgets), waivers=waivers, gate=policy), mistakes.lines

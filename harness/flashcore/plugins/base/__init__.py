@@ -2,4 +2,4 @@
 
 from flashcore.model.plugin import Plugin
 
-PLUGIN = Plugin(name="base", options={"gate": "flashcore.plugins.base.gate_options"})
+PLUGIN = Plugin(name="base", options={name: f"flashcore.plugins.base.{name}_options" for name in ("gate", "audit")})

@@ -33,10 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow", action="append", default=[], metavar="GLOB", help=text)
 
 
+def requested(arguments: argparse.Namespace) -> bool:
+    """Whether to compare with a base revision.
+
+    Raises:
+        UsageError: there is none, and something is allowed.
+    """
+    if arguments.base is None and arguments.allow:
+        raise UsageError("--allow: expected together with --base REV, found it alone")
+    return arguments.base is not None
+
+
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.base is None:
-        if arguments.allow:
-            raise UsageError("--allow: expected together with --base REV, found it alone")
+    if not requested(arguments):
         return
     for name in ("recorded", "baseline"):
         if getattr(arguments, name):
@@ -61,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
         gone = [Loosened("run", name, "removed") for name in removed if name not in {run.name for run in runs}]
-        return (_verdict(change, arguments.base, arguments.allow) for change in (*changes, *gone, *_runs(before, runs)))
+        return (verdict(change, arguments.base, arguments.allow) for change in (*changes, *gone, *_runs(before, runs)))
 
     arguments.checks.append(check)
 
@@ -111,7 +120,8 @@ def _hashes(run: Traversable) -> dict[str, str]:
     return {**store.sums(run), store.SUMS: file_hash(run / store.SUMS)}
 
 
-def _verdict(change: Loosened, revision: str, allowed: list[str]) -> Verdict:
+def verdict(change: Loosened, revision: str, allowed: list[str]) -> Verdict:
+    """A looser limit, which fails unless it is allowed."""
     glob = next((glob for glob in allowed if fnmatchcase(change.key, glob)), None)
     accepted = f" (allowed by --allow {glob})" if glob else " (it has no variant left)" if change.gone else ""
     return Verdict(

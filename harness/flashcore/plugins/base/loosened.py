@@ -162,7 +162,8 @@ def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:
 
 def _covers_kernels(inner: Sequence[str], outer: Sequence[str]) -> bool:
     """Whether the globs ``outer`` select all that ``inner`` select; ``False`` if that takes more than equal globs."""
-    return "*" in outer or {*inner} <= {*outer}
+    excluded = {glob for glob in outer if glob[:1] == "!"}
+    return excluded <= {*inner} and ("*" in outer or {glob for glob in inner if glob[:1] != "!"} <= {*outer})
 
 
 def _waivers(old: Suite, new: Suite) -> Iterator[Loosened]:
