@@ -69,7 +69,12 @@ max = 1QQQ
 )  # fmt: skip
 def test_a_mistake_is_at_its_key_or_at_what_is_around_it(key: str, line: int) -> None:
     assert set(lines(TEXT)) <= set(dict(paths(tomllib.loads(TEXT))))
-    assert located("f", TEXT.encode(), f"{key}: expected") == f"f:{line}: {key}: expected"
+    assert located("f", TEXT.encode(), key, "expected") == f"f:{line}: {key}: expected"
+
+
+def test_a_key_that_resembles_another_is_itself() -> None:
+    text = b'"budget[0] (x)" = 1\n[[budget]]\nname = "x"\n'
+    assert located("f", text, "budget[0] (x)", "expected no such key").startswith("f:1: ")
 
 
 def test_a_swept_variant_is_declared_by_its_template(tmp_path: Path) -> None:
@@ -88,4 +93,4 @@ def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as of_budgets:
         budgets.read(tmp_path / "budgets.toml")
     assert [m.partition(": expected")[0] for m in manifest.value.mistakes] == ["suite.toml:1: nvcc_"]
-    assert [m.partition(": expected")[0] for m in of_budgets.value.mistakes] == ["budgets.toml:4: budget[0] (a).fact"]
+    assert [m.partition(": expected")[0] for m in of_budgets.value.mistakes] == ["budgets.toml:4: budget[0].fact"]

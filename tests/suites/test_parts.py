@@ -105,7 +105,7 @@ CASES = [
     ("shapes.toml", "N = 1001", "N = 0",
      "shapes.toml: shape.tail.params.N: expected a whole number of at least 1, found 0"),
     ("budgets.toml", '"spill_store_bytes"', '"spil"',
-     "budgets.toml: budget[1] (no_spills).fact: expected a fact (see: flashcore list --facts), found 'spil' "
+     "budgets.toml: budget[1].fact: expected a fact (see: flashcore list --facts), found 'spil' "
      "(did you mean spill_store_bytes?)"),
     ("budgets.toml", "max = 0", 'max = "0"', "budgets.toml: budget[1].max: expected a number, found '0'"),
     ("budgets.toml", 'facts = ["registers"]', "facts = []",
@@ -125,7 +125,7 @@ def test_a_list_is_counted_within_its_file(split: Path) -> None:
         '[[budget]]\nname = "a"\nfact = "registers"\nmax = 1\nsource = "s"\n'
         '[[budget]]\nname = "b"\nfact = "registers"\nsource = "s"\n'
     )
-    assert mistakes(split) == ["more/c.toml: budget[1] (b): expected a `min`, a `max` or both, found neither"]
+    assert mistakes(split) == ["more/c.toml: budget[1]: expected a `min`, a `max` or both, found neither"]
 
 
 # --- remembered -------------------------------------------------------------------------------------

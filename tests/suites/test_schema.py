@@ -90,4 +90,4 @@ def test_a_manifest_is_whole_or_a_part() -> None:
 def test_what_no_key_may_hold_is_told_by_its_key(value: object, refused: bool) -> None:
     for data, key in (({"x": {"y": value}}, "x.y"), ({"x": [0, value]}, "x[1]")):
         said = schema.parse(data)
-        assert isinstance(said, list) and said[0].startswith(f"{key}: ") is refused
+        assert isinstance(said, list) and (said[0][0] == key) is refused

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class Limits:
         }
 
     def _declared(self, index: int, form: BudgetForm) -> Budget | None:
-        key = f"budget[{index}] ({form.name})"
+        key = f"budget[{index}]"
         _check_limits(key, form, self._mistakes)
         spec = self._mistakes.check_fact(f"{key}.fact", form.fact)
         if spec is None:
@@ -90,7 +91,7 @@ class Limits:
             for v in self._variants.values()
             if not v.is_reference and matches_any(v.name, budget.variants)
         ):
-            expected = "a case that it is about: a variant that is no peer, on archs and shapes that it supports"
+            expected = f"a case that {form.name} is about: a variant that is no peer, on archs and shapes that it supports"
             self._mistakes.add(key, expected, "none")
         return budget
 
@@ -136,7 +137,7 @@ class Limits:
         return tuple(self._waiver(i, form, names) for i, form in enumerate(self._manifest.waiver))
 
     def _waiver(self, index: int, form: WaiverForm, budgets: Sequence[str]) -> Waiver:
-        key = f"waiver[{index}] ({form.budget})"
+        key = f"waiver[{index}]"
         # Limits of the baseline, and budgets that hold without a table, can be waived too: baseline_registers, runs.
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         if form.budget.removeprefix(gate_policy.PREFIX) not in {*implicit, *gate_policy.ALLOWANCES}:
@@ -175,7 +176,7 @@ def parsed(path: Path, form: type[schema.Form]) -> tuple[Any, Mistakes]:
     except OSError as error:
         raise UsageError(f"{path}: expected a file of budgets, cannot read it: {error.strerror}") from error
     except ValidationError as error:
-        raise ManifestError(str(path), [*map(locate, schema.mistakes(error.errors(), data, form))]) from error
+        raise ManifestError(str(path), [*starmap(locate, schema.mistakes(error.errors(), data, form))]) from error
     except ValueError as error:
         raise ManifestError(str(path), [lines.invalid(path.name, error)]) from error
 
@@ -196,7 +197,7 @@ def read(path: Path) -> tuple[Budget, ...]:
 
 
 def _of_any(index: int, form: BudgetOfAny, mistakes: Mistakes) -> Budget | None:
-    key = f"budget[{index}] ({form.name})"
+    key = f"budget[{index}]"
     spec = spec_of(form.fact)
     if spec is None or spec.tier is None or (form.fact not in FACTS and "__" not in form.fact):
         expected = "a fact with a number (flashcore list --facts), or a metric of ncu's"

@@ -36,11 +36,14 @@ def lines(text: str) -> dict[str, int]:
     return places
 
 
-def located(file: str, text: bytes, mistake: str) -> str:
-    """A mistake with the file and line of its key before it, or of the nearest table or list around it."""
-    key = re.sub(r"^(\w+\[\d+\]) \(.*?\)", r"\1", mistake)
-    places = {p: n for p, n in lines(text.decode()).items() if re.match(rf"{re.escape(p)}(?![\w-])", key)}
-    return f"{file}:{places[max(places, key=len)] if places else 1}: {mistake}"
+def located(file: str, text: bytes, *mistake: str) -> str:
+    """A mistake with the file and line of its key before it, or of the nearest table or list around it.
+
+    Args:
+        mistake: its key, and a message if there is one.
+    """
+    places = {p: n for p, n in lines(text.decode()).items() if f"{mistake[0]}.".startswith((f"{p}.", f"{p}["))}
+    return f"{file}:{places[max(places, key=len)] if places else 1}: {': '.join(mistake)}"
 
 
 def invalid(file: str, error: Exception) -> str:

@@ -13,6 +13,7 @@ import hashlib
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import starmap
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
@@ -81,12 +82,12 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
         raise ManifestError(str(path), [lines.invalid(MANIFEST, error)]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
     combined = parts.CombinedManifest(data, {MANIFEST: text})
-    combined.mistakes += map(combined.locate, wrong)
+    combined.mistakes += starmap(combined.locate, wrong)
     for file, content in files.items():
         combined.add(file, content)
     manifest = parse(data)
     if isinstance(manifest, list):
-        raise ManifestError(str(path), [*combined.mistakes, *map(combined.locate, manifest)])
+        raise ManifestError(str(path), [*combined.mistakes, *starmap(combined.locate, manifest)])
     if combined.mistakes:
         raise ManifestError(str(path), combined.mistakes)
     mistakes = Mistakes(combined.locate)

@@ -13,10 +13,10 @@ class Mistakes:
     """Lines of key, what was expected, and what was found.
 
     Args:
-        locate: puts the file and line before a key.
+        locate: makes a line of a key and a message, or of a key.
     """
 
-    def __init__(self, locate: Callable[[str], str]) -> None:
+    def __init__(self, locate: Callable[..., str] = "{}: {}".format) -> None:
         self.locate = locate
         self._lines: dict[str, None] = {}  # points of a sweep share theirs
 
@@ -25,7 +25,7 @@ class Mistakes:
         return list(self._lines)
 
     def add(self, key: str, expected: str, actual: str) -> None:
-        self._lines[self.locate(f"{key}: expected {expected}, found {actual}")] = None
+        self._lines[self.locate(key, f"expected {expected}, found {actual}")] = None
 
     def check_name(self, key: str, name: str, names: Collection[str], expected: str) -> None:
         """``name`` must be one of ``names``."""

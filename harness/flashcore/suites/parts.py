@@ -25,17 +25,17 @@ def tables() -> tuple[str, ...]:
     return ("problem", "shape", "variant", *dict(plugin.entries("tables")))
 
 
-def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
-    """The files that ``manifests`` names, by their paths within the suite, and what is wrong with it.
+def included(root: Path, named: object) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """The files that ``manifests`` names, by their paths within the suite, and what is wrong with it: keys, messages.
 
     They come in the order of ``named``, those of one glob sorted; a file named twice counts where it is named first.
     """
     files: dict[str, bytes] = {}
-    wrong: list[str] = []
+    wrong: list[tuple[str, str]] = []
     names = named if isinstance(named, (list, tuple)) else ()  # the form says what else is wrong with it
     for i, name in enumerate(n for n in names if isinstance(n, str) and n):
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            wrong.append(f"manifests[{i}]: expected a file within the suite's folder, found {name!r}")
+            wrong.append((f"manifests[{i}]", f"expected a file within the suite's folder, found {name!r}"))
             continue
         try:
             paths = sorted(root.glob(name)) if set(name) & set("*?[") else [root / name]
@@ -43,7 +43,7 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[str]]:
             paths = []
         paths = [p for p in paths if p.is_file() and p != root / MANIFEST]
         if not paths:
-            wrong.append(f"manifests[{i}]: expected a file of the suite other than {MANIFEST}, found no {name}")
+            wrong.append((f"manifests[{i}]", f"expected a file of the suite other than {MANIFEST}, found no {name}"))
         for file in paths:
             files.setdefault(file.relative_to(root).as_posix(), file.read_bytes())
     return files, wrong
@@ -89,7 +89,7 @@ class CombinedManifest:
             else:
                 holds = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
                 missing = plugin.missing("tables", key)
-                self._wrong(file, f"{key}: expected {holds}, found {repr(value)[:100]}{missing}")
+                self._wrong(file, key, f"expected {holds}, found {repr(value)[:100]}{missing}")
 
     def _merge(self, file: str, key: str, given: dict[str, Any] | list[Any]) -> None:
         outer = self.data.setdefault("gate", {}) if key == "gate.rule" else self.data
@@ -101,7 +101,7 @@ class CombinedManifest:
             if name in taken:
                 other = self._places.get(key + taken[name], (MANIFEST,))[0]
                 expected = "expected a name that is used once"
-                self._wrong(file, f"{key}{place}: {expected}, found {name!r} in {other} and in {file}")
+                self._wrong(file, f"{key}{place}", f"{expected}, found {name!r} in {other} and in {file}")
                 continue
             self._places[f"{key}[{len(into)}]" if isinstance(into, list) else key + place] = (file, key + place)
             if isinstance(into, list):
@@ -109,15 +109,14 @@ class CombinedManifest:
             else:
                 into[str(name)] = entry
 
-    def _wrong(self, file: str, mistake: str) -> None:
-        self.mistakes.append(lines.located(file, self.texts[file], mistake))
+    def _wrong(self, file: str, *mistake: str) -> None:
+        self.mistakes.append(lines.located(file, self.texts[file], *mistake))
 
-    def locate(self, mistake: str) -> str:
-        """A mistake, or only a key, preceded by its file and line."""
-        keys = [k for k in self._places if mistake.startswith(k) and mistake[len(k) :][:1] in ("", *".: [")]
-        key = max(keys, key=len, default="")
-        file, place = self._places.get(key, (MANIFEST, ""))
-        return lines.located(file, self.texts[file], place + mistake[len(key) :])
+    def locate(self, key: str, *message: str) -> str:
+        """A mistake preceded by its file and line, its key as it is in that file."""
+        outer = max((k for k in self._places if f"{key}.".startswith((f"{k}.", f"{k}["))), key=len, default="")
+        file, place = self._places.get(outer, (MANIFEST, ""))
+        return lines.located(file, self.texts[file], place + key[len(outer) :], *message)
 
 
 def _entries(given: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:

@@ -231,8 +231,8 @@ def schema_text() -> str:
     return json.dumps(closed, indent=1) + "\n"
 
 
-def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
-    """The manifest, or every mistake in it: key, what was expected, what was found."""
+def parse(data: Mapping[str, Any]) -> Manifest | list[tuple[str, str]]:
+    """The manifest, or every mistake in it: the key, and what was expected and found."""
     if beyond := list(_beyond("", data)):
         return beyond
     try:
@@ -241,25 +241,25 @@ def parse(data: Mapping[str, Any]) -> Manifest | list[str]:
         return mistakes(error.errors(), data)
 
 
-def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[str]:
+def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Mistakes that no key may hold, wherever they are: reported before anything is computed with them."""
     if isinstance(value, (dict, list)):
         if depth == MOST_NESTED:
-            yield f"{key[:100]}: expected at most {MOST_NESTED} tables and lists in each other, found more"
+            yield key[:100], f"expected at most {MOST_NESTED} tables and lists in each other, found more"
             return
         for k, v in value.items() if isinstance(value, dict) else enumerate(value):
             inner = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
             yield from _beyond(inner, v, depth + 1)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield f"{key}: expected a whole number of 64 bits, found one of {value.bit_length()}"
+        yield key, f"expected a whole number of 64 bits, found one of {value.bit_length()}"
     elif isinstance(value, float) and 1e30 < abs(value) < math.inf:
-        yield f"{key}: expected a number up to 1e30, found {value}"
+        yield key, f"expected a number up to 1e30, found {value}"
     elif isinstance(value, str) and (odd := _CONTROL.search(value)):
-        yield f"{key}: expected text, found the control character {odd[0]!r}"
+        yield key, f"expected text, found the control character {odd[0]!r}"
 
 
-def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -> list[str]:
-    """pydantic's errors about ``data`` in that form (a manifest's) as lines: key, what was expected, what was found.
+def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -> list[tuple[str, str]]:
+    """pydantic's errors about ``data`` in that form (a manifest's): each key, and what was expected and found.
 
     The members of a union each complain about the same value; they become one line.
     """
@@ -268,7 +268,7 @@ def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -
     for error in errors:
         actual = "nothing" if error["type"] == "missing" else shortened(error["input"])
         expected.setdefault((_key(error, data), actual), {})[_expectation(error, form)] = None
-    return [f"{key}: expected {_either([*texts])}, found {actual}" for (key, actual), texts in expected.items()]
+    return [(key, f"expected {_either([*texts])}, found {actual}") for (key, actual), texts in expected.items()]
 
 
 def _key(error: Any, data: Any) -> str:

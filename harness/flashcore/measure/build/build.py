@@ -391,12 +391,14 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     if unread := builder.inputs.unread(unit.variant.config, files):
         root = Path(builder.suite.root)
         file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
-        mistake = (
-            f"{declared}.config: expected macros that its sources read, found {', '.join(unread)}, "
+        message = (
+            f"expected macros that its sources read, found {', '.join(unread)}, "
             "which none of them reads\n    hint: correct the name, or remove it"
         )
         name = file.relative_to(root).as_posix()
-        raise ManifestError(str(root / MANIFEST), [lines.located(name, file.read_bytes(), mistake)])
+        raise ManifestError(
+            str(root / MANIFEST), [lines.located(name, file.read_bytes(), f"{declared}.config", message)]
+        )
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")

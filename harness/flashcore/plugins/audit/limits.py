@@ -59,7 +59,7 @@ def limited(
         for bound in ("maximum", "minimum")
         for fact, value in (*getattr(form, bound).items(), *getattr(options, bound))
     ]
-    mistakes = Mistakes(str)
+    mistakes = Mistakes()
     manifest = Manifest.model_construct(budget=[*form.budget, *everywhere], waiver=form.waiver, gate=form, documents={})
     limits = Limits(manifest, suite.archs, suite.shapes, suite.variants, mistakes)
     budgets = limits.budgets()
