@@ -91,8 +91,8 @@ class Limits:
             for v in self._variants.values()
             if not v.is_reference and matches_any(v.name, budget.variants)
         ):
-            expected = f"a case that {form.name} is about: a variant that is no peer, on archs and shapes that it supports"
-            self._mistakes.add(key, expected, "none")
+            about = "a variant that is no peer, on archs and shapes that it supports"
+            self._mistakes.add(key, f"a case that {form.name} is about: {about}", "none")
         return budget
 
     def _names(self, key: str, form: BudgetForm) -> list[str]:
