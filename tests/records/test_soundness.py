@@ -130,7 +130,6 @@ def renamed(table: str, name: str) -> Callable[[Any], None]:
         (lambda d: d["suite"].update(waivers=[{**WAIVER, "expires": "2026-02-30"}]), "expected a day such as"),
         (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
         (lambda d: d.update(stale={"fast/mission": {"cause": "never_measured"}}), "and none of what is stale"),
-        (lambda d: d.update(schema_version=2, suite=[]), "expected a run record"),
         (lambda d: d.update(stale={"slow/long": {"cause": "hang", "seconds": 1}}), "expected a stale, found hang"),
         (lambda d: d["environment"].update(gpu_sm_clock_mhz=1e999), "is no measurement"),
     ],

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flashcore.errors import FlashcoreError, RecordError
 from flashcore.model.catalogue import FACTS as CATALOGUE
-from flashcore.model.causes import CodeChanged, Message
+from flashcore.model.causes import CodeChanged, Message, Unknown
 from flashcore.model.record import (
     SCHEMA_VERSION,
     CaseKey,
@@ -395,3 +395,9 @@ def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
     for changes in ({"samples": {"fast/mission/isolated": (math.nan,)}}, {"command": math.inf}):
         with pytest.raises(ValueError):
             store.write(factory.bare_record(**changes), tmp_path)
+
+
+@pytest.mark.parametrize("run", lookup.runs(ROOT / "profiles"), ids=lambda run: run.name)
+def test_published_runs_are_read(run: Path) -> None:
+    record = store.read(run)
+    assert record.facts and not [f for f in record.facts if isinstance(f.detail, Unknown)]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import RecordError, UsageError
 from flashcore.model import plugin
 from flashcore.model.files import PARTIAL
-from flashcore.model.record import Record
-from flashcore.records.store import HEADER, READABLE, RUN_ID, opened
+from flashcore.model.record import SCHEMA_VERSION, Record
+from flashcore.records.store import HEADER, RUN_ID, opened
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -189,5 +189,5 @@ def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> li
 def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
     """The header of a run of this suite that a GPU measured; of any other ``None``."""
     header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
-    of_suite = header["schema_version"] in READABLE and header["suite"]["name"] == suite
+    of_suite = header["schema_version"] == SCHEMA_VERSION and header["suite"]["name"] == suite
     return header if of_suite and header["environment"]["gpu"] and header["outcomes"] else None

@@ -43,7 +43,7 @@ from flashcore.model.record import (
     Subject,
 )
 from flashcore.model.text import shortened
-from flashcore.records import schema_2, soundness
+from flashcore.records import soundness
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -59,8 +59,6 @@ _SEPARATE = ("facts", "samples", "listings")  # in other files
 _LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
-#: The schemas that can be read.
-READABLE = (schema_2.VERSION, SCHEMA_VERSION)
 _MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
 _Made = TypeVar("_Made")
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
@@ -202,10 +200,7 @@ def opened(folder: Traversable) -> Record:
     path = folder / HEADER
     header = _load(path)
     schema = header.get("schema_version") if isinstance(header, dict) else None
-    old = schema == schema_2.VERSION
-    if old:
-        header = schema_2.header(header, SCHEMA_VERSION)
-    elif schema != SCHEMA_VERSION:
+    if schema != SCHEMA_VERSION:
         actual, hint = f"{schema!r}", "name a folder that flashcore wrote"
         if isinstance(schema, int):
             newer = schema > SCHEMA_VERSION
@@ -226,14 +221,12 @@ def opened(folder: Traversable) -> Record:
         raise RecordError(f"{samples_path}: expected a table of samples, found {type(samples).__name__}")
     record = Record(
         **{name: getattr(checked, name) for name in type(checked).model_fields},
-        facts=Facts(Lazy(lambda: _read_facts(folder, record, old))),
+        facts=Facts(Lazy(lambda: _read_facts(folder, record))),
         samples={k: tuple(v) for k, v in samples.items()},
         listings=Lazy(lambda: _read_listings(folder / LISTINGS)),
     )
     _refuse(folder, itertools.chain(_misdated(record, created, folder.name), soundness.mistakes(record)))
-    if verify(folder) is old:  # records of schema 2 had none
-        actual = f"them in a record of schema {schema}" if old else "none"
-        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found {actual}\n  hint: restore it")
+    verify(folder)
     return record
 
 
@@ -254,21 +247,20 @@ def _misdated(record: Record, created: object, folder: str) -> Iterator[str]:
         yield f"id: expected {folder}, as its folder is named, found {record.id}"
 
 
-def verify(folder: Traversable) -> bool:
-    """Whether a run has hashes of its files, which then are unchanged.
+def verify(folder: Traversable) -> None:
+    """Compares a run's files with the hashes that it has of them.
 
     Raises:
-        RecordError: a file was altered, added or removed since the run was recorded.
+        RecordError: a file was altered, added or removed since the run was recorded, or there are no hashes.
     """
     if not (file := folder / SUMS).is_file():
-        return False
+        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found none\n  hint: restore it")
     recorded = {tuple(line.split("  ")[::-1]) for line in file.read_bytes().decode(errors="replace").splitlines()}
     if altered := sorted({name for name, *_ in recorded ^ set(sums(folder).items())}):
         raise RecordError(
             f"{folder}: expected a run as it was recorded, with the hashes in {SUMS}, found altered: "
             f"{', '.join(altered)}\n  hint: restore the run from its copy or from git, or record it again"
         )
-    return True
 
 
 def sums(folder: Traversable) -> dict[str, str]:
@@ -283,9 +275,9 @@ def _refuse(folder: Traversable, mistakes: Iterable[str]) -> None:
         raise RecordError("\n".join([f"{folder}: expected a record as flashcore writes it", *wrong]))
 
 
-def _read_facts(folder: Traversable, record: Record, old: bool) -> tuple[Fact, ...]:
+def _read_facts(folder: Traversable, record: Record) -> tuple[Fact, ...]:
     """The facts of a run whose header is read."""
-    facts = _read_rows(folder / FACTS, "rows of facts", lambda data: _facts(schema_2.facts(data) if old else data))
+    facts = _read_rows(folder / FACTS, "rows of facts", _facts)
     _refuse(folder, soundness.mistakes_in_facts(record, facts))
     _refuse(folder, soundness.contradictions(record, facts))
     return facts

@@ -147,30 +147,11 @@ def test_what_cannot_be_compared_is_refused(change: Change, tmp_path: Path) -> N
     assert "expected a suite in a git repository" in change.err
 
 
-def as_schema_2(run: Path) -> None:
-    """Rewrites a run as one of schema 2, which needs no hashes."""
-    header = json.loads((run / store.HEADER).read_bytes())
-    for entries, old, new in (("artifacts", "cause", "message"), ("plans", "cause", "error"),
-                              ("outcomes", "cause", "reason"), ("stages", "detail", "reason")):  # fmt: skip
-        for entry in header[entries]:
-            entry.pop(old, None)
-            entry[new] = ""
-    (run / store.HEADER).write_text(json.dumps(header | {"schema_version": 2, "stale": {}}))
-    facts = json.loads(gzip.decompress((run / store.FACTS).read_bytes()))
-    facts["facts"] = [[*row[:5], "a remark"] for row in facts["facts"] if row[2] is not None]
-    (run / store.FACTS).write_bytes(gzip.compress(json.dumps(facts | {"details": []}).encode()))
-    (run / store.SUMS).unlink()
-
-
-def test_a_new_run_needs_hashes_and_the_present_schema(change: Change) -> None:
+def test_a_new_run_is_judged_by_its_hashes(change: Change) -> None:
     run = change.record()
     assert change.gate("--base", "HEAD") == (0, {})
     assert change.notes == [f"run {RUN}: intact"]
-    as_schema_2(run)
-    assert change.gate()[0] == 0 and change.notes == [f"run {RUN}: without hashes of its files"]
-    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
-    assert change.gate("--base", "HEAD", "--allow", "run:*") == (0, {f"run:{RUN}": "waived"})
-    store.seal(run)
+    (run / store.SUMS).unlink()
     assert change.gate("--base", "HEAD") == (0, {}) and not change.notes, "it is refused, and not joined"
 
 
@@ -182,11 +163,11 @@ def test_a_run_that_is_not_as_in_the_base_is_listed(change: Change) -> None:
     samples.write_bytes(gzip.compress(b"{}"))
     store.seal(run)
     assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
+    assert change.gate("--base", "HEAD", "--allow", "run:*") == (0, {f"run:{RUN}": "waived"})
     change.commit()
-    as_schema_2(run)
-    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"})
-    change.commit()
-    assert change.gate("--base", "HEAD") == (0, {}), "what the base has without hashes stays as it is"
+    assert change.gate("--base", "HEAD") == (0, {})
+    (run / store.SUMS).unlink()
+    assert change.gate("--base", "HEAD") == (1, {f"run:{RUN}": "fail"}), "the base has it, and it cannot be used"
 
 
 @pytest.mark.parametrize("packed", [False, True])

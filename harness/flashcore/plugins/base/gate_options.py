@@ -62,15 +62,21 @@ def run(arguments: argparse.Namespace) -> None:
         changes = _changes(suite, revision, arguments.budgets)
         before: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
+        here: list[Traversable] = []
         for file in (f for ending in (store.HEADER, lookup.PACKED) for f in revision.tree.rglob(f"*{ending}")):
-            run = file.parent if file.name == store.HEADER else lookup.elsewhere(file)[0]
+            run = _run(file)
             before[run.name] = _hashes(run)
-            if not (revision.top / file.relative_to(revision.tree)).is_file():
-                removed += [run.name] if lookup.suite_of(run) in (suite.name, lookup.ROOFS) else []
+            if lookup.suite_of(run) in (suite.name, lookup.ROOFS):
+                now = revision.top / file.relative_to(revision.tree)
+                here += [_run(now)] if now.is_file() else []
+                removed += [] if now.is_file() else [run.name]
 
     def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
-        gone = [Loosened("run", name, "removed") for name in removed if name not in {run.name for run in runs}]
-        return (verdict(change, arguments.base, arguments.allow) for change in (*changes, *gone, *_runs(before, runs)))
+        used = {run.name for run in runs}
+        unused = [run for run in here if run.name not in used]  # a run that is damaged is not used
+        gone = [Loosened("run", name, "removed") for name in removed if name not in used]
+        all_changes = (*changes, *gone, *_runs(before, [*runs, *unused]))
+        return (verdict(change, arguments.base, arguments.allow) for change in all_changes)
 
     arguments.checks.append(check)
 
@@ -106,14 +112,17 @@ def _signers(suite: Path) -> set[str]:
 
 
 def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) -> Iterator[Loosened]:
-    """The runs that differ from the base's, by the hashes of its runs' files, and new ones that prove less."""
+    """The runs that differ from the base's, by the hashes of its runs' files."""
     for run in runs:
         new = _hashes(run)
         old = before.get(run.name, new)
         if differing := sorted(name for name, _ in {*old.items()} ^ {*new.items()}):
             yield Loosened("run", run.name, f"not as in the base: {', '.join(dict.fromkeys(differing))}")
-        elif run.name not in before and not new[store.SUMS]:
-            yield Loosened("run", run.name, f"new, and without {store.SUMS}: of an older schema")
+
+
+def _run(file: Path) -> Traversable:
+    """The run of a header, or of a packed file."""
+    return file.parent if file.name == store.HEADER else lookup.elsewhere(file)[0]
 
 
 def _hashes(run: Traversable) -> dict[str, str]:
