@@ -164,8 +164,11 @@ def present(record: Record) -> dict[Key, Fact]:
 def renames(old: Baseline, now: Mapping[Key, float]) -> dict[Kernel, Kernel]:
     """Present kernel → its name in the baseline, for kernels that only one side has.
 
-    Of several candidates, the pair that shares the most values is taken as the same kernel.
+    Of several candidates, the pair that shares the most values is taken as the same kernel. Where nothing is compiled
+    here, a file may have thousands of kernels, and unlike ones share values: a name that is gone is gone.
     """
+    if not old.compilers:
+        return {}
     before, after = (
         grouped((key[:3], (key.shape, key.fact, value)) for key, value in values.items() if key.kernel != NO_KERNEL)
         for values in (old.values, now)

@@ -11,7 +11,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
-from tests.plugins.audit.fatbins import both, entry, fatbin, library
+from tests.plugins.audit.fatbins import CUBINS, both, entry, fatbin, library
 
 FILE = "pkg.cpython-311-x86_64-linux-gnu.so"
 
@@ -217,6 +217,13 @@ def test_a_kernel_an_arch_or_a_file_that_vanished_is_unmeasured(place: str, caps
     assert main(["audit", "--save-baseline", "audit.txt"]) == main(["audit"]) == Exit.OK
 
 
+def test_no_other_kernel_is_taken_for_one_that_vanished(capsys: pytest.CaptureFixture[str]) -> None:
+    baseline()
+    Path("audit.txt").write_text(Path("audit.txt").read_text().replace("pkg sm_80 warned", "pkg sm_80 gone"))
+    assert main(["audit"]) == Exit.UNMEASURED
+    assert "renamed" not in capsys.readouterr().out
+
+
 def test_an_exception_holds_for_the_baseline_too(capsys: pytest.CaptureFixture[str]) -> None:
     baseline("pkg sm_80 spills * spill_store_bytes 56", "pkg sm_80 spills * spill_store_bytes 52")
     assert main(["audit", "--except", "spills"]) == Exit.OK
@@ -239,3 +246,19 @@ def test_a_baseline_that_cannot_be_read_is_refused(file: str, message: str, caps
 def test_a_baseline_of_other_files_is_refused() -> None:
     baseline("suite audit", "suite other")
     assert main(["audit"]) == Exit.USAGE
+
+
+# --- an older version -----------------------------------------------------------------------------
+
+
+def test_against_an_older_version_only_shows_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("old.so").write_bytes(library(fatbin(entry(CUBINS["sm_80"], 80))))
+    old = Path("old") / "pkg.cpython-310-x86_64-linux-gnu.so"
+    old.parent.mkdir()
+    Path("old.so").rename(old)
+    assert main(["audit", FILE, "--against", str(old), "--top", "1"]) == Exit.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "kernels: 5 before, 10 after; 5 appeared"
+    assert lines[1].startswith("  appeared") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
+    assert main(["audit", FILE, "--against", "absent.so"]) == Exit.USAGE
+    assert main(["audit", FILE, "--against", str(old), "--max", "registers=20"]) == Exit.FAILED

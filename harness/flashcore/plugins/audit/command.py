@@ -23,6 +23,7 @@ from flashcore.pipeline.judging import Rules, judge_records
 from flashcore.plugins.audit import limits, targets
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, record_of
+from flashcore.plugins.compare.kernels import text as differing
 from flashcore.plugins.imports.names import checked
 from flashcore.readers.kernel_names import without_arguments
 from flashcore.records import store
@@ -56,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="FILE", help=text)
     text = "write a baseline, or take improvements and new kernels over into it"
     parser.add_argument("--save-baseline", metavar="FILE", help=text)
+    text = "show what changed from an older version, by kernel"
+    parser.add_argument("--against", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
@@ -77,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
     form = limits.read(_PROJECT)
-    patterns = arguments.files or form.files
-    content = inventory(Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
+    content = _inventory(arguments.files or form.files)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline
     old = baseline.read(Path(path)) if path else None
     for line in old.values if old else ():  # none may vanish with its file
@@ -100,7 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     more = [verdict for check in arguments.checks for verdict in check(record.suite, suite, kernels)]
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
-        print(table(record, arguments.kernel, arguments.top, arguments.each))
+        if arguments.against:
+            before = record_of("", _inventory([arguments.against]), name=NAME, command="", seconds=0)
+            print(differing(before, record, arguments.top))
+        else:
+            print(table(record, arguments.kernel, arguments.top, arguments.each))
         print("\n".join(_remarks(record, content)))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
     if suite.budgets or path or more or arguments.format:
@@ -115,6 +121,10 @@ def run(arguments: argparse.Namespace) -> int:
         store.write(record, folder)
         print(store.complete(folder), file=None if shown else sys.stderr)
     return code
+
+
+def _inventory(patterns: Iterable[str]) -> Inventory:
+    return inventory(Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

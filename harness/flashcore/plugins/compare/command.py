@@ -16,7 +16,7 @@ from flashcore.model import plugin
 from flashcore.model.record import Record, Subject
 from flashcore.model.text import number
 from flashcore.pipeline.present import present
-from flashcore.plugins.compare import differences
+from flashcore.plugins.compare import differences, kernels
 from flashcore.records import lookup, store
 from flashcore.suites.load import NothingMatches, select
 
@@ -90,6 +90,8 @@ def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Sett
 
 def as_text(a: Record, b: Record, *, whole: bool = False) -> str:
     """The differences between two records; of a variant that one of them lacks the number of facts, or ``whole``."""
+    if kernels.are_all(a) and kernels.are_all(b):
+        return f"{a.id} → {b.id}\n\n{kernels.text(a, b)}"
     lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in differences.remarks(a, b))]
     same, both = differences.same_builds(a, b)
     for side, one in (("before", a), ("after", b)):

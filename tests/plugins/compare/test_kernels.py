@@ -1,0 +1,93 @@
+"""The kernels of two versions of compiled files, by ``flashcore diff`` and ``flashcore audit --against``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from flashcore.model.record import Environment, Fact, Facts, Record, Source, Subject
+from flashcore.model.suite import Binary, Problem, Shape, Suite, Variant, Where
+from flashcore.plugins.compare import kernels
+from flashcore.plugins.compare.command import as_text
+
+UNITS = {"spill_store_bytes": "B", "code_bytes": "B"}
+
+
+def record(name: str, facts: Mapping[str, Mapping[str, int | None]]) -> Record:
+    """An audit of one library: kernel → fact → value."""
+    where = Where(("sm_90",))
+    variant = Variant("lib", "audit", Binary("lib.so"), "lib.so", where, roof="", tolerance="", tolerance_reason="-")
+    problem, shape = Problem("audit", "", "", (), (), ()), Shape("audit", "audit", {}, ())
+    suite = Suite("audit", "", ".", "", ("sm_90",), "", {"audit": problem}, {"audit": shape}, {"lib": variant}, (), ())
+    return Record(
+        id=name,
+        command="",
+        suite=suite,
+        environment=Environment(None, "", "", "", ""),
+        artifacts=(),
+        plans=(),
+        outcomes=(),
+        stages=(),
+        facts=Facts(
+            Fact(Subject("lib", "sm_90", kernel=kernel), fact, value, UNITS.get(fact, "1"), Source.CUBIN)
+            for kernel, of_kernel in facts.items()
+            for fact, value in of_kernel.items()
+        ),
+    )
+
+
+def test_the_worst_kernel_is_first_and_each_is_one_line() -> None:
+    before = record(
+        "old",
+        {
+            "same": {"registers": 32},
+            "larger": {"registers": 32, "code_bytes": 128},
+            "spills<4>": {"spill_store_bytes": 0, "registers": 255, "code_bytes": 512},
+            "slim": {"registers": 64, "code_bytes": 128},
+            "gone": {"registers": 40, "code_bytes": 128},
+        },
+    )
+    after = record(
+        "new",
+        {
+            "same": {"registers": 32},
+            "larger": {"registers": 32, "code_bytes": 256},
+            "spills<4>": {"spill_store_bytes": 56, "registers": 168, "code_bytes": 256},
+            "slim": {"registers": 32, "code_bytes": 256},
+            "new": {"registers": 40, "code_bytes": 128},
+        },
+    )
+    shown = """\
+kernels: 5 before, 5 after; 2 worse, 1 appeared, 1 vanished, 1 better
+  worse     spill_store_bytes 0 B → 56 B; registers 255 → 168; code_bytes 512 B → 256 B  lib/spills<4> (sm_90)
+  worse     code_bytes 128 B → 256 B  lib/larger (sm_90)
+  appeared  registers unmeasured → 40; code_bytes unmeasured → 128 B  lib/new (sm_90)
+  vanished  registers 40 → unmeasured; code_bytes 128 B → unmeasured  lib/gone (sm_90)
+  better    registers 64 → 32; code_bytes 128 B → 256 B  lib/slim (sm_90)"""
+    assert kernels.text(before, after) == shown
+    assert kernels.text(before, after, 1).splitlines() == [*shown.splitlines()[:2], "  … and 4 more"]
+    assert as_text(before, after) == f"old → new\n\n{shown}"
+
+
+@pytest.mark.parametrize(
+    ("fact", "was", "now", "how"),
+    [
+        ("spill_store_bytes", 0, None, "worse"),  # whether it spills is not known anymore
+        ("spill_store_bytes", None, 0, "changed"),
+        ("sass_ldg_128", 64, 0, "worse"),
+        ("sass_ldg_128", 0, 64, "better"),
+        ("stack_bytes", 0, 8, "worse"),
+    ],
+)
+def test_a_kernel_is_called_by_its_most_important_change(fact: str, was: int | None, now: int | None, how: str) -> None:
+    before, after = (
+        record(name, {"k": {fact: value, "code_bytes": code}})
+        for name, value, code in (("old", was, 256), ("new", now, 256))
+    )
+    assert kernels.text(before, after).splitlines()[1].split()[0] == how
+
+
+def test_files_that_are_alike_have_no_difference() -> None:
+    alike = record("old", {"k": {"registers": 32}})
+    assert kernels.text(alike, alike) == "kernels: 1 before, 1 after; no difference"
