@@ -24,6 +24,7 @@ from flashcore.records import lookup, store
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT
+from tests.plugins.audit.fatbins import both, library
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.slow
@@ -127,6 +128,20 @@ def test_the_gate_step_fails_if_the_pull_request_loosens_a_budget(repository: Pa
     assert STEPS["Gate"]["env"]["FLASHCORE_BASE"] == "${{ inputs.base || github.event.pull_request.base.sha }}"
 
 
+def test_the_gate_step_audits_compiled_files_instead(repository: Path) -> None:
+    for name in ("a", "b"):
+        (repository / f"{name}.so").write_bytes(library(both()))
+    limit = {"arguments": "--max spill_store_bytes=0 --except stack"}
+    done = step("Gate", repository, {"audit": "a.so *.so", **limit})
+    assert done.returncode == 1 and "::error title=flashcore%3A failed%3A max_spill_store_bytes::a/" in done.stdout
+    assert {p.name for p in (repository / "flashcore-reports").iterdir()} == {"gate.sarif", "gate.xml", "gate.json"}
+    assert step("Gate", repository, {"audit": "*.so", "arguments": "--max registers=32"}).returncode == 0
+    assert step("Gate", repository, {"audit": "*.so"}).returncode == 3, "no limit"
+    assert step("Gate", repository, {"audit": "*.whl", **limit}).returncode == 2
+    (repository / "flashcore.toml").write_text('[audit]\nfiles = ["*.so"]\nmax = {registers = 31}\n')
+    assert step("Gate", repository, {"audit": "flashcore.toml"}).returncode == 1
+
+
 def test_a_runner_without_nvcc_exits_4(repository: Path) -> None:
     done = step("Gate", repository, ONE, NVCC=str(shutil.which("false")))
     assert done.returncode == 4
@@ -170,7 +185,11 @@ def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> 
             assert arguments.output == uploaded[0]["path"] and arguments.output.endswith(lookup.PACKED)
 
 
-def test_the_install_step_makes_an_environment_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "extras"),
+    [({}, "cuda,disassembler"), ({"audit": "*.so"}, "audit,disassembler"), ({"extras": "triton"}, "triton")],
+)
+def test_the_install_step_makes_an_environment_of_its_own(inputs: dict[str, str], extras: str, tmp_path: Path) -> None:
     """Its own words, on a runner whose paths have spaces; a stand-in for Python takes down what it is told."""
     runner = tmp_path / "run ner"
     (runner / "bin").mkdir(parents=True)
@@ -182,7 +201,7 @@ def test_the_install_step_makes_an_environment_of_its_own(tmp_path: Path) -> Non
     )
     python.chmod(0o755)
     done = step(
-        "Install flashcore and CUDA's compiler", runner / "theirs", {},
+        "Install flashcore and CUDA's compiler", runner / "theirs", inputs,
         PATH=f"{runner / 'bin'}{os.pathsep}{os.environ['PATH']}", GITHUB_ACTION_PATH=str(runner / "the action"),
         GITHUB_OUTPUT=str(runner / "output"),
     )  # fmt: skip
@@ -191,7 +210,7 @@ def test_the_install_step_makes_an_environment_of_its_own(tmp_path: Path) -> Non
     told = (runner / "told").read_text().splitlines()
     assert told[:3] == ["-m", "venv", str(made)]
     assert told[3] == "install"
-    assert told[-1] == f"{runner / 'the action'}[cuda,disassembler]"
+    assert told[-1] == f"{runner / 'the action'}[{extras}]"
     assert (runner / "output").read_text() == f"flashcore={made / 'bin' / 'flashcore'}\n"
 
 
@@ -242,8 +261,9 @@ def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
 
 
 def test_the_hook_names_a_command_that_there_is() -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert hook["entry"] == "flashcore gate" and hook["pass_filenames"] is False
+    hook, audit = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "flashcore gate" and hook["pass_filenames"] is audit["pass_filenames"] is False
+    assert audit["entry"] == "flashcore audit" and audit["always_run"] is True  # compiled files are rarely committed
     files = re.compile(hook["files"])
     for name in (
         "kernels/a.cu",
