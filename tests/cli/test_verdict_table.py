@@ -71,3 +71,10 @@ def test_the_table_sums_up_each_goal() -> None:
     (theirs,) = [x for x in text.splitlines() if "l4_goal" in x]
     assert "reached by 0 of 6, 6 unmeasured" in theirs
     assert "for L4 only" in theirs
+
+
+def test_a_subject_of_a_long_template_keeps_its_begin_and_its_arch() -> None:
+    verdict = failed("fast", None, 20)
+    kernel = f"gemm<{'Tile,' * 200}>"
+    _, row = rows(replace(verdict, subject=Subject("fast", "sm_90a", kernel=kernel)))
+    assert "fast/gemm<Tile,Tile" in row and "Tile,> (sm_90a)" in row and len(row) < 220

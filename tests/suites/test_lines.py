@@ -81,6 +81,8 @@ def test_a_swept_variant_is_declared_by_its_template(tmp_path: Path) -> None:
     (tmp_path / "more.toml").write_text(TEXT, encoding="utf-8")
     files = ("suite.toml", "more.toml")
     assert declaration(tmp_path, files, "n4") == (tmp_path / "more.toml", "variant.n{n}", 5)
+    assert declaration(tmp_path, files, "a") == (tmp_path / "more.toml", "", 1), "there is no other"
+    (tmp_path / "suite.toml").touch()
     assert declaration(tmp_path, files, "a") == (tmp_path / "suite.toml", "", 1)
 
 

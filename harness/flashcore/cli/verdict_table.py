@@ -44,6 +44,12 @@ def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], object]) -> l
     return list(groups.values())
 
 
+def _short(verdict: Verdict) -> str:
+    """The subject; of a template with many arguments the begin and the end, which has the arch."""
+    text = str(verdict.subject)
+    return text if len(text) <= 120 else f"{text[:80]}…{text[-39:]}"
+
+
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Equal verdicts on several shapes, or failed builds for several archs, are one row, so that they do not bury
     another failure; the title counts them all."""
@@ -57,7 +63,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     for v, *others in groups[:_SHOWN]:
         what = "shape" if v.subject.shape else "arch"
         more = f" and {len(others)} more {what}{'s' if len(others) > 1 else ''}" if others else ""
-        rows.append((v.budget, f"{v.subject}{more}", value_of(v), v.limit, v.reason or v.source))
+        rows.append((v.budget, f"{_short(v)}{more}", value_of(v), v.limit, v.reason or v.source))
     hidden = sum(map(len, groups[_SHOWN:]))
     return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
 
@@ -65,7 +71,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
     groups = _grouped(verdicts, lambda v: (v.budget, v.reason, chip_of(v.subject)))
-    rows = [(v.budget, f"{v.subject}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
+    rows = [(v.budget, f"{_short(v)}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
 
 

@@ -53,11 +53,12 @@ def invalid(file: str, error: Exception) -> str:
 
 
 def declaration(folder: Path, files: Iterable[str], variant: str) -> tuple[Path, str, int]:
-    """The file that declares a variant or its sweep, the key there and its line; the first file if none does."""
+    """The file that declares a variant or its sweep, the key there and its line; the first one there if none does."""
     paths = [folder / file for file in files]
-    for path in filter(Path.is_file, paths):
+    present = [*filter(Path.is_file, paths)]
+    for path in present:
         for key, line in lines(path.read_text(encoding="utf-8", errors="replace")).items():
             template = re.fullmatch(r"variant\.([^.]+)", key)
             if template and re.fullmatch(re.sub(r"\\\{.*?\\\}", ".+", re.escape(template[1])), variant):
                 return path, key, line
-    return paths[0], "", 1
+    return (present or paths)[0], "", 1

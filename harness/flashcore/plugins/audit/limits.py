@@ -68,4 +68,5 @@ def limited(
     budgets = tuple(replace(b, kernels=(*b.kernels, *(f"!{glob}" for glob in excepted))) for b in budgets)
     ignored = [GateRule(("*",), "ignore", kernels=excepted, reason="except")] if excepted else []
     policy = GatePolicy(rules=(*limits.rules(), *ignored))
-    return replace(suite, budgets=(*suite.budgets, *budgets), waivers=waivers, gate=policy), mistakes.lines
+    budgets = (*suite.budgets, *budgets)
+    return replace(suite, budgets=budgets, waivers=waivers, gate=policy, manifests=(FILE,)), mistakes.lines
