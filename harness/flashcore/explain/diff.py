@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from flashcore.explain.predictions import conclusion, still
 from flashcore.model.catalogue import FACTS
-from flashcore.model.intervals import ratio
+from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Fact, Record, Subject, Value
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import faster, number
 
-Direction = Literal["better", "worse", "changed", "appeared", "vanished"]
+Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
 MODES = (*REGIMES, "eager")
 MOVED = 0.05  # the smallest relative change of a counter that is shown
 
@@ -37,6 +38,14 @@ class Change:
     def text(self) -> str:
         """``96 B → 128 B``."""
         return f"{number(self.before, self.unit)} → {number(self.after, self.unit)}"
+
+    @property
+    def share(self) -> float:
+        """The change as a share of the larger value, 0 to 2; 0 unless both are numbers."""
+        was, now = self.before, self.after
+        if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
+            return 0.0
+        return abs(now - was) / max(abs(was), abs(now))
 
 
 def changes(a: Record, b: Record) -> list[Change]:
@@ -104,11 +113,17 @@ class TimeChange:
 
     @property
     def text(self) -> str:
-        """``1.953 × faster [1.930, 1.980]``, or that no difference can be seen."""
+        """``1.953 × faster [1.930, 1.980]``, or that there is no difference."""
         interval = f"[{self.low:.3f}, {self.high:.3f}]"
-        if self.low <= 1 <= self.high:
-            return f"no difference to be seen, ratio {self.ratio:.3f} {interval}"
+        if still(self.ratio, self.low, self.high):
+            return f"no difference, ratio {self.ratio:.3f} {interval}"
         return f"{faster(self.ratio, shown=f'{self.ratio:.3f}')} {interval}"
+
+    @property
+    def direction(self) -> Direction:
+        """What the page *Compare* concludes."""
+        concluded = conclusion(Ratio(self.ratio, self.low, self.high))
+        return "better" if concluded == "faster" else "worse" if concluded == "slower" else concluded
 
 
 def time_change(

@@ -89,6 +89,7 @@ class Compiling:
             replace(context.options, archs=archs),
             variants=context.variants,
             gpu_arch=context.gpu_arch,
+            reuse=context.settings.reuse,
             say=self._tell,
         )
         hung = {a.variant: a for a in self.first.artifacts if isinstance(a.cause, Hang)}  # not waited for again

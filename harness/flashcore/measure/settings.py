@@ -104,6 +104,7 @@ class Settings:
 
     Args:
         records: runs recorded elsewhere that are joined too: folders, packed runs.
+        reuse: another build folder, whose compiled files are used too.
         upto: the last GPU stage; ``None``: static facts only.
         sanitize: besides, under compute-sanitizer.
         gpus: ``all``, a number, or UUIDs with commas between.
@@ -117,6 +118,7 @@ class Settings:
     profiles: str = "profiles"
     records: tuple[str, ...] = ()
     build: str = "build"
+    reuse: str = ""
     variant: str | None = None
     shapes: tuple[str, ...] = ()
     upto: str | None = "profile"

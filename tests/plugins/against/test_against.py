@@ -15,7 +15,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.plugins.against import against, checkout, tables, time_pairs
+from flashcore.plugins.against import against, tables, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json
 from flashcore.plugins.against.time_pairs import Timings
@@ -191,8 +191,7 @@ def test_a_manifest_that_was_wrong_is_named_by_its_revision(spin: Path) -> None:
 
 @pytest.fixture
 def toy(tmp_path: Path, toy: Built) -> Path:
-    for folder in (tmp_path / "build", tmp_path / "build" / checkout.BUILD):  # what is committed is found built
-        shutil.copytree(toy.folder, folder)
+    shutil.copytree(toy.folder, tmp_path / "build")  # what is committed is found built
     return committed(tmp_path, TOY)
 
 

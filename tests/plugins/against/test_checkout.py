@@ -40,8 +40,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory, toy: Built) -> Path:
     git(root, "commit", "-qam", "comment")
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
     git(root, "commit", "-qam", "barrier")
-    for folder in (root / "build", root / "build" / checkout.BUILD):  # the first is found built
-        shutil.copytree(toy.folder, folder)
+    shutil.copytree(toy.folder, root / "build")  # the first is found built
     return root
 
 
@@ -66,6 +65,18 @@ def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], R
     assert found["sass_bar"] == (0, 1, "worse")
     assert differences.same_builds(comment, barrier) == (0, 1)
     assert barrier.id.startswith("HEAD (") and barrier.suite.root == "kernels/toy"
+
+
+def test_a_revision_uses_compiled_code_of_the_working_tree_and_adds_none_to_it(
+    read: Callable[[str], Record], repository: Path
+) -> None:
+    """What is compiled from a temporary checkout names its sources there, so the working tree must not get it."""
+    before = sorted((repository / "build" / "toy").glob("plain-*"))
+    assert [a.cached for a in read("HEAD~2").artifacts] == [True]
+    read("HEAD")
+    assert sorted((repository / "build" / "toy").glob("plain-*")) == before
+    cubins = [*(repository / "build" / checkout.BUILD / "toy").glob("plain-*/variant.cubin")]
+    assert cubins and all(b"flashcore-revision-" in cubin.read_bytes() for cubin in cubins)
 
 
 def test_nothing_is_left_behind(read: Callable[[str], Record], repository: Path) -> None:

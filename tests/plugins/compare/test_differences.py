@@ -24,12 +24,58 @@ def test_a_variant_that_one_side_lacks_is_one_line() -> None:
     whole = factory.record(id=OLD)
     less = differences.narrowed(whole, {*whole.suite.variants} - {"fast"})
     count = len(diff.changes(whole, less))
-    assert count > 10 and differences.one_sided(whole, less) == {"fast": ("vanished", count)}
+    assert count > 10 and differences.counts(whole, less)["static facts"]["vanished"] == count
     text = command.as_text(whole, less)
-    assert f"fast  vanished with {count} facts (--variant fast lists them)" in text
-    assert text.count("vanished") == 1 and "no change in the variants that both have" in text
-    assert "fast  appeared" in command.as_text(less, whole)
-    assert command.as_text(whole, less, whole=True).count("vanished") == count
+    assert f"vanished, unmeasured after: {count} facts of fast ({count}) (--variant lists them)" in text
+    assert f"appeared, unmeasured before: {count} facts of fast" in command.as_text(less, whole)
+    assert command.as_text(whole, less, 0, whole=True).count("→ unmeasured  vanished") == count
+
+
+def test_a_record_and_itself_are_one_line() -> None:
+    record = factory.record()
+    measured = len([f for f in diff.static_facts(record).values() if f.value is not None])
+    timed = sum(key.rpartition("/")[2] in diff.MODES for key in record.samples)
+    assert command.as_text(record, record) == (
+        f"{record.id} → {record.id}: no difference in {measured + timed} facts and times"
+    )
+
+
+def test_the_counts_come_first_and_what_did_not_change_is_hidden() -> None:
+    a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
+    counts = differences.counts(a, b)["times"]
+    assert counts["better"] == 8 and counts["no difference"] > 0 == counts["worse"]
+    text = command.as_text(a, b)
+    assert text.splitlines()[2].split()[:2] == ["worse", "better"] and "slow/" not in text
+    assert text.count("× faster") == 8 and "more (--top" not in text
+    few = command.as_text(a, b, 3)
+    assert few.count("× faster") == 3 and few.endswith("  … 5 more (--top 0 prints all)")
+    assert command.as_text(a, b, 0) == text
+
+
+def test_a_difference_below_the_noise_is_none_however_narrow_its_interval() -> None:
+    a, b = factory.record(id=OLD, times={"fast": 50.5}), factory.record(times={"fast": 50.0})
+    changed = [t for t in differences.timing(a, b) if t.subject.variant == "fast" and t.low > 1]
+    assert changed and all(t.text.startswith("no difference, ratio 1.0") for t in changed)
+    assert "\n" not in command.as_text(a, b)
+
+
+def test_worse_facts_come_first_then_the_largest_changes() -> None:
+    def record(*values: int) -> Record:
+        names = ("registers", "sass_ldl", "stack_bytes")
+        return factory.bare_record(
+            facts=[factory.fact(n, v, "fast", arch="sm_90a") for n, v in zip(names, values, strict=True)]
+        )
+
+    text = command.as_text(record(100, 10, 10), record(90, 11, 20))
+    words = ("stack_bytes  10", "sass_ldl  10", "registers  100")
+    assert sorted(words, key=text.index) == list(words)
+
+
+def test_a_build_that_began_to_fail_is_noted_and_one_that_still_fails_is_not() -> None:
+    before = factory.record(artifacts=(factory.artifact("slow", "sm_80", "failed", code=""),))
+    after = factory.record(artifacts=(*before.artifacts, factory.artifact("fast", "sm_80", "failed", code="")))
+    assert "note: fast for sm_80 does not build after\n" in command.as_text(before, after) + "\n"
+    assert "slow for" not in command.as_text(before, after)
 
 
 def test_times_of_other_runs_are_shown_and_not_judged() -> None:

@@ -67,7 +67,7 @@ kernels: 5 before, 5 after; 2 worse, 1 appeared, 1 vanished, 1 better
   better    registers 64 → 32; code_bytes 128 B → 256 B  lib/slim (sm_90)"""
     assert kernels.text(before, after) == shown
     assert kernels.text(before, after, 1).splitlines() == [*shown.splitlines()[:2], "  … and 4 more"]
-    assert as_text(before, after) == f"old → new\n\n{shown}"
+    assert as_text(before, after) == f"old → new: {shown}"
 
 
 @pytest.mark.parametrize(

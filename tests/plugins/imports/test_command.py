@@ -101,9 +101,8 @@ def test_an_import_without_budgets_is_never_called_passed(
 
 def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     run = profiles[1]
-    assert main(["diff", run, run, "--variant", "spilly*"]) == 0
-    said = capsys.readouterr().out
-    assert "spilly_96/g64_b128" in said and "saxpy" not in said
+    assert main(["diff", run, run, "--variant", "spilly*", "--format", "json"]) == 0
+    assert [case["variant"] for case in json.loads(capsys.readouterr().out)["imported"]] == ["spilly_96"]
     assert main(["diff", run, run, "--variant", "spily*"]) == Exit.USAGE
     assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
@@ -156,10 +155,9 @@ def test_two_imports_are_compared_case_by_case(
     assert {case["variant"] for case in found["imported"]} == {
         "saxpy", "ns_strided_float", "ns_strided_double", "spilly_96",
     }  # fmt: skip
-    spilly = next(case for case in found["imported"] if case["variant"] == "spilly_96")
-    assert [(f["fact"], f["before"], f["after"]) for f in spilly["facts"]] == [("ncu_duration", 6432.0, 6560.0)]
+    assert next(c for c in found["imported"] if c["variant"] == "spilly_96")["facts"] == []  # 6,432 and 6,560 ns: noise
     assert main(["diff", profiles[1], profiles[1]]) == 0
-    assert "spilly_96/g64_b128  no difference" in capsys.readouterr().out
+    assert "no difference in" in capsys.readouterr().out
 
 
 def test_what_is_no_report_is_refused_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,6 +107,7 @@ def build(
     variants: Iterable[Variant],
     gpu_arch: str | None = None,
     with_operator: bool = True,
+    reuse: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Artifact]:
     """Builds the variants and returns the outcome of each on each arch.
@@ -117,6 +118,7 @@ def build(
             built for the last arch that a variant supports. Its launch plan is that of each arch whose host code has
             the same text; of the others, host code is compiled too.
         with_operator: ``False`` leaves the torch operator out where torch is not installed.
+        reuse: another such folder, whose compiled files are used too.
 
     Raises:
         CapabilityError: no nvcc, g++ or ninja.
@@ -126,14 +128,15 @@ def build(
     if not variants:
         return []
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
-    builder = _Builder(suite, folder, toolchain.torch_root() if with_operator else None)
+    torch_root = toolchain.torch_root() if with_operator else None
+    builder, *others = (_Builder(suite, Path(f), torch_root) for f in (folder, reuse) if f)
     units, artifacts = _units(builder, options, variants, gpu_arch)
     made = {(a.variant, a.arch): a for a in artifacts}
     hosts = {u.variant.name: (u.variant.name, u.arch) for u in units if u.is_host}
     while units:  # at most twice: host code whose text is not that of the host arch is compiled too
         missing = []
         for unit in units:
-            for name in builder.names(unit):
+            for name in (n for b in (builder, *others) for n in b.names(unit)):
                 if contents := _contents(name, unit.wanted):
                     artifacts.append(_artifact(unit, name, contents))
                     break
@@ -146,7 +149,7 @@ def build(
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
         unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
         if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:
-            builder = _Builder(suite, folder, builder.torch_root)  # that one's sources may have changed meanwhile
+            builder = _Builder(suite, folder, torch_root)  # that one's sources may have changed meanwhile
     for key, artifact in made.items():
         if artifact.cubin and not artifact.plan_library:
             host = made[hosts.get(artifact.variant, key)]

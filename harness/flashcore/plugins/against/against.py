@@ -87,8 +87,8 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     timings = time_pairs.Timings()
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
+        after = Side(job, compile_all(job))  # first: the revision uses what is the same
         before = _built(root, job, options.revision, say)
-        after = Side(job, compile_all(job))
         rows, pairs = pair(before, after, options.revision)
         obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
         if obstacle:

@@ -43,7 +43,7 @@ def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     with checkout.suite_at(name, commit, Path(settings.suite)) as suite:
         say(f"revision: {name} is {commit[:12]}")
         build = str(Path(settings.build) / checkout.BUILD)
-        made = present(replace(settings, suite=str(suite), build=build), say)
+        made = present(replace(settings, suite=str(suite), build=build, reuse=settings.build), say)
         # Its folder is removed soon: the record must not name files there.
         root = replace(made.suite, root=settings.suite)
         return replace(made, id=f"{name} ({commit[:12]})", suite=root)

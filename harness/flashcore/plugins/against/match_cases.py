@@ -53,7 +53,7 @@ def counterpart(root: Path, after: Context, build: str) -> Context:
     suite = replace(suite, shapes=shapes)
     archs = tuple(a for a in after.archs if a in suite.archs)
     variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
-    settings = replace(after.settings, suite=str(root), build=build)
+    settings = replace(after.settings, suite=str(root), build=build, reuse=after.settings.build)
     options = replace(after.options, archs=archs)
     return replace(
         after,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
+import typing
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from flashcore.cli import options, output, progress, terminal
+from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import diff
 from flashcore.measure.settings import Settings
@@ -22,6 +25,8 @@ from flashcore.suites.load import NothingMatches, select
 
 Say = Callable[[str], None]
 WORKING_TREE = "."
+TOP = 20
+_ORDER = typing.get_args(diff.Direction)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     options.add_records(parser)
     output.add_format(parser)
+    text = "most differences to print of each kind, the largest first; 0: all (default: %(default)s)"
+    parser.add_argument("--top", type=int, default=TOP, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,58 +76,90 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say]
         matching = [v.name for v in select(both, chosen)[0]]
         a, b = differences.narrowed(a, matching), differences.narrowed(b, matching)
     json = arguments.format == "json"
-    print(as_json(a, b) if json else terminal.painted(as_text(a, b, whole=chosen is not None)))
+    print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=chosen is not None)))
     return Exit.OK
 
 
 def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
     """The records of both; a side that lacks the named variants is built as a whole, and then has none of them."""
-    sides: list[Record | NothingMatches] = []
-    for name in names:
+    sides: dict[str, Record | NothingMatches] = {}
+    for name in sorted(names, key=lambda name: name != WORKING_TREE):  # a revision uses what is compiled for it
         try:
-            sides.append(record(name, settings))
+            sides[name] = record(name, settings)
         except NothingMatches as error:
-            sides.append(error)
-    errors = [one for one in sides if isinstance(one, NothingMatches)]
+            sides[name] = error
+    errors = [side for side in sides.values() if isinstance(side, NothingMatches)]
     if len(errors) == len(sides):
         raise errors[-1]
     whole = replace(settings, variant=None)
-    return [record(n, whole) if isinstance(one, NothingMatches) else one for n, one in zip(names, sides, strict=True)]
+    return [record(n, whole) if isinstance(one := sides[n], NothingMatches) else one for n in names]
 
 
-def as_text(a: Record, b: Record, *, whole: bool = False) -> str:
-    """The differences between two records; of a variant that one of them lacks the number of facts, or ``whole``."""
+def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str:
+    """The differences between two records: how many, then the first ``top`` of each kind (0: all).
+
+    Args:
+        whole: whether facts that one record lacks are listed, and not only counted.
+    """
+    head, counts, (same, both) = f"{a.id} → {b.id}", differences.counts(a, b), differences.same_builds(a, b)
     if kernels.are_all(a) and kernels.are_all(b):
-        return f"{a.id} → {b.id}\n\n{kernels.text(a, b)}"
-    lines = [f"{a.id} → {b.id}", *(f"note: {r}" for r in differences.remarks(a, b))]
-    same, both = differences.same_builds(a, b)
-    for side, one in (("before", a), ("after", b)):
-        lines += [
-            f"note: {x.variant} for {x.arch} does not build {side}" for x in one.artifacts if x.status == "failed"
-        ]
+        return f"{head}: {kernels.text(a, b, top or None)}"
+    notes = [f"note: {r}" for r in differences.remarks(a, b)]
+    before, after = ({f"{x.variant} for {x.arch}" for x in r.artifacts if x.status == "failed"} for r in (a, b))
+    notes += [f"note: {x} does not build {'after' if x in after else 'before'}" for x in sorted(before ^ after)]
+    kinds = {
+        "static facts": _static(a, b, whole),
+        "times (other runs: shown, not judged)": _times(a, b),
+        "imported (other runs: shown, not judged)": [
+            [str(subject), *(f"  {_change(c)}" for c in moved)]
+            for subject, moved in differences.imported(a, b)
+            if moved
+        ],
+    }
+    total = sum(counts.values(), Counter())
+    if same == both and not any(kinds.values()) and total.keys() <= {"no difference"}:
+        return "\n".join([f"{head}: no difference in {total.total():,} facts and times", *notes])
+    rows = [(kind, *(f"{count[way]:,}" for way in _ORDER)) for kind, count in counts.items() if count]
+    lines = [head, *notes, "", grid(("", *_ORDER), rows)]
     if both:
-        lines.append(f"machine code: the same in {same} of {both} builds")
-    lone = {} if whole else differences.one_sided(a, b)
-    changes = [c for c in diff.changes(a, b) if c.subject.variant not in lone]
-    where = " in the variants that both have" if lone else ""
-    lines += ["", f"static facts: {f'{len(changes)} changed' if changes else 'no change'}{where}"]
-    for variant, (how, count) in lone.items():
-        lines.append(f"  {variant}  {how} with {count} facts (--variant {variant} lists them)")
-    lines += [f"  {c.subject}  {_change(c)}" for c in changes]
-    if not diff.comparable(a, b):
-        times = differences.timing(a, b)
-        lines += ["", "times (other runs: shown, not judged)" if times else "times: none on both sides"]
-        for t in times:
-            code = "; the same code" if t.same_code else ""
-            medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
-            lines.append(f"  {t.subject}  {t.mode}  {medians}  {t.text}{code}")
-            if t.mode == b.suite.shapes[t.subject.shape or ""].rank_by and not t.same_code and not t.low <= 1 <= t.high:
-                lines += [f"    with it: {_change(c)}" for c in differences.moved(a, b, t.subject)]
-    if imported := differences.imported(a, b):
-        lines += ["", "imported (other runs: shown, not judged)"]
-        for subject, moved in imported:
-            lines += [f"  {subject}" + ("" if moved else "  no difference"), *(f"    {_change(c)}" for c in moved)]
+        lines.append(f"machine code: the same in {same:,} of {both:,} builds")
+    for kind, entries in kinds.items():
+        lines += ["", kind] if entries else []
+        lines += [f"  {line}" for entry in entries[: top or None] for line in entry]
+        if top and entries[top:]:
+            lines.append(f"  … {len(entries) - top:,} more (--top 0 prints all)")
     return "\n".join(lines)
+
+
+def _static(a: Record, b: Record, whole: bool) -> list[list[str]]:
+    """Changes, worse ones first, then the largest; facts that one record lacks as one line unless ``whole``."""
+    changes = sorted(diff.changes(a, b), key=lambda c: (_ORDER.index(c.direction), -c.share))
+    lacking = {} if whole else {"appeared": "before", "vanished": "after"}
+    lines = []
+    for way, when in lacking.items():
+        variants = Counter(c.subject.variant for c in changes if c.direction == way)
+        names = ", ".join(f"{name} ({count})" for name, count in variants.most_common(5))
+        more = f" and {len(variants) - 5} variants" if len(variants) > 5 else ""
+        if variants:
+            lines.append(
+                f"{way}, unmeasured {when}: {variants.total():,} facts of {names}{more} (--variant lists them)"
+            )
+    return [[line] for line in (*lines, *(f"{c.subject}  {_change(c)}" for c in changes if c.direction not in lacking))]
+
+
+def _times(a: Record, b: Record) -> list[list[str]]:
+    """Times that differ: those of other code first, of these in the mode that ranks, slower ones, the largest."""
+    entries = []
+    for t in [] if diff.comparable(a, b) else differences.timing(a, b):
+        if t.direction == "no difference":
+            continue
+        ranks = t.mode == b.suite.shapes[t.subject.shape or ""].rank_by
+        code = "; the same code" if t.same_code else ""
+        medians = f"{number(round(t.before_us, 3))} → {number(round(t.after_us, 3), 'us')}"
+        moved = differences.moved(a, b, t.subject) if ranks and not t.same_code else ()
+        lines = [f"{t.subject}  {t.mode}  {medians}  {t.text}{code}", *(f"  with it: {_change(c)}" for c in moved)]
+        entries.append((t.same_code, not ranks, _ORDER.index(t.direction), -abs(math.log(t.ratio)), lines))
+    return [lines for *_, lines in sorted(entries)]
 
 
 def _change(change: diff.Change) -> str:
@@ -131,16 +170,17 @@ def as_json(a: Record, b: Record) -> str:
     """Its keys.
 
     - ``before``, ``after``: id, suite, gpu, nvcc; ``notes``;
+    - ``counts``: how many static facts, times and imported cases went in each direction;
     - ``builds``: how many of both are the same;
     - ``static``: a changed fact each, ``null`` on the side that lacks it;
     - ``imported``: the facts of each imported case that changed;
     - ``times``: in us, ``null`` where they do not compare; then ``times_reason`` says why.
     """
 
-    def side(record: Record) -> dict[str, Any]:
+    def side(record: Record) -> dict[str, typing.Any]:
         return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}
 
-    def subject(of: Subject) -> dict[str, Any]:
+    def subject(of: Subject) -> dict[str, typing.Any]:
         return output.picked(of, "variant", "arch", "shape", "kernel", "launch")
 
     same, both = differences.same_builds(a, b)
@@ -151,6 +191,7 @@ def as_json(a: Record, b: Record) -> str:
         before=side(a),
         after=side(b),
         notes=differences.remarks(a, b),
+        counts=differences.counts(a, b),
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
         imported=[

@@ -10,9 +10,9 @@ from flashcore.explain.diff import (
     MODES,
     MOVED,
     Change,
-    Direction,
     TimeChange,
     change,
+    changes,
     comparable,
     same_code,
     same_shape,
@@ -22,19 +22,32 @@ from flashcore.explain.diff import (
 from flashcore.explain.predictions import still
 from flashcore.model.catalogue import FACTS, OWN_STAGE
 from flashcore.model.intervals import Ratio
-from flashcore.model.record import Facts, Record, Subject
+from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import REGIMES
 
 MOST_MOVED = 5
+DURATION = "ncu_duration"
 
 
-def one_sided(a: Record, b: Record) -> dict[str, tuple[Direction, int]]:
-    """Returns the variants with static facts in one record only: whether they appeared or vanished, and the number of
-    facts."""
-    before, after = (Counter(s.variant for _, s in static_facts(r)) for r in (a, b))
-    return {v: ("appeared", n) for v, n in after.items() if v not in before} | {
-        v: ("vanished", n) for v, n in before.items() if v not in after
-    }
+def counts(a: Record, b: Record) -> dict[str, Counter[str]]:
+    """Returns how many static facts, times and imported cases went in each direction. What both records lack is not
+    counted."""
+    before, after = static_facts(a), static_facts(b)
+    same = [f for key, f in before.items() if f.value is not None and key in after and after[key].value == f.value]
+    results: dict[str, Counter[str]] = {"static facts": Counter(c.direction for c in changes(a, b))}
+    results["static facts"]["no difference"] = len(same)
+    if not comparable(a, b):
+        times = [t.direction for t in timing(a, b)]
+        timed = ([key for key in r.samples if key.rpartition("/")[2] in MODES] for r in (a, b))
+        results["times"] = _with_one_sided(times, *map(len, timed))
+    cases = [next((c.direction for c in all_ if c.fact == DURATION), "no difference") for _, all_ in imported(a, b)]
+    recorded = (sum(_is_imported(f, r) for f in r.facts.named(DURATION)) for r in (a, b))
+    results["imported"] = _with_one_sided(cases, *recorded)
+    return results
+
+
+def _with_one_sided(both: Sequence[str], before: int, after: int) -> Counter[str]:
+    return Counter(both) + Counter(appeared=after - len(both), vanished=before - len(both))
 
 
 def narrowed(record: Record, variants: Collection[str]) -> Record:
@@ -95,31 +108,31 @@ def moved(
     Args:
         before: the case of ``a``, if it differs from ``subject``.
     """
-    results: list[tuple[float, Change]] = []
+    results = []
     for fact in b.facts.of(subject.variant):
         spec = FACTS.get(fact.name)
-        was = a.facts.number(fact.name, before or subject)
-        now = fact.number
         if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in OWN_STAGE:
             continue
-        if was is None or now is None or max(abs(was), abs(now)) == 0:
-            continue
-        share = abs(now - was) / max(abs(was), abs(now))
-        if share > MOVED:
-            results.append((share, change(fact, was, now)))
-    return [one for _, one in sorted(results, key=lambda x: (-x[0], x[1].fact))[:most]]
+        moved = change(fact, a.facts.number(fact.name, before or subject), fact.number)
+        if moved.share > MOVED:
+            results.append(moved)
+    return sorted(results, key=lambda change: (-change.share, change.fact))[:most]
 
 
 def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
-    """Returns the imported cases of both records: ncu's duration if it differs, then the counters that differ the
-    most."""
+    """Returns the imported cases that both records have a time of: ncu's duration if it differs beyond noise, then the
+    counters that differ the most."""
     results = []
-    for fact in b.facts.named("ncu_duration"):
-        subject, now = fact.subject, fact.value
-        variants = [r.suite.variants.get(subject.variant) for r in (a, b)]
-        old = a.facts.get("ncu_duration", subject)
-        if subject.kernel is None and old is not None and all(v and v.imported for v in variants):
-            time = change(fact, old.value, now)
-            rest = [c for c in moved(a, b, subject) if c.fact != fact.name]
-            results.append((subject, [time, *rest] if now != old.value else rest))
+    for fact in b.facts.named(DURATION):
+        subject, now = fact.subject, fact.number
+        old = a.facts.get(DURATION, subject)
+        if now and old and old.number and _is_imported(fact, b) and _is_imported(old, a):
+            rest = [c for c in moved(a, b, subject) if c.fact != DURATION]
+            differs = not still(old.number / now, None, None)
+            results.append((subject, [change(fact, old.value, now), *rest] if differs else rest))
     return results
+
+
+def _is_imported(fact: Fact, record: Record) -> bool:
+    variant = record.suite.variants.get(fact.subject.variant)
+    return bool(fact.number and fact.subject.kernel is None and variant and variant.imported)
