@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T0-9]+\s+)?([A-Z][A-Z0-9_.]*)")
@@ -77,12 +78,17 @@ class Instruction(NamedTuple):
 
 def parse(listing: str) -> dict[str, list[Instruction]]:
     """Function (mangled) → its instructions in the order of the code; empty if the text holds no function."""
-    functions: dict[str, list[Instruction]] = {}
+    return dict(functions(listing.splitlines()))
+
+
+def functions(lines: Iterable[str]) -> Iterator[tuple[str, list[Instruction]]]:
+    """The functions of a listing, one at a time."""
+    name = ""
     code: list[Instruction] = []
     pending: list[str] = []  # the source lines of the instruction to come
     places: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    for line in listing.splitlines():
+    for line in lines:
         if match := _INSTRUCTION.match(line):
             if pending:
                 places, pending = tuple(pending), []
@@ -94,6 +100,9 @@ def parse(listing: str) -> dict[str, list[Instruction]]:
             labels = (*labels, match[1])
         elif (match := _SECTION.match(line)) or _HELPER.match(line):
             pending, places, labels = [], (), ()
-            if match:
-                code = functions.setdefault(match[1], [])
-    return functions
+            if match and match[1] != name:
+                if name:
+                    yield name, code
+                name, code = match[1], []
+    if name:
+        yield name, code

@@ -186,9 +186,11 @@ def listing(path: Path, disassembler: Path | None) -> str | None:
 
 
 def disassemble(path: Path, disassembler: Path) -> str:
-    """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it)."""
-    command = [str(disassembler), "-c", "-gi", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it) or takes two minutes."""
+    try:
+        result = toolchain.ask([disassembler, "-c", "-gi", path], timeout=120)
+    except subprocess.TimeoutExpired:
+        return ""
     return result.stdout if result.returncode == 0 else ""
 
 
@@ -232,13 +234,20 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
     values, rows = data["kernels"][kernel], data["local"].get(kernel)
     sites = None if rows is None else tuple(spills.Site(*row).relative_to(root) for row in rows)
     stores, loads = values["spills"] or (None, None)
-    usage = spills.classify(spills.Evidence(stores, loads, values["stack_bytes"], sites))
+    evidence = spills.Evidence(stores, loads, values["stack_bytes"], sites)
+    missing = from_json(values["spills_detail"]) if values["spills_detail"] else ""
+    yield from local_memory_facts(subject, evidence, missing)
+
+
+def local_memory_facts(subject: Subject, evidence: spills.Evidence, missing: Detail | str) -> Iterator[Fact]:
+    """What the evidence tells about local memory; ``missing`` is why it has no spills."""
+    sites, usage = evidence.sites, spills.classify(evidence)
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
     yield _fact(subject, "sass_local_loop", inside, Source.SASS, NoMachineCode() if sites is None else "")
     use: Value | None = usage.use
     detail: Detail | str = usage.text
     if use == "unmeasured":
-        use, detail = None, NoMachineCode() if sites is None else from_json(values["spills_detail"])
+        use, detail = None, NoMachineCode() if sites is None else missing
     yield _fact(subject, "local_memory", use, Source.SASS, detail)
     if usage.worst:
         yield _fact(subject, "local_memory_site", str(usage.worst), Source.SASS, usage.worst)

@@ -8,7 +8,16 @@ PLUGIN = Plugin(
     help={"audit": "list and check the kernels in wheels, libraries, fatbins and cubins: no GPU, no suite"},
     facts={
         name: f"flashcore.plugins.audit.facts:{name.upper()}"
-        for name in ("code_bytes", "constant_bytes", "occupancy_low", "occupancy_high", "native_kernels")
+        for name in (
+            "code_bytes",
+            "constant_bytes",
+            "occupancy_low",
+            "occupancy_high",
+            "native_kernels",
+            "sass_tensor",
+            "sass_tma",
+            "sass_128",
+        )
     },
     causes={
         code: f"flashcore.plugins.audit.causes:{kind}"

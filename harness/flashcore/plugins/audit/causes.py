@@ -1,5 +1,7 @@
 """Why device code in a file cannot be read."""
 
+from __future__ import annotations
+
 from flashcore.model.cause_text import FORMS
 from flashcore.model.causes import Cause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -20,7 +20,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.text import matches_any
 from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.plugins.audit import limits, targets
+from flashcore.plugins.audit import limits, sass, targets
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, record_of
 from flashcore.plugins.compare.kernels import text as differing
@@ -37,6 +37,8 @@ _COLUMNS = {
     "code_bytes": "code B",
     "occupancy_low": "occ %",
     "occupancy_high": "to %",
+    "sass_tensor": "tensor",
+    "sass_local_loop": "local in loops",
 }
 _WIDEST = 100
 _PROJECT = Path(limits.FILE)
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "show what changed from an older version, by kernel"
     parser.add_argument("--against", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
+    parser.add_argument("--sass", action="store_true", help="disassemble these kernels (minutes for large libraries)")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
         "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
@@ -80,9 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
     form = limits.read(_PROJECT)
-    content = _inventory(arguments.files or form.files)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline
     old = baseline.read(Path(path)) if path else None
+    limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
+    limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
+    selected = ["*"] if limited & sass.NAMES else [arguments.kernel] * arguments.sass
+    content = _inventory(arguments.files or form.files, selected)
     for line in old.values if old else ():  # none may vanish with its file
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
@@ -103,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         if arguments.against:
-            before = record_of("", _inventory([arguments.against]), name=NAME, command="", seconds=0)
+            before = record_of("", _inventory([arguments.against], selected), name=NAME, command="", seconds=0)
             print(differing(before, record, arguments.top))
         else:
             print(table(record, arguments.kernel, arguments.top, arguments.each))
@@ -123,8 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _inventory(patterns: Iterable[str]) -> Inventory:
-    return inventory(Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
+def _inventory(patterns: Iterable[str], selected: Sequence[str]) -> Inventory:
+    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), selected)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:
@@ -134,15 +140,16 @@ def table(record: Record, names: str, top: int, each: bool) -> str:
     )
     rows = sorted(kernels.items(), key=lambda row: _rank(row[1]))
     groups = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in rows)
+    columns = {name: title for name, title in _COLUMNS.items() if record.facts.named(name)}
     cells = []
     for members in list(groups.values())[:top]:
         subject, facts = members[0]
         by_name = {fact.name: fact for fact in facts}
         name = (subject.kernel or "")[:_WIDEST] + (f"  ×{len(members)}" if len(members) > 1 else "")
-        cells.append([subject.variant, subject.arch or "", *(cell(by_name.get(c), 0) for c in _COLUMNS), name])
+        cells.append([subject.variant, subject.arch or "", *(cell(by_name.get(c), 0) for c in columns), name])
     more = len(groups) - len(cells)
     rest = f"\n… and {more} more rows: --top {len(groups)}" if more else ""
-    return grid(("file", "arch", *_COLUMNS.values(), "kernel"), cells) + rest
+    return grid(("file", "arch", *columns.values(), "kernel"), cells) + rest
 
 
 def _template(subject: Subject) -> Subject:
@@ -161,6 +168,8 @@ def _remarks(record: Record, content: Inventory) -> Iterator[str]:
     archs = ", ".join(record.suite.archs)
     seconds = record.stages[0].seconds
     yield f"{len(content.kernels)} kernels in {len(content.files)} files for {archs or 'no arch'}, {seconds:.1f} s"
+    if shown := record.facts.named("sass_instructions"):
+        yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes
     for one in content.unread:
         yield f"unreadable: {content.files[one.variant]} {one.place} {one.arch}: {text(one.cause)}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
 from flashcore.model.causes import Cause
-from flashcore.plugins.audit import containers
+from flashcore.model.text import matches_any
+from flashcore.plugins.audit import containers, sass
 from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
 from flashcore.plugins.imports.names import slug
 from flashcore.readers import cubin
@@ -22,7 +24,8 @@ _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.cpython-[\w-]+|\.abi3)?\.so[.\d]*$")
 
 
 class Kernel(NamedTuple):
-    """A kernel of one file and arch. ``name`` tells it from the file's others; ``place`` is its cubin's.
+    """A kernel of one file and arch. ``name`` tells it from the file's others; ``disassembled`` is
+    what its cubin's code shows, if that is asked for.
 
     ``spills`` are bytes of stores and loads, or why they are not known: a cubin without spill notes shows that there
     are none only where the kernel has no stack either."""
@@ -32,6 +35,7 @@ class Kernel(NamedTuple):
     name: str
     content: cubin.Kernel
     spills: tuple[int, int] | Cause
+    disassembled: Future[Mapping[str, sass.Code]] | None
 
 
 class Unread(NamedTuple):
@@ -48,11 +52,13 @@ class Inventory:
     """The device code of some files.
 
     Args:
+        selected: globs of kernels whose cubins are disassembled.
         files: variant → the file.
         later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries that hold no machine code.
         codes: (variant, arch) → the hashes of its cubins' code.
     """
 
+    selected: Sequence[str]
     files: dict[str, str] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     later: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -60,13 +66,13 @@ class Inventory:
     codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
 
-def inventory(paths: Iterable[Path]) -> Inventory:
-    """The kernels in files and folders.
+def inventory(paths: Iterable[Path], selected: Sequence[str] = ()) -> Inventory:
+    """The kernels in files and folders; with their code in cubins with ``selected`` ones (globs).
 
     Raises:
         UsageError: a path does not exist.
     """
-    result = Inventory()
+    result = Inventory(selected)
     variants: dict[tuple[int, str], str] = {}
     seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
     for number, path in enumerate(paths):
@@ -76,6 +82,7 @@ def inventory(paths: Iterable[Path]) -> Inventory:
                 variant = variants[number, code.file] = _variant(code.file, result.files)
                 result.files[variant] = code.file
             _add(result, variant, code, seen)
+    wait(kernel.disassembled for kernel in result.kernels if kernel.disassembled)
     names = {mangled: canonical(mangled) for mangled in {kernel.content.name for kernel in result.kernels}}
     uses = Counter(names.values())
 
@@ -109,13 +116,16 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
         result.unread.append(Unread(variant, code.arch, code.place, Damaged(str(error).partition("\n")[0])))
         return
     result.codes.setdefault((variant, code.arch), []).append(content.code)
+    names = [name for kernel in content.kernels if result.selected for name in (kernel.name, canonical(kernel.name))]
+    selected = any(matches_any(name, result.selected) for name in names)
+    disassembled = sass.disassembled(code.content) if selected else None
     for kernel in content.kernels:
         same = seen.setdefault((variant, code.arch, kernel.name), [])
         if kernel.code in same:
             continue  # a template that several objects instantiate
         same.append(kernel.code)
         name = f"{kernel.name}@{len(same)}" if len(same) > 1 else kernel.name
-        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel)))
+        result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel), disassembled))
 
 
 def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:

@@ -13,7 +13,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, Detail, DoesNotFit, UnknownArch
 from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
-from flashcore.plugins.audit import targets
+from flashcore.plugins.audit import sass, targets
 from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
@@ -98,6 +98,8 @@ def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
         yield _fact(subject, name, value)
     for at, name in enumerate(_SPILLS):
         yield _fact(subject, name, *((None, spills) if isinstance(spills, Cause) else (spills[at], "")))
+    if kernel.disassembled:
+        yield from sass.facts(subject, kernel.disassembled.result().get(content.name), spills, content.stack_bytes)
     only = math.prod(content.block) if content.block else 0
     low, high = only or 1, only or content.max_threads or occupancy.MAX_THREADS
     bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)

@@ -1,0 +1,73 @@
+"""What nvdisasm shows of kernels: counts of instructions, and what uses local memory, in loops or not."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as static
+from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import Cause, NoTool, Unreadable
+from flashcore.model.record import Fact, Source, Subject
+from flashcore.readers import sass, spills
+
+_MORE = {
+    "sass_tensor": re.compile(r"[A-Z]*MMA\b"),
+    "sass_tma": re.compile(r"UTMA(LDG|STG|REDG|PF)|UBLK(CP|RED|PF)"),
+    "sass_128": re.compile(r"(LD|ST)[GS]?(STS)?\.(\w+\.)*128\b"),
+}
+#: The facts that need a disassembler.
+NAMES = {*static.sass_counts(()), *_MORE, "sass_local_loop", "local_memory"}
+_CORES = os.cpu_count() or 1
+_POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
+
+
+class Code(NamedTuple):
+    """A kernel's counts by fact, and its loads and stores of local memory."""
+
+    counts: Mapping[str, int]
+    sites: tuple[spills.Site, ...]
+
+
+def disassembled(content: bytes) -> Future[Mapping[str, Code]]:
+    """The code of a cubin's functions, none if it cannot be read. Waits while too many cubins are pending."""
+    _ROOM.acquire()
+    future = _POOL.submit(_disassembled, content)
+    future.add_done_callback(lambda _: _ROOM.release())
+    return future
+
+
+def _disassembled(content: bytes) -> Mapping[str, Code]:
+    disassembler = toolchain.optional_tool("nvdisasm")
+    if disassembler is None:
+        return {}
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "code.cubin"
+        file.write_bytes(content)
+        functions = sass.functions(static.disassemble(file, disassembler).splitlines())
+    return {name: _code(code) for name, code in functions}
+
+
+def _code(code: list[sass.Instruction]) -> Code:
+    counts = static.sass_counts(code)
+    for name, pattern in _MORE.items():
+        counts[name] = sum(pattern.match(instruction.opcode) is not None for instruction in code)
+    return Code(counts, tuple(site.relative_to(Path()) for site in spills.sites(code)))
+
+
+def facts(subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int) -> Iterator[Fact]:
+    """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
+    if code is None:
+        cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+        yield from (Fact(subject, name, None, FACTS[name].unit, Source.SASS, cause) for name in sorted(NAMES))
+        return
+    yield from (Fact(subject, name, count, "1", Source.SASS) for name, count in code.counts.items())
+    (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
+    yield from static.local_memory_facts(subject, spills.Evidence(stores, loads, stack, code.sites), missing)

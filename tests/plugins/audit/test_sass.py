@@ -1,0 +1,143 @@
+"""``flashcore audit --sass``: what a disassembler shows of the kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.measure.machine import toolchain
+from flashcore.measure.static import facts as static
+from flashcore.model.record import Artifact, Fact
+from flashcore.plugins.audit.inventory import inventory
+from flashcore.plugins.audit.record import facts
+from tests.measure.static.test_facts import artifact as artifact
+from tests.measure.static.test_facts import text
+from tests.plugins.audit.fatbins import CUBINS, both, library
+
+KERNEL = """.text.spills:
+        /*0000*/              @!P0 LDGSTS.E.BYPASS.LTC128B.128 [R1], [R2.64] ;
+        /*0010*/                   LDS.128 R4, [R2] ;
+        /*0020*/                   LDG.E.LTC128B R4, [R2.64] ;
+        /*0030*/                   STL.128 [R1], R4 ;
+        /*0040*/                   LDC.128 R4, c[0x0] ;
+        /*0050*/                   DMMA.884 R4, R5, R6, R7 ;
+        /*0060*/                   IMMA.16816.S8.S8 R4, R5, R6, R7 ;
+        /*0070*/                   HFMA2.MMA R4, R5, R6, R7 ;
+        /*0080*/                   UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8], tmem[UR10], idesc[UR11], !UPT ;
+        /*0090*/                   UBLKCP.S.G [UR4], [UR6], UR8 ;
+        /*00a0*/                   UTMASTG.2D [UR4], [UR6] ;
+        /*00b0*/                   UTMACMDFLUSH ;
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A library with five kernels for each of two archs."""
+    path = tmp_path / "pkg.so"
+    path.write_bytes(library(both()))
+    return path
+
+
+@pytest.fixture
+def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What every disassembler prints."""
+    tool, path = tmp_path / "nvdisasm", tmp_path / "listing"
+    tool.write_text(f"#!/bin/sh\necho x >> {tmp_path}/calls\ncat {path}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
+    path.write_text(KERNEL)
+    return path
+
+
+def shown(path: Path, kernel: str = "*") -> dict[str, dict[str, Fact]]:
+    """Kernel → the facts of its disassembled code."""
+    kernels: dict[str, dict[str, Fact]] = {}
+    for fact in facts(inventory([path], [kernel])):
+        if fact.source == "sass":
+            kernels.setdefault(fact.subject.kernel or "", {})[fact.name] = fact
+    return kernels
+
+
+def test_the_facts_are_those_of_a_suite(artifact: Artifact, tmp_path: Path, listing: Path) -> None:
+    listing.write_text(text("static_sm_90a.sass.gz"))
+    file = tmp_path / "one.cubin"
+    file.write_bytes(CUBINS["sm_90a"])
+    results = shown(file)
+    assert results.keys() == {"tensor<4>", "shared", "spills", "stack", "warned"}
+    compared = 0
+    for fact in static.facts(artifact)[0]:
+        if fact.source == "sass" and fact.subject.kernel != "stack":  # only a log shows that it has no spills
+            result = results[fact.subject.kernel or ""][fact.name]
+            assert (result.value, result.unit, result.detail) == (fact.value, fact.unit, fact.detail)
+            compared += 1
+    assert compared > 80
+    unmeasured = results["stack"]["local_memory"]
+    assert unmeasured.value is None and "256 B of stack" in unmeasured.note
+
+
+def test_instructions_of_every_generation_are_counted(file: Path, listing: Path) -> None:
+    results = shown(file)["spills"]
+    counts = {"sass_tensor": 3, "sass_tma": 2, "sass_128": 2, "sass_ldgsts": 1, "sass_stl": 1, "sass_instructions": 12}
+    assert {name: results[name].value for name in counts} == counts
+
+
+@pytest.mark.parametrize(("missing", "note"), [(True, "no nvdisasm on this machine"), (False, "could not read it")])
+def test_code_that_is_not_shown_is_unmeasured(
+    missing: bool, note: str, file: Path, listing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing.unlink()
+    if missing:
+        monkeypatch.setattr(toolchain, "optional_tool", lambda _: None)
+    results = [fact for of_kernel in shown(file).values() for fact in of_kernel.values()]
+    assert len(results) > 100
+    assert all(fact.value is None and note in fact.note for fact in results)
+    assert main(["audit", str(file), "--max", "sass_local_loop=0"]) == Exit.UNMEASURED
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ([], 0),
+        (["--kernel", "spills"], 0),
+        (["--sass"], 2),
+        (["--sass", "--kernel", "spills"], 2),
+        (["--sass", "--kernel", "_Z6tensorILi4*"], 2),
+        (["--sass", "--kernel", "absent"], 0),
+        (["--max", "registers=255"], 0),
+        (["--min", "sass_tensor=0"], 2),
+        (["--against", "pkg.so", "--sass"], 4),
+    ],
+)
+def test_only_cubins_with_selected_kernels_are_disassembled(
+    options: list[str],
+    calls: int,
+    file: Path,
+    listing: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(file.parent)
+    main(["audit", str(file), *options])
+    log = listing.with_name("calls")
+    assert (log.read_text().count("x") if log.is_file() else 0) == calls
+    assert ("10 of the kernels disassembled in that time" in capsys.readouterr().out) == bool(calls)
+
+
+@pytest.mark.parametrize("place", ["budget", "baseline"])
+def test_what_flashcore_toml_limits_is_disassembled(
+    place: str, file: Path, listing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    form = '[audit]\nbaseline = "old.txt"\n'
+    if place == "budget":
+        form = '[[audit.budget]]\nname = "tensor"\nfact = "sass_tensor"\nmin = 3\nsource = "x"\nkernels = ["spills"]\n'
+    else:
+        main(["audit", str(file), "--sass", "--save-baseline", "old.txt"])
+        assert "sass_stl" in Path("old.txt").read_text()
+    Path("flashcore.toml").write_text(form)
+    assert main(["audit", str(file)]) == Exit.OK
+    listing.write_text(KERNEL.replace("LDS.128", "STL").replace("IMMA", "FFMA"))
+    assert main(["audit", str(file)]) == Exit.FAILED
