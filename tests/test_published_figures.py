@@ -10,6 +10,7 @@ import pytest
 
 from flashcore import report
 from flashcore.cli import text_tables
+from flashcore.explain.limiter import remedies
 from flashcore.gate.wording import summary
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape
@@ -148,8 +149,8 @@ def test_a_prediction_of_time_and_its_step_have_one_ratio() -> None:
 def test_every_speedup_in_a_remedy_is_the_steps() -> None:
     for shape in published().suite.shapes.values():
         steps = {s.variant.name: s for s in book().ladder(shape).steps}
-        for remedies in book().remedies(shape).values():
-            for r in remedies:
+        for reduced in remedies(book().readings, shape.name).values():
+            for r in reduced:
                 assert 1 / r.faster == pytest.approx(steps[r.variant].ratio, rel=1e-12)
 
 
@@ -208,8 +209,8 @@ def test_a_stall_has_one_share_on_every_page() -> None:
             assert next(b.percent for b in view.stalls if b.name == reason.replace("_", " ")) == recorded
             compared += 1
     assert compared >= 6
-    assert [r.before for _, remedies in view.ranked for r in remedies]
-    for limiter, remedies in view.ranked:
-        for r in remedies:
+    assert [r.before for _, reduced in view.ranked for r in reduced]
+    for limiter, reduced in view.ranked:
+        for r in reduced:
             parent = record.facts.number(f"stall_share_{limiter.kind[6:]}", Subject(r.parent, shape="mission"))
             assert r.before == parent

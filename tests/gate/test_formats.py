@@ -15,6 +15,7 @@ from flashcore.gate import formats, judge
 from flashcore.gate.formats import FORMATS, markdown
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
+from flashcore.gate.wording import sentence
 from flashcore.model.causes import SourceLine
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite
@@ -165,3 +166,13 @@ def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> 
     said = {v.budget: sentence(v) for v in judged(record).failed}
     assert said["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (")
     assert said["builds"].startswith("split (sm_90a): builds, expected compiles (every variant): split.cu(7): error")
+
+
+def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> None:
+    missed = next(v for v in judged(record).failed if v.fact == "spill_store_bytes" and v.subject.arch == "sm_89")
+    assert missed.advice and missed.advice.rule == "spills"
+    assert "fix: keep fewer values alive" in sentence(missed)
+    verdicts = json.loads(render("json", record))["verdicts"]
+    items = [v["advice"] for v in verdicts if "advice" in v]
+    assert [x["evidence"]["spill_store_bytes"] for x in items] == [{"value": 8, "unit": "B"}] * 3
+    assert all(v["status"] == "fail" for v in verdicts if "advice" in v)

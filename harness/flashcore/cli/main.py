@@ -32,6 +32,7 @@ COMMANDS = {
     "profile": "build, check, bench, profile, record, report and gate in one command",
     "report": "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as "
     "Markdown",
+    "explain": "what to change in the variants of a recorded run (default: the newest), and the most that it can gain",
     "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
     "gate": "check the current sources, or each RUN by itself, against the suite's budgets",
     "baseline": "write the current static facts as the gate's committed baseline",

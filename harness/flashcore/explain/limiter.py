@@ -12,7 +12,7 @@ a resource of the formulas without a known roof is named. The launch is a bound,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from weakref import WeakKeyDictionary
@@ -152,6 +152,8 @@ def limiter(readings: Readings, variant: str | None, shape: str) -> str:
 
 #: Limiters by case, while the readings live: a case is looked up as a variant, as a parent and by each page.
 _CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], Limiters]] = WeakKeyDictionary()
+#: Remedies by shape, while the readings live.
+_REMEDIES: WeakKeyDictionary[Readings, dict[str, dict[str, list[Remedy]]]] = WeakKeyDictionary()
 
 
 def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
@@ -163,6 +165,12 @@ def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
     if (variant.name, shape) not in cached:
         cached[variant.name, shape] = _limiters(_Case(readings, variant, shape))
     return cached[variant.name, shape]
+
+
+def idle_sms(readings: Readings, variant: Variant, shape: str) -> Limiter | None:
+    """Returns the SMs without a block as a limiter, by the launch plan and the device table; ``None`` if all have one
+    to the end, or either is unknown."""
+    return next(_Case(readings, variant, shape).idle(), None)
 
 
 def _limiters(case: _Case) -> Limiters:
@@ -341,26 +349,28 @@ def _title(resource: str) -> str:
 # --- the rest of the ladder ---------------------------------------------------------------------------
 
 
-def remedies(readings: Readings, shape: str, by_variant: Mapping[str, Limiters]) -> dict[str, list[Remedy]]:
-    """Returns, by kind of limiter, the faster steps at this shape that reduced it, the largest reduction first.
+def remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
+    """Returns, by kind of limiter, the faster steps at this shape that reduced it, the largest reduction first."""
+    cached = _REMEDIES.setdefault(readings, {})
+    if shape not in cached:
+        cached[shape] = _remedies(readings, shape)
+    return cached[shape]
 
-    Args:
-        by_variant: each variant's :func:`limiters`.
-    """
+
+def _remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
     suite = readings.record.suite
-    time = suite.shapes[shape].time
+    at = suite.shapes[shape]
     by_kind: dict[str, list[Remedy]] = {}
-    for name, after in by_variant.items():
-        variant = suite.variants[name]
-        before = by_variant.get(variant.parent or "")
-        speedup = readings.speedup(time, name, variant.parent, shape)
-        if before is None or speedup is None or speedup[0] <= 1:
+    for variant in (v for v in suite.variants.values() if v.parent in suite.variants and v.runs_on(at)):
+        before, after = (limiters(readings, name, shape) for name in (variant.parent, variant.name))
+        speedup = readings.speedup(at.time, variant.name, variant.parent, shape)
+        if speedup is None or speedup[0] <= 1:
             continue
         shares = {x.kind: x.share for x in after.limiters}  # an unlisted limiter is too small to count
         for x in before.limiters:
             remaining = shares.get(x.kind, 0.0)
             if x.share - remaining >= 5:
-                remedy = Remedy(name, variant.parent or "", x.share, remaining, speedup[0], variant.technique)
+                remedy = Remedy(variant.name, variant.parent or "", x.share, remaining, speedup[0], variant.technique)
                 by_kind.setdefault(x.kind, []).append(remedy)
     for steps in by_kind.values():
         steps.sort(key=lambda r: (r.after - r.before, r.variant))

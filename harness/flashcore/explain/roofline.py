@@ -19,6 +19,7 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import Caches
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
 from flashcore.model.suite import REGIMES, Variant
+from flashcore.model.text import same_hardware
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
@@ -412,9 +413,11 @@ class CaseBounds:
 
 
 def sm_count(record: Record) -> int | None:
-    """Returns the SMs of the recorded GPU, else those of its device table."""
+    """Returns the SMs of the recorded GPU, else those that the device table gives it; without a GPU, those of the
+    largest one of the suite's usual arch."""
     device = devices.find(record.gpu)
-    return record.environment.gpu_sms or (device.sms if device else None)
+    same = (d.sms for d in devices.load().values() if not record.gpu and same_hardware(d.arch, record.suite.usual_arch))
+    return record.environment.gpu_sms or (device.sms if device else max(same, default=None))
 
 
 def shared_busy(record: Record, subject: Subject) -> float | None:

@@ -15,12 +15,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from typing import Literal
 
 from flashcore.chips import occupancy
 from flashcore.errors import Exit
+from flashcore.explain.advice import Advice, for_fact
 from flashcore.explain.clocks import LEAST_OF_FLOOR
 from flashcore.explain.explain import advice
+from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
@@ -62,6 +65,7 @@ class Verdict:
         cause: why it is unmeasured.
         required: whether an unmeasured value here makes the gate exit 3.
         progress: for a goal, 1.0 when reached: target over value, or value over target.
+        advice: of a missed limit, the change that its fact leads to.
     """
 
     budget: str
@@ -79,6 +83,7 @@ class Verdict:
     cause: Cause | None = None
     required: bool = False
     progress: float | None = None
+    advice: Advice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +253,11 @@ class _Gate:
         #: By budget, each waiver with the values that it met: how far beyond the limit, the value, the state.
         self.waivers = grouped((w.budget, (w, list[tuple[float, float, WaiverState]]())) for w in record.suite.waivers)
 
+    @cached_property
+    def readings(self) -> Readings:
+        """The record's numbers, for advice on what failed."""
+        return Readings(self.record)
+
     def _foreign(self, fact: str, variant: str) -> OtherCompiler | None:
         """Why a static fact made here cannot be compared; ``None`` if it can. Formulas depend on no compiler."""
         if not self.trouble or (fact != "builds" and FACTS[fact].group != "static"):
@@ -411,6 +421,7 @@ class _Gate:
                 cause=cause if value is None else None,
                 required=required and not other_gpu,
                 progress=progress,
+                advice=for_fact(self.readings, budget.fact, subject) if status == "fail" else None,
             )
 
     def _limit(self, budget: Budget, subject: Subject, value: float) -> tuple[Status, str]:

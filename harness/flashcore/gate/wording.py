@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from flashcore.errors import Exit
+from flashcore.explain import advice
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.text import number, visible
 
@@ -34,7 +35,8 @@ def sentence(verdict: Verdict) -> str:
     """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
     result = f"{verdict.fact} {value_of(verdict)}".rstrip()
     statement = f"{verdict.subject}: {result}, expected {verdict.limit} ({verdict.source})"
-    return f"{statement}: {verdict.reason}" if verdict.reason else statement
+    fix = f"fix: {advice.sentence(verdict.advice)}" if verdict.advice else ""
+    return ": ".join(filter(None, (statement, "; ".join(filter(None, (verdict.reason, fix))))))
 
 
 def value_of(verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from flashcore.explain import heat, roofline
 from flashcore.explain.diff import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
-from flashcore.explain.limiter import Limiter, Remedy, phase_shares
+from flashcore.explain.limiter import Limiter, Remedy, phase_shares, remedies
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
@@ -71,9 +71,9 @@ class CaseView(Case):
     @property
     def ranked(self) -> list[tuple[Limiter, list[Remedy]]]:
         """Its limiters with the steps that removed them."""
-        remedies = self.book.remedies(self.shape)
+        by_kind = remedies(self.book.readings, self.shape.name)
         return [
-            (x, [r for r in remedies.get(x.kind, ()) if r.variant != self.variant.name][:2])
+            (x, [r for r in by_kind.get(x.kind, ()) if r.variant != self.variant.name][:2])
             for x in self.limiters.limiters[:MOST_LIMITERS]
         ]
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from flashcore.explain import ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
-from flashcore.explain.limiter import Limiters, Remedy
+from flashcore.explain.limiter import Limiters
 from flashcore.explain.predictions import Readings, extreme
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
@@ -114,7 +114,6 @@ class Book:
         #: Identical ones together.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
         self._ladders: dict[tuple[str, ...], Ladder] = {}
-        self._remedies: dict[str, dict[str, list[Remedy]]] = {}
 
     def role(self, variant: Variant) -> str:
         """``peer``, ``baseline`` or ``variant``."""
@@ -130,13 +129,6 @@ class Book:
     def limiters(self, variant: str, shape: str) -> Limiters:
         """The limiters of a case."""
         return limiter.limiters(self.readings, variant, shape)
-
-    def remedies(self, shape: Shape) -> dict[str, list[Remedy]]:
-        """The steps that removed a limiter at a shape, by its kind."""
-        if shape.name not in self._remedies:
-            limiters = {name: self.limiters(name, shape.name) for name in self.ladder(shape).row.cases}
-            self._remedies[shape.name] = limiter.remedies(self.readings, shape.name, limiters)
-        return self._remedies[shape.name]
 
     def cases(self, row: Row) -> list[Case]:
         """The cases of a row."""

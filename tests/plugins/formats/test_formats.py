@@ -73,6 +73,8 @@ def test_sarif_is_valid(kind: str, tmp_path: Path) -> None:
 
 def test_sarif_holds_failures_gaps_and_suppressed_waivers(record: Record) -> None:
     run = json.loads(render("sarif", record))["runs"][0]
+    fixes = [r["properties"]["advice"]["rule"] for r in run["results"] if "advice" in r["properties"]]
+    assert fixes == ["spills"] * 3  # of registers, and of spills on two archs
     levels = [(r["ruleId"], r["level"], "suppressions" in r) for r in run["results"]]
     assert ("registers_limit", "error", False) in levels
     assert ("registers_limit", "error", True) in levels

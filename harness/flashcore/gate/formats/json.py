@@ -8,6 +8,7 @@ from typing import Any
 
 from flashcore import __version__
 from flashcore.errors import Exit
+from flashcore.explain.advice import as_data
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
 from flashcore.gate.together import chip_of
@@ -74,4 +75,4 @@ def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
         "source": verdict.source,
         "reason": verdict.reason,
         "place": None if place is None else {"file": place.file, "line": place.line},
-    }
+    } | ({"advice": as_data(verdict.advice)} if verdict.advice else {})

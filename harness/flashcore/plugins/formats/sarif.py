@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from flashcore import __version__
 from flashcore.errors import Exit
+from flashcore.explain.advice import as_data
 from flashcore.gate.formats.json import with_rows
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
@@ -78,6 +79,8 @@ def _result(verdict: Verdict, rule: int, place: Place | None) -> dict[str, Any]:
         "properties": {"status": verdict.status, "value": verdict.value, "unit": verdict.unit, "limit": verdict.limit},
         "locations": [location],
     }
+    if verdict.advice:
+        result["properties"]["advice"] = as_data(verdict.advice)
     if verdict.status == "waived":
         result["suppressions"] = [{"kind": "external", "justification": verdict.reason}]
     return result

@@ -1,0 +1,222 @@
+"""Advice: rules from facts to a change of the code, each with its evidence and the most that it can gain.
+
+The rules are in ``advice.toml``. Static facts alone suffice for most rules; counters then add the
+bound of the gain, from the parts of the case's time (:mod:`flashcore.explain.time_shares`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from operator import eq, ge, gt, le, lt
+from pathlib import Path
+from typing import Any
+
+from flashcore.chips.occupancy import WARP
+from flashcore.explain.explain import what_ifs
+from flashcore.explain.limiter import WORTH, Remedy, idle_sms, remedies
+from flashcore.explain.predictions import Readings
+from flashcore.explain.roofline import sm_count
+from flashcore.explain.time_shares import Whole, whole
+from flashcore.model.catalogue import spec_of
+from flashcore.model.record import Fact, Subject, Value, plans_for
+from flashcore.model.text import in_words, same_hardware, significant
+
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of ``advice.toml``, which describes the fields."""
+
+    id: str
+    facts: Sequence[str]
+    when: Sequence[str]
+    action: str
+    removes: Sequence[str]
+
+    def applies(self, values: Mapping[str, Any]) -> bool:
+        """Whether all its conditions hold; no, if one of their facts is unmeasured."""
+        for condition in self.when:
+            name, comparison, limit = condition.split()
+            value, other = values.get(name), values.get(limit) if limit[0].isalpha() else float(limit)
+            if value is None or other is None or not _COMPARISONS[comparison](value, other):
+                return False
+        return True
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Returns all rules in the file's order."""
+    table = tomllib.loads(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))
+    return tuple(Rule(name, **fields) for name, fields in table.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a rule says of a case.
+
+    Args:
+        subject: variant and shape; with arch and kernel where the evidence is static.
+        evidence: names of facts, their values and units.
+        gain: the most that it can save, % of the time; ``None`` if nothing bounds it.
+        bound: how the gain was derived, or why there is none.
+        limiter: the kind of the largest part that it can remove; empty if none was measured.
+        remedy: the step of the ladder that reduced this limiter most.
+    """
+
+    rule: str
+    subject: Subject
+    action: str
+    evidence: tuple[tuple[str, Value, str], ...]
+    gain: float | None
+    bound: str
+    limiter: str = ""
+    remedy: Remedy | None = None
+
+
+def sentence(advice: Advice) -> str:
+    """The advice for people: the action, its evidence, the step that did it, the most it can gain."""
+    values = (f"{n} {v if isinstance(v, str) else in_words(v, u)}" for n, v, u in advice.evidence)
+    parts = [f"{advice.action} ({', '.join(values)})"]
+    if r := advice.remedy:
+        name = advice.limiter.replace("_", " ")
+        cut = f"{r.variant} cut {name} from {r.before:.0f} to {r.after:.0f} %"
+        parts.append(f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}")
+    parts.append(f"at most {advice.gain:.0f} % here" if advice.gain is not None else f"gain unknown: {advice.bound}")
+    return "; ".join(parts)
+
+
+def as_data(advice: Advice) -> dict[str, Any]:
+    """The advice as JSON holds it; ``gate.schema.json`` has the form."""
+    return asdict(advice) | {
+        "subject": {k: v for k, v in asdict(advice.subject).items() if v is not None},
+        "evidence": {name: {"value": value, "unit": unit} for name, value, unit in advice.evidence},
+    }
+
+
+# --- facts of a case ------------------------------------------------------------------------------
+
+
+def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
+    """Returns the advice on a case, the largest possible gain first; none on a reference.
+
+    Args:
+        arch: whose static facts are used; the measured or usual one by default. Counters count only for that one.
+    """
+    record = readings.record
+    if record.suite.variants[variant].is_reference:
+        return ()
+    arch = arch or readings.arch
+    measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)
+    time = whole(readings, variant, shape)
+    kernels: dict[str | None, dict[str, Fact]] = {}
+    counters: dict[str, Fact] = {}
+    for fact in record.facts.of(variant):
+        s = fact.subject
+        if fact.value is None or s.shape not in (None, shape):
+            continue
+        if s.arch is not None and s.arch == arch and s.kernel:
+            kernels.setdefault(s.kernel, {})[fact.name] = fact
+        elif s.arch is None and s.kernel is None and (measured or fact.name.startswith("formula_")):
+            counters[fact.name] = fact
+    results: dict[tuple[str, object], Advice] = {}
+    for kernel, static in (kernels or {None: {}}).items():
+        subject = Subject(variant, shape=shape) if kernel is None else Subject(variant, arch, shape, kernel)
+        facts = counters | static
+        values = _values(readings, subject, facts, time if measured else None)
+        for rule in rules():
+            if rule.applies(values):
+                about = subject if static.keys() & {*rule.facts} else Subject(variant, shape=shape)
+                item = _advice(readings, rule, about, values, time if measured else None)
+                results.setdefault((rule.id, item.evidence), item)  # of kernels with equal evidence, the first
+    worth = (x for x in results.values() if x.gain is None or x.gain >= WORTH)
+    return tuple(sorted(worth, key=lambda x: -(x.gain or 0.0)))
+
+
+#: Facts that rules derive from others; unmeasured if one of those is.
+_DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
+    "spilled": lambda f: f["spill_store_bytes"] + f["spill_load_bytes"],
+    "bound_slack": lambda f: max(0, f.get("max_threads", 0) - f["threads"]),
+    "partial_warp": lambda f: f["threads"] % WARP,
+    "has_array": lambda f: "array" in f["local_memory"],
+    "by_blocks": lambda f: f["occupancy_limiter"] == "blocks",
+    "memory_wait": lambda f: f.get("stall_share_long_scoreboard", 100.0),
+    "resident_blocks": lambda f: f["sms"] * f["blocks_per_sm"],
+    "conflict_share": lambda f: 100 * f["bank_conflicts"] / f["shared_wavefronts"],
+    "matrix_products": lambda f: f["sass_hmma"] + f["sass_hgmma"],
+    "async_copies": lambda f: f["sass_ldgsts"] + f["sass_utmaldg"],
+    "tensor_use": lambda f: f.get("tensor_instructions", f["tensor_roof"]),
+    "tensor_part": lambda f: f["formula_tensor_flop"] / f["formula_flop"],
+    "reread": lambda f: f["dram_bytes"] / f["formula_bytes"],
+    "double_operations": lambda f: f["op_dadd"] + f["op_dmul"] + f["op_dfma"],
+    "occupied": lambda f: f["achieved_occupancy"] / f["ncu_theoretical_occupancy"],
+}
+
+
+def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], time: Whole | None) -> dict[str, Any]:
+    """The values of facts by name, and those that rules derive from them."""
+    record, variant = readings.record, readings.record.suite.variants[subject.variant]
+    values: dict[str, Any] = {n: f.value for n, f in facts.items()}
+    values |= {"fp64": variant.roof.startswith("fp64"), "tensor_roof": variant.roof.endswith("_tensor")}
+    if time and (sms := sm_count(record)):
+        idle = idle_sms(readings, variant, subject.shape or "")
+        values |= {"sms": sms, "idle_share": idle.share if idle else 0.0}
+    if time and "launch" in time.most:
+        values["launch_share"] = time.most["launch"]
+    plan = plans_for(record.plans, subject.arch).get((subject.variant, subject.shape or ""))
+    for step in what_ifs(record, plan, subject.arch or ""):
+        if step.subject == subject and step.then and step.then.target is not None:
+            values |= {"next_block": step.then.target, "occupancy_step": step.then.lines()[0]}
+    for name, derive in _DERIVED.items():
+        with suppress(KeyError, ZeroDivisionError):
+            values[name] = derive(values)
+    return values
+
+
+def _advice(readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: Whole | None) -> Advice:
+    parts = {kind: time.most[kind] for kind in rule.removes if kind in time.most} if time else {}
+    bound = " + ".join(f"{kind} {share:.1f} %" for kind, share in parts.items())
+    limiter = max(parts, key=lambda kind: parts[kind], default="")
+    return Advice(
+        rule.id,
+        subject,
+        rule.action.format_map(values),
+        tuple((n, values[n], spec.unit if (spec := spec_of(n)) else "1") for n in rule.facts if n in values),
+        min(sum(parts.values()), 100.0) if parts else None,
+        bound or "its part of the time is unmeasured",
+        limiter,
+        _step(readings, limiter, subject),
+    )
+
+
+def _step(readings: Readings, limiter: str, subject: Subject) -> Remedy | None:
+    """The step that reduced the limiter most at the shape, else at an identical one, unless the variant was made from
+    it."""
+    suite = readings.record.suite
+    variants, line = suite.variants, {subject.variant}
+    at = variants.get(variants[subject.variant].parent or "")
+    while at and at.name not in line:
+        line.add(at.name)
+        at = variants.get(at.parent or "")
+    row = next(row for row in suite.rows(suite.shapes.values()) if any(s.name == subject.shape for s in row))
+    for shape in sorted(row, key=lambda s: s.name != subject.shape):
+        if step := next((r for r in remedies(readings, shape.name).get(limiter, ()) if r.variant not in line), None):
+            return step
+    return None
+
+
+def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
+    """The first advice on a subject's case whose evidence has the fact; without a shape, on its variant's first."""
+    variant = readings.record.suite.variants.get(subject.variant)
+    shapes = readings.record.suite.shapes.values()
+    shape = subject.shape or next((s.name for s in shapes if variant and variant.runs_on(s)), None)
+    if variant is None or shape is None:
+        return None
+    for item in advice(readings, variant.name, shape, subject.arch):
+        if item.subject.kernel in (None, subject.kernel) and any(name == fact for name, *_ in item.evidence):
+            return item
+    return None

@@ -1,0 +1,95 @@
+"""Divides a case's whole time into the launch, idle SMs, its busiest resource and its waits; the rest is unattributed.
+
+Shares are never rescaled to fill the time. Waits that would not fit overlap the resource, and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flashcore.explain.bounds_in_use import ISSUES_PER_CLOCK, needs
+from flashcore.explain.limiter import idle_sms, limiters
+from flashcore.explain.predictions import Readings
+from flashcore.explain.roofline import sm_count
+
+UNATTRIBUTED = "unattributed"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the time.
+
+    Args:
+        kind: ``launch``, ``issue``, ``unattributed``, or a limiter's kind.
+        percent: of the whole time.
+        source: how it was derived.
+    """
+
+    kind: str
+    text: str
+    percent: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A case's whole time.
+
+    Args:
+        parts: they add up to 100 %; the last is unattributed.
+        most: by kind, the most of the time that a case without it would save, %.
+    """
+
+    parts: tuple[Part, ...]
+    most: Mapping[str, float]
+
+
+def whole(readings: Readings, name: str, shape: str) -> Whole:
+    """Returns the parts of a variant's time at a shape.
+
+    Waits are shares of the time in which SMs have warps: issued instructions over the issue slots of all SMs, over the
+    share of active cycles that issue. Without these counters, they are shares of the time beside launch and idle SMs.
+    """
+    suite = readings.record.suite
+
+    def number(fact: str) -> float | None:
+        return readings.of(fact, name, shape).value
+
+    parts: list[Part] = []
+
+    def add(kind: str, text: str, percent: float, source: str) -> None:
+        parts.append(Part(kind, text, min(percent, 100 - sum(p.percent for p in parts)), source))
+
+    if launch := needs(readings, suite.variants[name], suite.shapes[shape]).get("launch"):
+        add("launch", "launch", launch.percent, launch.text)
+    if (idle := idle_sms(readings, suite.variants[name], shape)) and idle.share:
+        running = 100 - sum(p.percent for p in parts)
+        add(idle.kind, "idle SMs", idle.share * running / 100, idle.evidence)
+    active = 100 - sum(p.percent for p in parts)
+    basis = f"at most: all of the other {active:.0f} %"
+    sms, issue = sm_count(readings.record), number("issue_active")
+    issued, cycles = number("instructions_issued"), number("elapsed_cycles")
+    if sms and issued and cycles and issue:
+        active = min(active, 1e4 * issued / (ISSUES_PER_CLOCK * sms * cycles * issue))
+        basis = f"{active:.0f} % of the time, in which SMs have warps"
+    limits = limiters(readings, name, shape).limiters
+    waits = [x for x in limits if x.kind.startswith("stall_")]
+    resource = next((x for x in limits if x not in waits and x.kind != "idle_sms" and x.share), None)
+    if resource:
+        add(resource.kind, resource.brief, resource.share, resource.evidence)
+    elif issue:
+        add("issue", "issuing instructions", issue * active / 100, f"issue_active {issue:.0f} % of {basis}")
+    room = 100 - sum(p.percent for p in parts)
+    shares = {x.kind: x.rank * active / 100 for x in waits}
+    rest = "smaller waits, start and end of blocks, and what was not counted"
+    if sum(shares.values()) <= room + 0.5:
+        for x in waits:
+            add(x.kind, x.brief.rpartition(" stalls")[0] + " stalls", shares[x.kind], f"{x.evidence}; of {basis}")
+    else:
+        rest = f"waits take {sum(shares.values()):.0f} %, and overlap the resource"
+    most = {p.kind: p.percent for p in parts} | {kind: min(share, room) for kind, share in shares.items()}
+    if readings.of(suite.shapes[shape].time, name, shape).value is None and not issue:
+        rest = "nothing was timed"
+    add(UNATTRIBUTED, UNATTRIBUTED, 100.0, rest)
+    return Whole(tuple(parts), most)

@@ -1,0 +1,180 @@
+"""Advice: each rule names its planted cases, is silent on their neighbors, and bounds the gain by the case's time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flashcore.explain.advice import Advice, advice, for_fact, rules, sentence
+from flashcore.explain.predictions import Readings
+from flashcore.gate.expand import PLANNED
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Facts, Launch, Plan, Record, Roof, Subject, Value
+from tests import factory
+
+KERNEL = "fast_kernel"
+Values = dict[str, Value | None]
+#: A kernel of a full grid without any defect that static facts show.
+SOUND: Values = {
+    "registers": 64, "spill_store_bytes": 0, "spill_load_bytes": 0, "stack_bytes": 0, "static_smem": 0,
+    "local_memory": "none", "compiler_warnings": 0, "sass_hmma": 64, "sass_hgmma": 0, "sass_ffma": 64, "sass_bar": 4,
+    "sass_ldg": 8, "sass_ldg_128": 8, "sass_ldgsts": 8, "sass_utmaldg": 0, "sass_stg": 4, "sass_stg_128": 4,
+    "sass_lds": 64, "sass_sts": 8, "sass_ldsm": 32, "sass_local_loop": 0,
+    "threads": 256, "blocks": 1056, "blocks_per_sm": 4, "theoretical_occupancy": 50.0, "occupancy_limiter": "registers",
+    "smem": 33792, "dynamic_smem": 33792,
+}  # fmt: skip
+
+
+def record(values: Values, *, gpu: bool = True) -> Record:
+    """A run of the usual suite in which the variant fast has one kernel with these facts on sm_90a."""
+    facts = []
+    for name, value in (SOUND | values).items():
+        planned = "mission" if name in PLANNED | {"occupancy_limiter"} else None
+        static = FACTS[name].group == "static"
+        at: dict[str, Any] = {"arch": "sm_90a", "kernel": KERNEL, "shape": planned} if static else {"shape": "mission"}
+        facts.append(factory.fact(name, value, "fast", **at))
+    bare = factory.bare_record()
+    block, smem = SOUND | values, int((SOUND | values)["dynamic_smem"] or 0)
+    launch = Launch(KERNEL, (int(block["blocks"] or 1), 1, 1), (int(block["threads"] or 1), 1, 1), (1, 1, 1), smem)
+    environment = factory.environment() if gpu else factory.environment(gpu=None)
+    plans = (Plan("fast", "mission", (launch,), 0),)
+    return replace(bare, facts=Facts(facts), environment=environment, plans=plans)
+
+
+def advised(values: Values, *, gpu: bool = True) -> tuple[Advice, ...]:
+    return advice(Readings(record(values, gpu=gpu)), "fast", "mission")
+
+
+def names(values: Values) -> list[str]:
+    return [x.rule for x in advised(values)]
+
+
+COUNTED: Values = {"ncu_duration": 10_000, "isolated_p50": 10.0, "issue_active": 20.0, "elapsed_cycles": 19_800,
+                   "instructions_issued": 0.2 * 4 * 132 * 19_800 * 0.9, "kernel_launches": 1}  # fmt: skip
+SPILLS: Values = {"spill_store_bytes": 736, "spill_load_bytes": 788, "local_memory": "spills"}
+
+
+def stall(reason: str, share: float = 60.0) -> Values:
+    return {**COUNTED, f"stall_share_{reason}": share}
+
+
+#: Rule, what is planted, and a neighbor that lacks only the defect.
+CASES: list[tuple[str, Values, Values]] = [
+    ("launch-bounds", {**SPILLS, "max_threads": 1024}, {**SPILLS, "max_threads": 256}),
+    ("launch-bounds", {**SPILLS, "max_threads": 1024, **COUNTED}, {"max_threads": 1024, **COUNTED}),
+    ("spills", SPILLS, {**SPILLS, "max_threads": 1024}),
+    ("spills", {**SPILLS, "max_threads": 256}, {"max_threads": 256}),
+    ("array-index", {"stack_bytes": 128, "local_memory": "array"}, {"stack_bytes": 128, "local_memory": "stack frame"}),
+    ("array-index", {**SPILLS, "local_memory": "spills and array"}, SPILLS),
+    ("serialized-wgmma", {"compiler_warnings": 1, "sass_hgmma": 8}, {"compiler_warnings": 0, "sass_hgmma": 8}),
+    ("few-blocks", {"blocks": 16}, {"blocks": 132}),
+    ("few-blocks", {"blocks": 64, **COUNTED}, {"blocks": 131, **COUNTED}),
+    ("tail-wave", {"blocks": 600}, {"blocks": 528}),
+    ("tail-wave", {"blocks": 133, "blocks_per_sm": 1}, {"blocks": 132, "blocks_per_sm": 1}),
+    ("partial-warp", {"threads": 100}, {"threads": 96}),
+    ("one-warp-barrier", {"threads": 32}, {"threads": 64}),
+    ("one-warp-barrier", {"threads": 32}, {"threads": 32, "sass_bar": 0}),
+    ("small-blocks", {"threads": 32, "theoretical_occupancy": 50.0, "occupancy_limiter": "blocks"},
+     {"threads": 32, "theoretical_occupancy": 50.0, "occupancy_limiter": "registers"}),
+    ("occupancy", {"registers": 168, "blocks_per_sm": 1, "theoretical_occupancy": 12.5},
+     {"registers": 64, "theoretical_occupancy": 50.0}),
+    ("occupancy", {"registers": 168, "theoretical_occupancy": 12.5, **stall("long_scoreboard")},
+     {"registers": 168, "theoretical_occupancy": 12.5, **stall("long_scoreboard", 5.0)}),
+    ("bank-conflicts", {"bank_conflicts": 5e5, "shared_wavefronts": 1e6, **stall("mio_throttle")},
+     {"bank_conflicts": 5e4, "shared_wavefronts": 1e6, **stall("mio_throttle")}),
+    ("no-ldmatrix", {"sass_ldsm": 0}, {"sass_ldsm": 16}),
+    ("no-tensor-cores", {"formula_flop": 1e9, "formula_tensor_flop": 1e9, "tensor_instructions": 0},
+     {"formula_flop": 1e9, "formula_tensor_flop": 1e9, "tensor_instructions": 1000}),
+    ("narrow-loads", {"sass_ldg_128": 0}, {"sass_ldg_128": 1}),
+    ("narrow-stores", {"sass_stg_128": 0}, {"sass_stg": 1, "sass_stg_128": 0}),
+    ("no-async-copy", {"sass_ldgsts": 0}, {"sass_ldgsts": 0, "sass_utmaldg": 2}),
+    ("reread", {"dram_bytes": 4e6, "formula_bytes": 1e6}, {"dram_bytes": 1.2e6, "formula_bytes": 1e6}),
+    ("double-precision", {"op_dadd": 0, "op_dmul": 0, "op_dfma": 4096}, {"op_dadd": 0, "op_dmul": 0, "op_dfma": 0}),
+    ("imbalance", {**COUNTED, "achieved_occupancy": 20.0, "ncu_theoretical_occupancy": 50.0},
+     {**COUNTED, "achieved_occupancy": 45.0, "ncu_theoretical_occupancy": 50.0}),
+    *((rule.id, stall(rule.removes[0].removeprefix("stall_")), stall(rule.removes[0].removeprefix("stall_"), 5.0))
+      for rule in rules() if rule.id.startswith("stall-")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "planted", "neighbor"), CASES)
+def test_a_rule_names_its_planted_case_and_no_neighbor(rule: str, planted: Values, neighbor: Values) -> None:
+    assert rule in names(planted)
+    assert rule not in names(neighbor)
+
+
+def test_nothing_is_advised_on_a_sound_kernel() -> None:
+    assert names({}) == []
+
+
+def test_a_rule_is_silent_if_its_facts_are_unmeasured() -> None:
+    assert "bank-conflicts" not in names({"bank_conflicts": 5e5, "shared_wavefronts": None})
+    assert "spills" not in names({**SPILLS, "spill_load_bytes": None})
+
+
+@pytest.mark.parametrize(("rule", "launches", "us"), [("launch", 1, 3.0), ("many-launches", 2, 1.0)])
+def test_launches_are_advised_on_by_their_share_of_the_time(rule: str, launches: int, us: float) -> None:
+    def named(us: float) -> dict[str, Advice]:
+        roofs = (Roof("launch", us, "us", "measured", factory.GPU),)
+        case = replace(record({**COUNTED, "kernel_launches": launches}), roofs=roofs)
+        return {x.rule: x for x in advice(Readings(case), "fast", "mission")}
+
+    assert named(us)[rule].gain == pytest.approx(10 * launches * us)
+    assert rule not in named(us / 3)
+
+
+@pytest.mark.parametrize(("planted", "neighbor"), [(16, 132), (600, 528)])
+def test_idle_sms_need_no_gpu(planted: int, neighbor: int) -> None:
+    without = advised({"blocks": planted}, gpu=False)
+    assert without[0].evidence[0][:2] == ("blocks", planted)
+    assert without[0].gain == pytest.approx(100 * (1 - 16 / 132) if planted == 16 else 100 * (1 - 600 / 1056))
+    assert not advised({"blocks": neighbor}, gpu=False)
+
+
+def test_the_gain_is_the_part_of_the_time_that_the_change_can_remove() -> None:
+    first = advised(stall("barrier", 50.0))[0]
+    assert first.rule == "stall-barrier" and first.limiter == "stall_barrier"
+    assert first.gain == pytest.approx(0.5 * 0.8 * 90, rel=0.01)  # stalls × cycles without issue × SMs with warps
+    assert "stall_barrier 36.0 %" in first.bound and "at most 36 % here" in sentence(first)
+
+
+def test_the_largest_gain_comes_first_and_tiny_ones_are_left_out() -> None:
+    both = advised({**stall("barrier", 20.0), "stall_share_wait": 50.0})
+    assert [x.rule for x in both] == ["stall-wait", "stall-barrier"]
+    assert not advised({**stall("barrier", 20.0), "instructions_issued": 1e5})
+
+
+def test_a_specific_cause_comes_before_the_stall_that_it_leads_to() -> None:
+    assert names({**stall("mio_throttle"), "bank_conflicts": 5e5, "shared_wavefronts": 1e6})[0] == "bank-conflicts"
+    assert names({**stall("long_scoreboard"), **SPILLS, "max_threads": 1024})[0] == "launch-bounds"
+
+
+def test_a_sentence_has_the_action_the_evidence_and_the_bound() -> None:
+    [spilled] = advised({**SPILLS, "max_threads": 1024})
+    assert "__launch_bounds__(256)" in sentence(spilled) and "spill_store_bytes 736 B" in sentence(spilled)
+    assert spilled.gain is None and "gain unknown" in sentence(spilled)
+    assert spilled.subject == Subject("fast", "sm_90a", "mission", KERNEL)
+
+
+def test_counters_do_not_count_for_another_arch() -> None:
+    assert advice(Readings(record(stall("barrier"))), "fast", "mission", "sm_89") == ()
+
+
+def test_a_fact_leads_to_its_advice() -> None:
+    readings = Readings(record({**SPILLS, "max_threads": 1024}))
+    assert (x := for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", kernel=KERNEL)))
+    assert x.rule == "launch-bounds"
+    assert for_fact(readings, "sass_bar", Subject("fast", "sm_90a", kernel=KERNEL)) is None
+    assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_89", kernel=KERNEL)) is None
+
+
+def test_every_rule_is_planted_and_names_facts_of_the_catalogue() -> None:
+    planted = {rule for rule, *_ in CASES} | {"launch", "many-launches"}
+    assert {r.id for r in rules()} == planted and len(planted) >= 25
+    assert all(name in FACTS or name == "sms" for r in rules() for name in r.facts)
+
+
+def test_no_advice_on_references() -> None:
+    assert advice(Readings(factory.record()), "cudnn", "mission") == ()

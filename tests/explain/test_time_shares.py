@@ -1,0 +1,61 @@
+"""The whole time of a case: its parts add up, nothing is rescaled, and the rest is unattributed."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashcore.explain.predictions import Readings
+from flashcore.explain.time_shares import Whole, whole
+from flashcore.records import lookup
+from tests.conftest import ROOT
+from tests.explain.test_advice import COUNTED, Values, record, stall
+
+
+def parts(values: Values, *, gpu: bool = True) -> tuple[dict[str, float], Whole]:
+    time = whole(Readings(record(values, gpu=gpu)), "fast", "mission")
+    return {p.kind: p.percent for p in time.parts}, time
+
+
+def test_waits_are_shares_of_the_time_in_which_sms_have_warps() -> None:
+    shares, _ = parts(stall("barrier", 50.0))
+    assert shares == pytest.approx({"issue": 18.0, "stall_barrier": 36.0, "unattributed": 46.0}, rel=0.01)
+
+
+def test_without_the_count_of_issued_instructions_waits_are_upper_bounds() -> None:
+    _, time = parts({**stall("barrier", 50.0), "instructions_issued": None})
+    bound = next(p for p in time.parts if p.kind == "stall_barrier")
+    assert bound.percent == pytest.approx(40.0) and "at most" in bound.source
+
+
+def test_waits_that_overlap_a_busy_resource_are_left_out_but_bound_by_the_rest() -> None:
+    shares, time = parts({**stall("long_scoreboard", 50.0), "dram_throughput": 80.0})
+    assert shares == pytest.approx({"dram": 80.0, "unattributed": 20.0})
+    assert "overlap" in time.parts[-1].source and time.most["stall_long_scoreboard"] == pytest.approx(20.0)
+
+
+def test_waits_that_fit_stand_beside_the_busy_resource() -> None:
+    shares, _ = parts({**stall("barrier", 10.0), "dram_throughput": 80.0})
+    assert shares["stall_barrier"] == pytest.approx(7.2, rel=0.01) and "issue" not in shares
+
+
+def test_idle_sms_are_known_without_a_gpu() -> None:
+    shares, time = parts({"blocks": 33}, gpu=False)
+    assert shares == pytest.approx({"idle_sms": 75.0, "unattributed": 25.0})
+    assert time.parts[-1].source == "nothing was timed"
+
+
+def test_without_counters_the_formulas_resource_is_named() -> None:
+    shares, _ = parts({"isolated_p50": 10.0, "formula_flop": 6e9, "formula_bytes": 1e6})
+    assert shares["fp16_tensor"] == pytest.approx(100 * 6e9 / 989.4e6 / 10, rel=0.01)
+
+
+def test_the_parts_of_every_published_case_add_up() -> None:
+    recorded = lookup.latest(ROOT / "profiles", "attention")
+    assert recorded is not None and COUNTED
+    readings = Readings(recorded)
+    for shape in recorded.suite.shapes.values():
+        for variant in recorded.suite.variants.values():
+            if variant.runs_on(shape):
+                time = whole(readings, variant.name, shape.name)
+                assert sum(p.percent for p in time.parts) == pytest.approx(100)
+                assert all(p.percent >= 0 and p.source for p in time.parts)
