@@ -328,5 +328,5 @@ def test_what_a_rule_ignores_hides_none_behind_it() -> None:
 
 
 def test_three_names_are_told_whole_and_a_fourth_is_not() -> None:
-    told = "(flashcore baseline save adds them)"
+    told = "(flashcore baseline save, or audit --save-baseline, adds them)"
     assert [regressions._short(names) for names in ("abc", "abcd")] == [f"a, b, c {told}", f"a, b, c … {told}"]

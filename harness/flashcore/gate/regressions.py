@@ -167,7 +167,7 @@ def _unlisted(
 
 def _short(names: Sequence[str]) -> str:
     more = " …" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more} (flashcore baseline save adds them)"
+    return f"{', '.join(names[:3])}{more} (flashcore baseline save, or audit --save-baseline, adds them)"
 
 
 #: A rule's effect by severity: without a tolerance, and before one.

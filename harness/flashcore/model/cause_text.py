@@ -229,7 +229,7 @@ FORMS: dict[type[c.Detail], Form] = {
         if x.fact
         else f"no kernel matches {', '.join(x.kernels)}: renamed?"
     ),
-    c.Gone: "this kernel or fact does not exist any more (if this is intended: flashcore baseline save)",
+    c.Gone: "this kernel or fact does not exist any more (intended? flashcore baseline save, or audit --save-baseline)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",
     c.FilesChanged: lambda cause: f"stale: read by the recorded check and changed since: {', '.join(cause.files)}",

@@ -147,6 +147,6 @@ def baseline_path(suite: Suite, named: str | None = None, *, new: bool = False) 
     if not path.is_file() and (named or declared or os.path.lexists(path)) and not new:
         raise UsageError(
             f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
-            "  hint: correct the name, or write it with: flashcore baseline save"
+            "  hint: correct the name, or write it with: flashcore baseline save, or audit --save-baseline"
         )
     return path

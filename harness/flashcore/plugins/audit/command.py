@@ -167,7 +167,8 @@ def _rank(facts: Iterable[Fact]) -> tuple[float, float, float]:
 def _remarks(record: Record, content: Inventory) -> Iterator[str]:
     archs = ", ".join(record.suite.archs)
     seconds = record.stages[0].seconds
-    yield f"{len(content.kernels)} kernels in {len(content.files)} files for {archs or 'no arch'}, {seconds:.1f} s"
+    files = len({kernel.variant for kernel in content.kernels})
+    yield f"{len(content.kernels)} kernels in {files} files for {archs or 'no arch'}, {seconds:.1f} s"
     if shown := record.facts.named("sass_instructions"):
         yield f"{len(shown)} of the kernels disassembled in that time"
     yield from record.suite.notes

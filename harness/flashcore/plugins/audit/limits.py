@@ -66,7 +66,7 @@ def limited(
     waivers = limits.waivers(budgets)
     excepted = mistakes.check_globs("except", (*form.exceptions, *options.exceptions), kernels, "kernel")
     budgets = tuple(replace(b, kernels=(*b.kernels, *(f"!{glob}" for glob in excepted))) for b in budgets)
-    ignored = [GateRule(("*",), "ignore", kernels=excepted, reason="except")] if excepted else []
+    ignored = [GateRule(("*",), "ignore", kernels=excepted, reason=" ".join(("except", *excepted)))] if excepted else []
     policy = GatePolicy(rules=(*limits.rules(), *ignored))
     budgets = (*suite.budgets, *budgets)
     return replace(suite, budgets=budgets, waivers=waivers, gate=policy, manifests=(FILE,)), mistakes.lines
