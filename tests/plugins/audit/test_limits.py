@@ -272,3 +272,29 @@ def test_against_an_older_version_only_shows_what_changed(capsys: pytest.Capture
     assert lines[1].startswith("  appeared") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
     assert main(["audit", FILE, "--against", "absent.so"]) == Exit.USAGE
     assert main(["audit", FILE, "--against", str(old), "--max", "registers=20"]) == Exit.FAILED
+
+
+# --- files without kernels ------------------------------------------------------------------------
+
+WITHOUT_KERNELS = library(fatbin(entry(library(b"counter", ".nv.global"), 90)))
+
+
+def test_code_without_kernels_has_nothing_to_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("host.so").write_bytes(WITHOUT_KERNELS)
+    assert main(["audit", "*.so", "--max", "registers=32"]) == Exit.OK
+    assert "10 of 10" in capsys.readouterr().out
+    assert main(["audit", "host.so", "--max", "registers=32"]) == Exit.UNMEASURED  # nothing was judged
+
+
+def test_a_file_that_lost_its_kernels_is_unmeasured(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("host.so").write_bytes(library(both()))
+    assert main(["audit", "*.so", "--save-baseline", "audit.txt"]) == Exit.OK
+    Path("host.so").write_bytes(WITHOUT_KERNELS)
+    assert main(["audit", "*.so", "--baseline", "audit.txt"]) == Exit.UNMEASURED
+    shown = capsys.readouterr().out
+    assert "host/shared (sm_80)" in shown and "10 kernels in 1 files" in shown
+
+
+def test_a_folder_without_code_is_unmeasured() -> None:
+    Path("empty").mkdir()
+    assert main(["audit", "empty", "--max", "registers=32"]) == Exit.UNMEASURED

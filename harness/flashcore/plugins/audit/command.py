@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         gpus=gpus,
     )
     kernels = {kernel.name for kernel in content.kernels}
-    suite, mistakes = limits.limited(record.suite, form, arguments, kernels)
+    suite, mistakes = limits.limited(record.suite, form, arguments, kernels) if content.files else (record.suite, [])
     if mistakes:
         raise ManifestError("flashcore audit", mistakes)
     more = [verdict for check in arguments.checks for verdict in check(record.suite, suite, kernels)]

@@ -54,8 +54,11 @@ def record_of(
         gpus: those of which is said whether they run the files.
     """
     runs = list(targets.facts(inventory, gpus or {}, NAME))
-    places = {(k.variant, k.arch): None for k in inventory.kernels} | dict.fromkeys(inventory.codes)
-    places |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
+    judged = {(k.variant, k.arch): None for k in inventory.kernels}
+    judged |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
+    places = judged | inventory.codes
+    # nvcc gives every file device code: one without kernels has nothing to limit
+    bare = {place for place, codes in inventory.codes.items() if codes and place not in judged}
     archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
     every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=targets.parts)))
     failed = len(inventory.unread)
@@ -65,7 +68,12 @@ def record_of(
         suite=_suite(name, inventory, archs, every, [*_notes(inventory), *(fact.note for fact in runs)]),
         environment=Environment(None, "", "", "", __version__),
         artifacts=tuple(
-            Artifact(variant, arch, "ok", code=_hash(inventory.codes.get((variant, arch), ())))
+            Artifact(
+                variant,
+                arch,
+                "unsupported" if (variant, arch) in bare else "ok",
+                code=_hash(inventory.codes.get((variant, arch), ())),
+            )
             for variant, of_file in archs.items()
             for arch in of_file
         ),
