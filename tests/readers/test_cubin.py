@@ -82,7 +82,11 @@ def test_what_a_kernel_demands_of_a_launch(attribute: int, demands: dict[str, in
 
 @pytest.mark.parametrize(
     ("name", "spills", "block"),
-    [("spills_ptxas_13_0", (736, 788), None), ("spills_cute", (1804, 1896), (512, 1, 1))],
+    [
+        ("spills_ptxas_13_0", (736, 788), None),
+        ("spills_cute", (1804, 1896), (512, 1, 1)),
+        ("spills_shared_frame", (76, 76), None),  # of a called function
+    ],
 )
 def test_spills_and_the_required_block_are_read(
     name: str, spills: tuple[int, int], block: tuple[int, int, int] | None

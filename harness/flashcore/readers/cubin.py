@@ -11,7 +11,7 @@ import hashlib
 import math
 import mmap
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,22 +119,24 @@ def _read(data: bytes, arch: str) -> Cubin:
     symbol = _symbols(data, sections)
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
-    stacks = Counter[str]()  # section → the frames of all its functions
+    stacks: dict[str, list[int]] = defaultdict(list)  # section → the frames of all its functions
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
             function, place = symbol(index)
             (registers if attribute == _REGISTERS else frames)[function] = value
-            stacks[place] += value if attribute == _FRAME else 0
+            if attribute == _FRAME:
+                stacks[place].append(value)
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
     constants = Counter[str]()
     for section in sections:
         if section.name.startswith(".nv.constant"):
             constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
-    separate_stacks = stacks.total() - sum(stacks[f".text.{name}"] for name in names)
+    of_kernels = [stacks.pop(f".text.{name}", []) for name in names]
+    separate_stacks = sum(map(sum, stacks.values()))
     reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
     kernels = []
-    for name in names:
+    for name, stack in zip(names, of_kernels, strict=True):
         attributes = [*_attributes(data, by_name.get(f".nv.info.{name}"))]
         info = dict(attributes)
         shared = by_name.get(f".nv.shared.{name}")
@@ -142,7 +144,8 @@ def _read(data: bytes, arch: str) -> Cubin:
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         code = data[text.offset : text.offset + text.size] if text else b""
-        called = separate_stacks + stacks[f".text.{name}"] - frames.get(name, 0)
+        # A called function with a frame of the kernel's size uses the kernel's.
+        called = separate_stacks + sum(size for size in stack if size != frames.get(name, 0))
         kernels.append(
             Kernel(
                 name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -56,9 +57,9 @@ def _disassembled(content: bytes) -> Mapping[str, Code]:
 
 
 def _code(code: list[sass.Instruction]) -> Code:
-    counts = static.sass_counts(code)
+    counts, opcodes = static.sass_counts(code), Counter(instruction.opcode for instruction in code)
     for name, pattern in _MORE.items():
-        counts[name] = sum(pattern.match(instruction.opcode) is not None for instruction in code)
+        counts[name] = sum(times for opcode, times in opcodes.items() if pattern.match(opcode))
     return Code(counts, tuple(site.relative_to(Path()) for site in spills.sites(code)))
 
 
