@@ -63,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--sass", action="store_true", help="disassemble these kernels (minutes for large libraries)")
+    text = "compile PTX for this arch; repeatable"
+    parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="ARCH", help=text)
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
         "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
@@ -87,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     old = baseline.read(Path(path)) if path else None
     limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
     limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
-    selected = ["*"] if limited & sass.NAMES else [arguments.kernel] * arguments.sass
-    content = _inventory(arguments.files or form.files, selected)
+    selected = [arguments.kernel] * arguments.sass if limited.isdisjoint(sass.NAMES) else ["*"]
+    content = _inventory(arguments.files or form.files, selected, arguments.archs)
     for line in old.values if old else ():  # none may vanish with its file
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
@@ -109,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         if arguments.against:
-            before = record_of("", _inventory([arguments.against], selected), name=NAME, command="", seconds=0)
+            before = record_of(
+                "", _inventory([arguments.against], selected, arguments.archs), name=NAME, command="", seconds=0
+            )
             print(differing(before, record, arguments.top))
         else:
             print(table(record, arguments.kernel, arguments.top, arguments.each))
@@ -129,8 +133,8 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _inventory(patterns: Iterable[str], selected: Sequence[str]) -> Inventory:
-    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), selected)
+def _inventory(patterns: Iterable[str], *options: Sequence[str]) -> Inventory:
+    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), *options)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flashcore.errors import FlashcoreError
 from flashcore.model.causes import Cause
 from flashcore.model.text import matches_any
-from flashcore.plugins.audit import containers, sass
+from flashcore.plugins.audit import containers, ptx, sass
 from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
 from flashcore.plugins.imports.names import slug
 from flashcore.readers import cubin
@@ -66,8 +66,11 @@ class Inventory:
     codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
 
-def inventory(paths: Iterable[Path], selected: Sequence[str] = ()) -> Inventory:
+def inventory(paths: Iterable[Path], selected: Sequence[str] = (), archs: Sequence[str] = ()) -> Inventory:
     """The kernels in files and folders; with their code in cubins with ``selected`` ones (globs).
+
+    Args:
+        archs: those that PTX is compiled for.
 
     Raises:
         UsageError: a path does not exist.
@@ -76,7 +79,7 @@ def inventory(paths: Iterable[Path], selected: Sequence[str] = ()) -> Inventory:
     variants: dict[tuple[int, str], str] = {}
     seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
     for number, path in enumerate(paths):
-        for code in containers.read(path):
+        for code in ptx.read(path, archs):
             variant = variants.get((number, code.file))
             if variant is None:
                 variant = variants[number, code.file] = _variant(code.file, result.files)

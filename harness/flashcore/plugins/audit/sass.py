@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static
-from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, NoTool, Unreadable
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.readers import sass, spills
@@ -24,8 +23,8 @@ _MORE = {
     "sass_tma": re.compile(r"UTMA(LDG|STG|REDG|PF)|UBLK(CP|RED|PF)"),
     "sass_128": re.compile(r"(LD|ST)[GS]?(STS)?\.(\w+\.)*128\b"),
 }
-#: The facts that need a disassembler.
-NAMES = {*static.sass_counts(()), *_MORE, "sass_local_loop", "local_memory"}
+#: The facts that need a disassembler, and are numbers.
+NAMES = (*static.sass_counts(()), *_MORE, "sass_local_loop")
 _CORES = os.cpu_count() or 1
 _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
 
@@ -67,7 +66,7 @@ def facts(subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause,
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
     if code is None:
         cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
-        yield from (Fact(subject, name, None, FACTS[name].unit, Source.SASS, cause) for name in sorted(NAMES))
+        yield from (Fact(subject, name, None, "1", Source.SASS, cause) for name in NAMES)
         return
     yield from (Fact(subject, name, count, "1", Source.SASS) for name, count in code.counts.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
