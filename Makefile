@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report bench-audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ bench-regimes: $(READY) ## test the timing modes on kernels of known duration (n
 
 bench-against: $(READY) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
+
+bench-audit: $(READY) ## compare flashcore audit with cuobjdump and readelf on FILEs (ARGS="FILE... --cuobjdump PROGRAM")
+	$(PY) -m benchmarks.audit $(ARGS)
 
 bench-search: $(DEV) ## compare samplers with Kernel Tuner on recorded spaces (needs no GPU; pip install kernel-tuner)
 	$(PY) -m benchmarks.search $(ARGS)

@@ -38,6 +38,14 @@ def test_a_cubin_reads_as_cuobjdump_does(arch: str) -> None:
         assert kernel.static_smem == told["SHARED"] - reserved
 
 
+def test_registers_may_be_with_the_code_as_in_relocatable_cubins() -> None:
+    data = (DATA / "static_sm_80.cubin").read_bytes()
+    attribute = b"\x04\x2f\x08\x00"
+    contents = (data, data.replace(attribute, b"\x04\x00\x08\x00"))
+    there, moved = ([k.registers for k in cubin.parse(content, "sm_80", "").kernels] for content in contents)
+    assert attribute in data and there == moved
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_cubin_reads_as_ptxas_says(arch: str) -> None:
     said = re.findall(

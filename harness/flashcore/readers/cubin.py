@@ -22,6 +22,8 @@ from flashcore.errors import FlashcoreError
 # EIATTR numbers.
 _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
+_MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
+_NOBITS = 8  # the kind of a section without content
 _SPILL = 1  # the kind of a note about a spill or a refill
 #: The low 12 bits of an instruction from sm_70 on, and the bytes by the three bits of its access width.
 _STL, _LDL = 0x387, 0x983
@@ -149,14 +151,15 @@ def _read(data: bytes, arch: str) -> Cubin:
         kernels.append(
             Kernel(
                 name=name,
-                registers=registers[name] if name in registers else _u8(info.get(_REGISTERS)),
+                # Relocatable cubins have them only in the section's info.
+                registers=registers.get(name, text.info >> 24 if text else 0),
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
                 # ptxas 13 writes it into an attribute, ptxas 12 into the flags of the code.
                 barriers=max(_u8(info.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
                 max_threads=threads and math.prod(threads),
-                max_cluster=int.from_bytes(most, "little") if most else None,
+                max_cluster=int.from_bytes(most[:4], "little") if most else None,
                 block=_sizes(info.get(_BLOCK)),
                 cluster=_sizes(info.get(_CLUSTER)),
                 spills=_spills(code, notes) if notes and not called else None,
@@ -206,10 +209,17 @@ def sections_of(data: bytes | mmap.mmap) -> list[Section]:
     if data[:5] != b"\x7fELF\x02":
         raise ValueError("no ELF header")
     offset = struct.unpack_from("<Q", data, 0x28)[0]
-    size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
-    raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
+    count, names_index = struct.unpack_from("<HH", data, 0x3C)
+    raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + 64 * i) for i in range(count)]
     names_at = raw[names_index][4]
-    return [Section(text_at(data, names_at + r[0]), r[1], r[4], r[5], r[6], r[2], r[7]) for r in raw]
+    sections = []
+    room = 4 * len(data)  # few sections overlap, and few names
+    for r in raw:
+        sections.append(Section(text_at(data, names_at + r[0]), r[1], r[4], r[5], r[6], r[2], r[7]))
+        room -= len(sections[-1].name) + (r[5] if r[1] != _NOBITS else 0)
+        if room < 0:
+            raise ValueError("sections overlap")
+    return sections
 
 
 def text_at(data: bytes | mmap.mmap, at: int) -> str:
@@ -238,6 +248,8 @@ def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, byt
     """(number, payload) of each attribute; a payload's length depends on the format byte."""
     if section is None:
         return
+    if section.size > _MOST_ATTRIBUTES:
+        raise ValueError(f"{section.size} bytes of attributes")
     at, end = section.offset, section.offset + section.size
     while at + 4 <= end:
         form, number, value = struct.unpack_from("<BBH", data, at)

@@ -139,6 +139,17 @@ def test_without_the_package_code_is_listed_with_its_command(tmp_path: Path, mon
         (fatbin(entry(b"", 90, kind=77)), causes.Damaged),
         (fatbin(struct.pack("<HHIQ", 2, 0x101, 64, 1 << 60) + bytes(60)), causes.Damaged),
         (archive() + b"x" * 60, causes.Damaged),
+        (archive() + b"%-48s%-10d`\n" % (b"k.o/", -60), causes.Damaged),
+        (
+            fatbin(entry(both(), 90)).replace(
+                b"\0\0\0\0" + struct.pack("<II", 0, 8), struct.pack("<III", 1 << 31, 0, 8)
+            ),
+            causes.Damaged,
+        ),
+        (
+            zipped({"c.so": library(both())}).replace(b"PK\1\2\x14\x03\x14\0\0\0\x08", b"PK\1\2\x14\x03\x14\0\0\0\x0e"),
+            causes.Damaged,
+        ),
     ],
 )
 def test_what_cannot_be_read_has_a_cause(content: bytes, cause: type[Cause], tmp_path: Path) -> None:

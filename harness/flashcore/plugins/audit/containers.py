@@ -23,10 +23,9 @@ from flashcore.model.causes import Cause
 from flashcore.plugins.audit.causes import Damaged, NeedsPackage, NoDeviceCode, TooLarge
 from flashcore.readers import cubin
 
-MOST_CODE = 1 << 29  # bytes of one decompressed cubin or PTX text
-MOST_MEMBER = 1 << 33  # bytes of one member of a zip archive
+MOST_CODE = 1 << 28  # bytes of one cubin or PTX text; cuBLAS has 60 MB
+_MOST_BYTES, _MOST_GROWTH = 1 << 29, 64  # all that is decompressed: bytes, and times the file's size
 _MOST_NESTED = 4  # archives in archives
-_MOST_RATIO = 1100  # no DEFLATE stream expands more
 _ERRORS = (
     struct.error,
     ValueError,
@@ -72,6 +71,20 @@ class Code:
     content: bytes | Cause
 
 
+@dataclass(slots=True)
+class _Room:
+    """The bytes that may still be decompressed."""
+
+    left: int
+
+    def refusal(self, size: int, most: int = MOST_CODE) -> Cause | None:
+        """Why so many more are too many."""
+        if size > min(most, self.left):
+            return TooLarge(size, min(most, self.left))
+        self.left -= size
+        return None
+
+
 def read(path: Path) -> Iterator[Code]:
     """The device code of a file, or of the files in a folder.
 
@@ -95,8 +108,8 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
     """
     try:
         with _mapped(path) as data:
-            codes = 0
-            for codes, code in enumerate(_content(data, name, path.parent), 1):  # noqa: B007
+            codes, room = 0, _Room(_MOST_BYTES + _MOST_GROWTH * len(data))
+            for codes, code in enumerate(_content(data, name, path.parent, room), 1):  # noqa: B007
                 yield code
             if listed and not codes:
                 yield Code(name, "", "cubin", "", NoDeviceCode())
@@ -114,7 +127,7 @@ def _mapped(path: Path) -> Iterator[Buffer]:
             yield data
 
 
-def _content(data: Buffer, name: str, folder: Path | None, depth: int = 0) -> Iterator[Code]:
+def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int = 0) -> Iterator[Code]:
     """The code in a file's content.
 
     Args:
@@ -124,20 +137,20 @@ def _content(data: Buffer, name: str, folder: Path | None, depth: int = 0) -> It
     if depth > _MOST_NESTED:
         yield Code(name, "", "cubin", "", Damaged(f"more than {_MOST_NESTED} archives within each other"))
     elif magic.startswith(_ELF) and data[18:20] == _CUDA_MACHINE.to_bytes(2, "little"):
-        yield Code(name, "", "cubin", arch_of(data), data[:])
+        yield Code(name, "", "cubin", arch_of(data), room.refusal(len(data)) or data[:])
     elif magic.startswith(_ELF):
-        yield from _elf(data, name)
+        yield from _elf(data, name, room)
     elif magic.startswith(_FATBIN):
-        yield from _fatbins(data, name, "", 0, len(data))
+        yield from _fatbins(data, name, "", 0, len(data), room)
     elif magic.startswith(_ZIP):
-        yield from _zip(data, name, depth)
+        yield from _zip(data, name, room, depth)
     elif magic in (_AR, _THIN):
-        yield from _archive(data, name, folder, depth)
+        yield from _archive(data, name, folder, room, depth)
     elif target := _TARGET.search(data[: 1 << 16]):
-        yield Code(name, "", "ptx", target[1].decode(), data[:])
+        yield Code(name, "", "ptx", target[1].decode(), room.refusal(len(data)) or data[:])
 
 
-def _elf(data: Buffer, name: str) -> Iterator[Code]:
+def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
     """The fatbins in any data of a host program: of some libraries they are in no section of their own."""
     linked = False
     # Where there is other code, relocatable code is linked into that; its resources are not final.
@@ -147,12 +160,12 @@ def _elf(data: Buffer, name: str) -> Iterator[Code]:
             and not section.flags & _RUNS
             and not (linked and section.name == _RELOCATABLE)
         ):
-            for code in _fatbins(data, name, section.name, section.offset, section.offset + section.size):
+            for code in _fatbins(data, name, section.name, section.offset, section.offset + section.size, room):
                 linked |= code.kind == "cubin" and section.name == _LINKED
                 yield code
 
 
-def _fatbins(data: Buffer, name: str, section: str, at: int, end: int) -> Iterator[Code]:
+def _fatbins(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[Code]:
     """The entries of the fatbins between two offsets, which padding separates."""
     while 0 <= (at := data.find(_FATBIN, at, end)) <= end - _HEADER.size:
         _, version, header, size = _HEADER.unpack_from(data, at)
@@ -169,14 +182,15 @@ def _fatbins(data: Buffer, name: str, section: str, at: int, end: int) -> Iterat
             place = f"{section}+{entry:#x}"
             kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
             start, entry = entry + header, entry + header + size
-            if entry > at or header < _ENTRY.size:
-                yield Code(name, place, "cubin", "", Damaged(f"an entry of {size} bytes in a fatbin that is shorter"))
+            if entry > at or header < _ENTRY.size or packed > size:
+                yield Code(name, place, "cubin", "", Damaged(f"an entry of {size} bytes that would be longer"))
                 break
             arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
             if kind == _LTO:
                 yield Code(name, place, "lto", arch, b"")
             elif kind in (_PTX, _CUBIN):
-                content = _unpacked(data[start : start + (packed or size)], flags, unpacked)
+                packed_code = data[start : start + (packed or size)]
+                content = room.refusal(max(size, unpacked)) or _unpacked(packed_code, flags, unpacked)
                 yield Code(name, place, "ptx" if kind == _PTX else "cubin", arch, content)
             else:
                 yield Code(name, place, "cubin", arch, Damaged(f"an entry of the unknown kind {kind}"))
@@ -186,8 +200,6 @@ def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
     """An entry's content, or why it cannot be decompressed."""
     if not flags & (_LZ4 | _ZSTD):
         return data
-    if size > min(MOST_CODE, len(data) * (255 if flags & _LZ4 else 1 << 14) + 64):
-        return TooLarge(size, MOST_CODE)
     try:
         if flags & _LZ4:
             import lz4.block
@@ -204,17 +216,19 @@ def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
     return content if len(content) == size else Damaged(f"{len(content)} bytes, expected {size}")
 
 
-def _zip(data: Buffer, name: str, depth: int) -> Iterator[Code]:
+def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
     with zipfile.ZipFile(_Reader(data)) as archive:
         for info in archive.infolist():
             file = f"{name}!{info.filename}"
             try:
-                if info.file_size > min(MOST_MEMBER, info.compress_size * _MOST_RATIO + 64):
-                    yield Code(file, "", "cubin", "", TooLarge(info.file_size, MOST_MEMBER))
-                    continue
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError(f"compression method {info.compress_type}")
                 with archive.open(info) as member:
                     first = member.read(8)
                     if not (first.startswith(_MAGICS) or info.filename.endswith(".ptx")):
+                        continue
+                    if refusal := room.refusal(info.file_size, room.left):
+                        yield Code(file, "", "cubin", "", refusal)
                         continue
                     with tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
                         copy.write(first)
@@ -222,7 +236,7 @@ def _zip(data: Buffer, name: str, depth: int) -> Iterator[Code]:
                             copy.write(block)
                         copy.flush()
                         with _mapped(Path(copy.name)) as content:
-                            yield from _content(content, file, None, depth + 1)
+                            yield from _content(content, file, None, room, depth + 1)
             except _ERRORS as error:
                 yield Code(file, "", "cubin", "", Damaged(str(error)))
 
@@ -249,12 +263,12 @@ class _Reader:
         return self._data[start : self._at]
 
 
-def _archive(data: Buffer, name: str, folder: Path | None, depth: int) -> Iterator[Code]:
+def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
     """The members of a static library. Those of a thin one are files beside it."""
     at, long_names = len(_AR), b""
     while at + 60 <= len(data):
         header = data[at : at + 60]
-        if header[58:] != b"`\n":
+        if header[58:] != b"`\n" or b"-" in header[48:]:
             raise ValueError(f"expected a member's header at {at}")
         member, size = header[:16].decode("latin-1").rstrip(), int(header[48:58])
         start, at = at + 60, at + 60 + size + size % 2
@@ -267,23 +281,29 @@ def _archive(data: Buffer, name: str, folder: Path | None, depth: int) -> Iterat
             begin = int(member[1:])
             member = long_names[begin : long_names.index(b"\n", begin)].decode("utf-8", "replace")
         member = member.rstrip("/")
-        if data[:8] == _AR:
-            codes = _within(data[start : start + size], name, depth)
-            yield from (replace(code, place=f"{member} {code.place}".strip()) for code in codes)
-        else:
+        codes = _member(data[start : start + size], name, room, depth)
+        if data[:8] == _THIN:
             at = start
-            path = folder / member if folder else None
-            if path is None or not path.is_file():
-                yield Code(name, member, "cubin", "", Damaged("expected a file beside the thin archive, found none"))
-            else:
-                yield from (replace(code, place=f"{member} {code.place}".strip()) for code in _file(path, name))
+            codes = _beside(folder and folder / member, name, room, depth)
+        yield from (replace(code, place=f"{member} {code.place}".strip()) for code in codes)
 
 
-def _within(content: bytes, file: str, depth: int) -> Iterator[Code]:
+def _member(content: Buffer, file: str, room: _Room, depth: int) -> Iterator[Code]:
     try:
-        yield from _content(content, file, None, depth + 1)
+        yield from _content(content, file, None, room, depth + 1)
     except _ERRORS as error:
         yield Code(file, "", "cubin", "", Damaged(str(error)))
+
+
+def _beside(path: Path | None, file: str, room: _Room, depth: int) -> Iterator[Code]:
+    if path is None or not path.is_file():
+        yield Code(file, "", "cubin", "", Damaged("expected a file beside the thin archive, found none"))
+        return
+    with _mapped(path) as content:
+        if refusal := room.refusal(len(content), room.left):
+            yield Code(file, "", "cubin", "", refusal)
+        else:
+            yield from _member(content, file, room, depth)
 
 
 def arch_of(data: Buffer) -> str:

@@ -109,7 +109,7 @@ def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
     if kernel.disassembled:
         yield from sass.facts(subject, kernel.disassembled.result().get(content.name), spills, content.stack_bytes)
     only = math.prod(content.block) if content.block else 0
-    low, high = only or 1, only or content.max_threads or occupancy.MAX_THREADS
+    low, high = only or 1, only or min(content.max_threads or occupancy.MAX_THREADS, occupancy.MAX_THREADS)
     bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)
     cluster = math.prod(content.cluster or (1,))
     extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
