@@ -33,6 +33,7 @@ def canonical(name: str) -> str:
     return re.sub(r"\s+", "_", head + bracket + arguments) or name
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def without_arguments(name: str) -> str:
     """The :func:`canonical` name without template arguments: ``ns::gemm``."""
     text = name = canonical(name)

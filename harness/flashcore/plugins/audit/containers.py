@@ -6,6 +6,7 @@ archives are copied to a temporary file, and every decompression has a limit.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import re
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, cast
 
 from flashcore.errors import UsageError
 from flashcore.model.causes import Cause
@@ -49,7 +51,15 @@ _LZ4, _ZSTD, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x100000, 0x200000  # flags of
 _TARGET = re.compile(rb"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _COMMAND = re.compile(rb"-arch[ =](sm_\d+[af]?)")
 
-Buffer = bytes | mmap.mmap
+
+class _Mapped(mmap.mmap):
+    """A mapped file, which ``zipfile`` can read."""
+
+    def seekable(self) -> bool:
+        return True
+
+
+Buffer = bytes | _Mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ def _mapped(path: Path) -> Iterator[Buffer]:
         if not os.fstat(stream.fileno()).st_size:
             yield b""
             return
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with _Mapped(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield data
 
 
@@ -217,7 +227,7 @@ def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
 
 
 def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
-    with zipfile.ZipFile(_Reader(data)) as archive:
+    with zipfile.ZipFile(cast("IO[bytes]", data) if isinstance(data, _Mapped) else io.BytesIO(data)) as archive:
         for info in archive.infolist():
             file = f"{name}!{info.filename}"
             try:
@@ -239,28 +249,6 @@ def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
                             yield from _content(content, file, None, room, depth + 1)
             except _ERRORS as error:
                 yield Code(file, "", "cubin", "", Damaged(str(error)))
-
-
-class _Reader:
-    """A buffer as a seekable file, which ``zipfile`` reads from."""
-
-    def __init__(self, data: Buffer) -> None:
-        self._data, self._at = data, 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = max(offset + (0, self._at, len(self._data))[whence], 0)
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        start = self._at
-        self._at = min(len(self._data), start + size) if size >= 0 else len(self._data)
-        return self._data[start : self._at]
 
 
 def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
