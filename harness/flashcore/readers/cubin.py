@@ -11,7 +11,7 @@ import hashlib
 import math
 import mmap
 import struct
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +39,8 @@ class Kernel:
     threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing.
 
     ``spills`` are the bytes per thread that it stores and reloads, where ptxas lists them (from 12.6 and sm_70 on);
-    ``None`` where it lists none, and where functions that it may call have stack frames (of ``called_stack_bytes`` in
-    sum): ptxas does not list what these save for their callers. ``code`` is the hash of its instructions."""
+    ``None`` where it lists none, and where it lists not all: ``is_incomplete``, since functions that it may call also
+    use local memory, such as for the registers that they save. ``code`` is the hash of its instructions."""
 
     name: str
     registers: int
@@ -53,7 +53,7 @@ class Kernel:
     block: tuple[int, int, int] | None = None  # __block_size__
     cluster: tuple[int, int, int] | None = None  # __cluster_dims__
     spills: tuple[int, int] | None = None
-    called_stack_bytes: int = 0
+    is_incomplete: bool = False
     code_bytes: int = 0
     constant_bytes: int = 0
     code: str = field(default="", compare=False)
@@ -121,24 +121,28 @@ def _read(data: bytes, arch: str) -> Cubin:
     symbol = _symbols(data, sections)
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
-    stacks: dict[str, list[int]] = defaultdict(list)  # section → the frames of all its functions
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
-            function, place = symbol(index)
-            (registers if attribute == _REGISTERS else frames)[function] = value
-            if attribute == _FRAME:
-                stacks[place].append(value)
+            (registers if attribute == _REGISTERS else frames)[symbol(index)] = value
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
     constants = Counter[str]()
     for section in sections:
         if section.name.startswith(".nv.constant"):
             constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
-    of_kernels = [stacks.pop(f".text.{name}", []) for name in names]
-    separate_stacks = sum(map(sum, stacks.values()))
-    reserved = RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
+    generation = int(arch[3:].rstrip("af"))
+    uses: dict[str, set[int]] = {f".text.{name}": set() for name in names}  # where functions use local memory
+    separate_uses: set[int] = set()
+    for function, section, start, size in _functions(data, sections):
+        if section.name == f".text.{function}" and section.name in uses:
+            continue
+        for at in range(start, min(start + size, section.size), 16):
+            opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
+            if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function)):
+                uses.get(section.name, separate_uses).add(at)
+    reserved = RESERVED_SMEM if generation >= 90 else 0
     kernels = []
-    for name, stack in zip(names, of_kernels, strict=True):
+    for name in names:
         attributes = [*_attributes(data, by_name.get(f".nv.info.{name}"))]
         info = dict(attributes)
         shared = by_name.get(f".nv.shared.{name}")
@@ -146,8 +150,8 @@ def _read(data: bytes, arch: str) -> Cubin:
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         code = data[text.offset : text.offset + text.size] if text else b""
-        # A called function with a frame of the kernel's size uses the kernel's.
-        called = separate_stacks + sum(size for size in stack if size != frames.get(name, 0))
+        listed = {offset for _, offset in struct.iter_unpack("<II", notes[: len(notes) // 8 * 8])}
+        is_incomplete = bool(separate_uses or uses[f".text.{name}"] - listed)
         kernels.append(
             Kernel(
                 name=name,
@@ -162,8 +166,8 @@ def _read(data: bytes, arch: str) -> Cubin:
                 max_cluster=int.from_bytes(most[:4], "little") if most else None,
                 block=_sizes(info.get(_BLOCK)),
                 cluster=_sizes(info.get(_CLUSTER)),
-                spills=_spills(code, notes) if notes and not called else None,
-                called_stack_bytes=called,
+                spills=_spills(code, notes) if notes and not is_incomplete else None,
+                is_incomplete=is_incomplete,
                 code_bytes=len(code),
                 constant_bytes=constants[name],
                 code=hashlib.sha256(code).hexdigest(),
@@ -230,18 +234,23 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
     return data[at:end].decode()
 
 
-def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], tuple[str, str]]:
-    """Index → the names of the symbol and of its section."""
+def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
+    """Index → the symbol's name."""
     table = next((s for s in sections if s.kind == 2), None)
     if table is None:
-        return [("", "")].__getitem__
+        return [""].__getitem__
     strings = sections[table.link].offset
+    return lambda index: text_at(data, strings + struct.unpack_from("<I", data, table.offset + 24 * index)[0])
 
-    def symbol(index: int) -> tuple[str, str]:
-        name, section = struct.unpack_from("<IxxH", data, table.offset + 24 * index)
-        return text_at(data, strings + name), sections[section].name
 
-    return symbol
+def _functions(data: bytes, sections: list[Section]) -> Iterator[tuple[str, Section, int, int]]:
+    """The name, section, start and size of each function."""
+    for table in sections:
+        if table.kind == 2:
+            symbols = data[table.offset : table.offset + table.size // 24 * 24]
+            for name, info, section, start, size in struct.iter_unpack("<IBxHQQ", symbols):
+                if info & 0xF == 2 and 0 < section < len(sections):
+                    yield text_at(data, sections[table.link].offset + name), sections[section], start, size
 
 
 def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:

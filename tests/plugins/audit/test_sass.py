@@ -75,7 +75,7 @@ def test_the_facts_are_those_of_a_suite(artifact: Artifact, tmp_path: Path, list
             compared += 1
     assert compared > 80
     unmeasured = results["stack"]["local_memory"]
-    assert unmeasured.value is None and "256 B of stack" in unmeasured.note
+    assert unmeasured.value is None and "stack frame has 256 B" in unmeasured.note
 
 
 def test_instructions_of_every_generation_are_counted(file: Path, listing: Path) -> None:

@@ -72,7 +72,7 @@ OPCODES = {
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 10  # of static.json; raise it when what is read changes
+_FORMAT = 11  # of static.json; raise it when what is read changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"

@@ -132,7 +132,6 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
 
 
 def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
-    stack = kernel.stack_bytes + kernel.called_stack_bytes
-    if not stack and not kernel.spills:
+    if not kernel.stack_bytes and not kernel.spills and not kernel.is_incomplete:
         return 0, 0
-    return kernel.spills or SpillsUnlisted(stack)
+    return kernel.spills or SpillsUnlisted(kernel.stack_bytes)
