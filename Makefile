@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-gpus bench-kills bench-mutation mutation bench-report bench-audit
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +132,9 @@ bench-frames: $(READY) ## benchmark frames and exports of recorded runs and a sy
 
 bench-mutants: $(READY) ## test the gate with generated mutants of a suite (15 minutes, no GPU)
 	$(PY) -m benchmarks.mutants $(ARGS)
+
+bench-holes: $(DEV) ## try to fool the gate with generated sources, limits, records, caches and commands (25 minutes, no GPU)
+	$(PY) -m benchmarks.holes $(ARGS)
 
 fuzz: $(DEV) ## read 100,000 mutated CSVs, manifests, records and journals; each must be read or refused with a typed error
 	FLASHCORE_FUZZ=$${FLASHCORE_FUZZ:-100000} $(PY) -m pytest -q tests/fuzz -n auto --dist load $(ARGS)

@@ -39,11 +39,14 @@ FOUND: dict[str, tuple[dict[str, Any], str]] = {
     "mutants": ({"machine": "m", "run": "r", "variants": ["v"], "mutants": [
         {"group": "device", "place": "p", "operator": "o", "before": "b", "after": "c", "published": "stale",
          "same_compilers": "", "equivalent": "same code", "outcome": "equivalent"}]}, "1 mutants, 0 left"),
+    "holes": ({"machine": "m", "mutants": [
+        {"class": "plans", "number": 0, "control": n == 0, "what": "w", "outcome": o, "words": "x", "seconds": 1.0}
+        for n, o in enumerate(("equivalent", "noticed", "left"))]}, "2 mutants, 0 wrong; 3 s"),
 }  # fmt: skip
 
 
 def benchmark(name: str) -> Any:
-    return importlib.import_module(f"benchmarks.{name}{'.__main__' if name == 'mutants' else ''}")
+    return importlib.import_module(f"benchmarks.{name}{'.__main__' * (name in ('mutants', 'holes'))}")
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -1,0 +1,1 @@
+"""Mutants of what the gate reads, by machine; see :mod:`benchmarks.holes.__main__`."""
