@@ -18,6 +18,7 @@ from tests import factory
 from tests.conftest import TOY, Built
 
 RUN = "20260102T030405Z-0001"
+BUDGET = '[[budget]]\nname = "more"\nfact = "registers"\nmax = {maximum}\nsource = "test"\n'
 
 
 def git(folder: Path, *words: str) -> str:
@@ -60,6 +61,7 @@ class Change:
         out, self.err = self._capsys.readouterr()
         assert git(self.root, "status", "--porcelain") == before and git(self.root, "worktree", "list").count("\n") == 0
         verdicts = json.loads(out)["verdicts"] if out else ()
+        self.every_note = json.loads(out)["notes"] if out else []
         self.notes = [note for note in json.loads(out)["notes"] if note.startswith("run ")] if out else []
         return code, {v["subject"]["variant"]: v["status"] for v in verdicts if v["budget"] == "base"}
 
@@ -99,6 +101,33 @@ def test_a_baseline_that_is_deleted_or_ignored_fails(change: Change) -> None:
     change.edit("[[budget]]", '[[gate.rule]]\nfacts = ["*"]\nseverity = "ignore"\nreason = "no"\n\n[[budget]]')
     code, looser = change.gate("--base", "HEAD")
     assert code == 1 and "rule:registers" in looser and set(looser.values()) == {"fail"}
+
+
+def test_what_a_submodule_holds_is_compared(change: Change, tmp_path: Path) -> None:
+    shutil.copytree(change.suite, shared := tmp_path / "shared")
+    git(shared, "init", "-q", "-b", "main")
+    git(shared, "add", "-A")
+    git(shared, "commit", "-qm", "limits")
+    git(change.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(shared), "kernels/toy/a b")
+    (change.suite / "a b" / "more.toml").write_text(BUDGET.format(maximum=32))
+    change.edit('title = "', 'manifests = ["a b/more.toml"]\ntitle = "')
+    git(change.suite / "a b", "add", "-A")
+    git(change.suite / "a b", "commit", "-qm", "a budget")
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    (change.suite / "a b" / "more.toml").write_text(BUDGET.format(maximum=255))
+    assert change.gate("--base", "HEAD") == (1, {"budget:more": "fail"})
+    git(change.suite / "a b", "commit", "-qam", "a looser budget")
+    assert change.gate("--base", "HEAD") == (1, {"budget:more": "fail"})
+
+
+def test_a_changed_problem_is_told(change: Change) -> None:
+    assert change.gate("--base", "HEAD")[0] == 0
+    assert "problem.py" not in str(change.every_note)
+    problem = change.suite / "problem.py"
+    problem.write_text(problem.read_text() + "FENCE = 1e9\n")
+    assert change.gate("--base", "HEAD")[0] == 0
+    assert "problem.py: not as in HEAD; it decides which answers are right" in change.every_note
 
 
 def test_a_moved_suite_is_compared_and_a_new_one_is_not(change: Change) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flashcore.gate.baseline import Baseline, Key
-from flashcore.model.suite import GatePolicy, GateRule, PythonCallable, Suite
+from flashcore.model.suite import GatePolicy, GateRule, PythonCallable, RecordedCubins, Suite
 from flashcore.plugins.base.loosened import Loosened, everything
 from tests import factory
 
@@ -88,6 +88,7 @@ def test_a_budget_of_removed_variants_is_listed_and_fine() -> None:
         ({"where": replace(OLD.variants["fast"].where, archs=(ARCH,))}, "no longer on "),
         ({"where": replace(OLD.variants["fast"].where, shapes=(SHAPE,))}, "no longer on "),
         ({"tolerance": "loose"}, "tolerance "),
+        ({"kind": RecordedCubins("cubins", "fast.py:fast")}, "kind.type cuda_source → recorded_cubins"),
         ({"roof": "fp32"}, "roof "),
     ],
 )

@@ -19,6 +19,7 @@ from flashcore.pipeline.judging import today
 from flashcore.plugins.base.loosened import Loosened, everything
 from flashcore.plugins.base.revision import Revision, extracted
 from flashcore.records import lookup, store
+from flashcore.records.freshness import module_hash
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
 
@@ -60,6 +61,12 @@ def run(arguments: argparse.Namespace) -> None:
     suite = load(suite_folder(arguments.suite))
     with extracted(arguments.base, Path(suite.root)) as revision:
         changes = _changes(suite, revision, arguments.budgets)
+        notes = [
+            f"{file}: not as in {arguments.base}; it decides which answers are right"
+            for file in dict.fromkeys(problem.file for problem in suite.problems.values())
+            if (folder := revision.folder(suite.name))
+            and module_hash(folder / file) != module_hash(Path(suite.root, file))
+        ]
         before: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
         here: list[Traversable] = []
@@ -71,12 +78,13 @@ def run(arguments: argparse.Namespace) -> None:
                 here += [_run(now)] if now.is_file() else []
                 removed += [] if now.is_file() else [run.name]
 
-    def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
+    def check(runs: Sequence[Traversable]) -> Iterator[Verdict | str]:
         used = {run.name for run in runs}
         unused = [run for run in here if run.name not in used]  # a run that is damaged is not used
         gone = [Loosened("run", name, "removed") for name in removed if name not in used]
         all_changes = (*changes, *gone, *_runs(before, [*runs, *unused]))
-        return (verdict(change, arguments.base, arguments.allow) for change in all_changes)
+        yield from notes
+        yield from (verdict(change, arguments.base, arguments.allow) for change in all_changes)
 
     arguments.checks.append(check)
 

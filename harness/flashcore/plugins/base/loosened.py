@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from operator import attrgetter
 
 from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
 from flashcore.gate.expand import expired, limit_text
@@ -89,8 +90,8 @@ def _variants(old: Suite, new: Suite) -> Iterator[Loosened]:
         both = [shape for shape in old.shapes.values() if before.runs_on(shape) and shape.name in new.shapes]
         shapes = [shape.name for shape in both if not after.runs_on(new.shapes[shape.name])]
         texts += [f"no longer on {', '.join(lost)}" for lost in (archs, shapes) if lost]
-        for what in ("problem", "tolerance", "roof"):
-            if (was := getattr(before, what)) != (now := getattr(after, what)):
+        for what in ("problem", "tolerance", "roof", "kind.type"):
+            if (was := attrgetter(what)(before)) != (now := attrgetter(what)(after)):
                 texts.append(f"{what} {was} → {now}")
         if texts:
             yield Loosened("variant", name, "; ".join(texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -93,17 +92,22 @@ def extracted(name: str, suite: Path) -> Iterator[Revision]:
         raise UsageError(f"--base {name}: expected a git revision, found none\n  hint: {hint}")
     revision = commit.stdout.strip()
     with tempfile.TemporaryDirectory(prefix="flashcore-base-") as folder:
-        tree, index = Path(folder, "tree"), {"GIT_INDEX_FILE": os.path.join(folder, "index")}
-        tree.mkdir()
-        # `git archive` would leave out what .gitattributes marks export-ignore.
-        for words in (["read-tree", revision], ["checkout-index", "--all", f"--prefix={tree}/"]):
-            done = git.run(repository, *words, variables=index)
-            if done.returncode:
-                raise FlashcoreError(f"git {words[0]} of {revision[:12]}: {done.stderr.strip()}")
-        for line in git.run(repository, "ls-tree", "-r", revision).stdout.splitlines():
-            mode, _, place = line.partition(" ")
-            path = place.partition("\t")[2]
-            if mode == "160000" and (repository / path).is_dir():  # a submodule, which is not checked out
-                (tree / path).parent.mkdir(parents=True, exist_ok=True)
-                (tree / path).symlink_to(repository / path)
+        tree = Path(folder, "tree")
+        _check_out(repository, revision, tree)
         yield Revision(name, tree, repository, suite.resolve().relative_to(repository))
+
+
+def _check_out(repository: Path, revision: str, tree: Path) -> None:
+    """Writes the files of a revision, and of its submodules where the repository has them."""
+    tree.mkdir(parents=True, exist_ok=True)
+    index = {"GIT_INDEX_FILE": f"{tree}.index"}
+    # `git archive` would leave out what .gitattributes marks export-ignore.
+    for words in (["read-tree", revision], ["checkout-index", "--all", f"--prefix={tree}/"]):
+        done = git.run(repository, *words, variables=index)
+        if done.returncode:
+            raise FlashcoreError(f"{repository}: git {words[0]} of {revision[:12]}: {done.stderr.strip()}")
+    for line in git.run(repository, "ls-tree", "-rz", revision).stdout.split("\0"):
+        mode, _, place = line.partition(" ")
+        commit, _, path = place.removeprefix("commit ").partition("\t")
+        if mode == "160000" and (repository / path / ".git").exists():
+            _check_out(repository / path, commit, tree / path)
