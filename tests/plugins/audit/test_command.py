@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,11 @@ def test_the_record_has_the_cubins_facts(run: str) -> None:
     assert spilled == {"tensor<4>": 0, "shared": 0, "spills": 56, "stack": None, "warned": 0}
     occupancy = {(f.name, f.value) for f in record.facts if f.subject.kernel == "spills" and "occupancy" in f.name}
     assert ("occupancy_high", 100.0) in occupancy
+
+
+def test_any_file_name_can_be_recorded(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.fatbin")).write_bytes(both())
+    assert main(["audit", str(tmp_path), "--keep", "--profiles", str(tmp_path / "profiles")]) == Exit.OK
 
 
 def test_code_that_cannot_be_read_is_listed_and_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,6 +116,7 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
     """Args:
     listed: whether a file without device code is reported.
     """
+    name = name.encode(errors="replace").decode()  # no record can hold what is not UTF-8
     try:
         with _mapped(path) as data:
             codes, room = 0, _Room(_MOST_BYTES + _MOST_GROWTH * len(data))
