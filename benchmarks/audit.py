@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ Values = defaultdict[tuple[str, str], set[tuple[Any, ...]]]
 RESOURCES = ("registers", "stack_bytes", "static_smem", "constant_bytes")
 SIZES = ("code_bytes",)
 DEMANDS = ("barriers", "parameter_bytes", "max_threads", "block", "cluster", "max_cluster")
-_MAGICS = (b"\x7fELF", b"PK\x03\x04")
+_ELF = b"\x7fELF"
 _BATCH = 200  # cubins per call of readelf
 _EXAMPLES = 5
 _MEASURE = """
@@ -65,10 +65,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         cost = audited(file)
         with tempfile.TemporaryDirectory() as folder:
             binaries = [compared(path, options) for path in binaries_of(file, Path(folder))]
+        counts = Counter[str]()
+        for binary in binaries:
+            counts.update(binary["counts"])
         results[file.name] = {
             "bytes": sum(p.stat().st_size for p in ([file] if file.is_file() else file.rglob("*")) if p.is_file()),
             **cost,
-            "binaries": [binary for binary in binaries if binary["kernels"] or binary["differing"]],
+            "archs": sorted({arch for binary in binaries for arch in binary["archs"]}),
+            **counts,
+            "differing": {binary["name"]: binary["differing"] for binary in binaries if binary["differing"]},
         }
     return {"machine": raw.machine(), "files": results}
 
@@ -89,12 +94,17 @@ def binaries_of(file: Path, folder: Path) -> Iterator[Path]:
     elif zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             for member in archive.namelist():
-                if archive.open(member).read(4) == _MAGICS[0]:
+                with archive.open(member) as stream:
+                    is_elf = stream.read(4) == _ELF
+                if is_elf:
                     path = Path(archive.extract(member, folder))
                     yield path
                     path.unlink()
-    elif file.open("rb").read(4) == _MAGICS[0]:
-        yield file
+    else:
+        with file.open("rb") as stream:
+            is_elf = stream.read(4) == _ELF
+        if is_elf:
+            yield file
 
 
 def compared(file: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -132,14 +142,18 @@ def compared(file: Path, options: argparse.Namespace) -> dict[str, Any]:
             lines += [f"{key}: not in the tool's output" for key in listed if key not in expected]
         if lines:
             differing[", ".join(names)] = lines
+    counts = {
+        "binaries": int(bool(content.kernels)),
+        "kernels": len(content.kernels),
+        "unreadable": len(content.unread),
+        "cubins_in_other_sections": len(others),
+        "device_functions": len(usage.keys() - sizes.keys()),
+        **{f"compared_{names[0]}": len(expected) for names, expected in by_tool.items()},
+    }
     return {
         "name": file.name,
         "archs": sorted({kernel.arch for kernel in content.kernels}),
-        "kernels": len(content.kernels),
-        "compared": {names[0]: len(expected) for names, expected in by_tool.items()},
-        "in_other_sections": len(others),
-        "functions": len(usage.keys() - sizes.keys()),
-        "unreadable": len(content.unread),
+        "counts": counts,
         "differing": {
             name: {"kernels": len(lines), "examples": lines[:_EXAMPLES]} for name, lines in differing.items()
         },
@@ -265,26 +279,26 @@ def table(found: Mapping[str, Any]) -> list[str]:
     """A line per file: what was compared, what differs, time and memory."""
     lines = [found["machine"]]
     for name, result in found["files"].items():
-        binaries = result["binaries"]
-        kernels, others, unreadable = (
-            sum(b[key] for b in binaries) for key in ("kernels", "in_other_sections", "unreadable")
-        )
-        differing = sum(kind["kernels"] for b in binaries for kind in b["differing"].values())
+        differing = [
+            f"  {binary}: {what}: {kind['kernels']}, as {kind['examples'][0]}"
+            for binary, kinds in result["differing"].items()
+            for what, kind in kinds.items()
+        ]
         lines.append(
-            f"{name}: {result['bytes'] / 1e6:.0f} MB, {kernels} kernels in {len(binaries)} binaries, audited in "
-            f"{result['seconds']:.1f} s ({result['cpu_seconds']:.1f} s of CPU) and {result['peak_mib']:.0f} MiB; "
-            + ", ".join(f"{sum(b['compared'][key] for b in binaries)} × {key}" for key in binaries[0]["compared"])
-            + f" compared: {differing} differ, {unreadable} unreadable; "
-            f"{others} cubins lie in sections that cuobjdump does not search"
+            f"{name}: {result['bytes'] / 1e6:.0f} MB, {result['kernels']} kernels in {result['binaries']} binaries for "
+            f"{', '.join(result['archs'])}; audited in {result['seconds']:.1f} s ({result['cpu_seconds']:.1f} s CPU), "
+            f"{result['peak_mib']:.0f} MiB; compared {result['compared_registers']} resources, "
+            f"{result['compared_code_bytes']} sizes, {result['compared_barriers']} launch bounds: "
+            f"{len(differing)} kinds of difference, {result['unreadable']} unreadable; "
+            f"{result['cubins_in_other_sections']} cubins lie in sections that cuobjdump does not search"
         )
-        lines += [f"  {b['name']}: {what}: {kind['kernels']}, as {kind['examples'][0]}"
-                  for b in binaries for what, kind in b["differing"].items()]  # fmt: skip
+        lines += differing
     return lines
 
 
 def verdict(found: Mapping[str, Any]) -> int:
     """1 if a value differs."""
-    return Exit.FAILED if any(b["differing"] for f in found["files"].values() for b in f["binaries"]) else Exit.OK
+    return Exit.FAILED if any(file["differing"] for file in found["files"].values()) else Exit.OK
 
 
 if __name__ == "__main__":

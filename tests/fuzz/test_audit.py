@@ -33,7 +33,7 @@ class Slow(BaseException):
 _HEADS = re.compile(
     rb"\x7fELF|\x50\xed\x55\xba|[\x01\x02]\x00\x01\x01\x40\x00|PK\x01\x02|PK\x03\x04|PK\x05\x06|!<arch>|!<thin>|`\n"
 )
-_EDGES = (0, 1, 2, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
+_EDGES = (0, 1, 2, 14, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
 
 
 @cache
