@@ -178,3 +178,11 @@ def test_every_rule_is_planted_and_names_facts_of_the_catalogue() -> None:
 
 def test_no_advice_on_references() -> None:
     assert advice(Readings(factory.record()), "cudnn", "mission") == ()
+
+
+def test_a_case_is_advised_on_once_however_many_facts_ask() -> None:
+    """A library has thousands of kernels, and the gate asks for each failure."""
+    readings = Readings(record(SPILLS))
+    first = advice(readings, "fast", "mission", "sm_90a")
+    assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", "mission", KERNEL)) is not None
+    assert advice(readings, "fast", "mission", "sm_90a") is first

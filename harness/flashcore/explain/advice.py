@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,7 @@ def as_data(advice: Advice) -> dict[str, Any]:
 # --- facts of a case ------------------------------------------------------------------------------
 
 
+@lru_cache(64)  # the gate asks for each failure
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
     """Returns the advice on a case, the largest possible gain first; none on a reference.
 
