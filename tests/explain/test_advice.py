@@ -170,6 +170,15 @@ def test_a_fact_leads_to_its_advice() -> None:
     assert for_fact(readings, "spill_store_bytes", Subject("fast", "sm_89", kernel=KERNEL)) is None
 
 
+def test_kernels_with_equal_evidence_share_a_line_and_each_leads_to_it() -> None:
+    one = record({**SPILLS, "max_threads": 1024})
+    again = [replace(f, subject=replace(f.subject, kernel="other")) for f in one.facts if f.subject.kernel]
+    readings = Readings(replace(one, facts=Facts([*one.facts, *again])))
+    assert [x.subject.kernel for x in advice(readings, "fast", "mission")] == [KERNEL]
+    x = for_fact(readings, "spill_store_bytes", Subject("fast", "sm_90a", kernel="other"))
+    assert x and x.subject.kernel == "other"
+
+
 def test_every_rule_is_planted_and_names_facts_of_the_catalogue() -> None:
     planted = {rule for rule, *_ in CASES} | {"launch", "many-launches"}
     assert {r.id for r in rules()} == planted and len(planted) >= 25

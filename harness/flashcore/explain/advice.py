@@ -7,13 +7,14 @@ bound of the gain, from the parts of the case's time (:mod:`flashcore.explain.ti
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from flashcore.chips.occupancy import WARP
 from flashcore.explain.explain import what_ifs
@@ -108,9 +109,17 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
     Args:
         arch: whose static facts are used; the measured or usual one by default. Counters count only for that one.
     """
+    results: dict[tuple[str, object], Advice] = {}
+    for item in _every(readings, variant, shape, arch):
+        results.setdefault((item.rule, item.evidence), item)  # of kernels with equal evidence, the first
+    return tuple(sorted(results.values(), key=lambda x: -(x.gain or 0.0)))
+
+
+def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> Iterator[Advice]:
+    """The advice on each kernel of a case."""
     record = readings.record
     if record.suite.variants[variant].is_reference:
-        return ()
+        return
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)
     time = whole(readings, variant, shape)
@@ -124,7 +133,6 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
             kernels.setdefault(s.kernel, {})[fact.name] = fact
         elif s.arch is None and s.kernel is None and (measured or fact.name.startswith("formula_")):
             counters[fact.name] = fact
-    results: dict[tuple[str, object], Advice] = {}
     for kernel, static in (kernels or {None: {}}).items():
         subject = Subject(variant, shape=shape) if kernel is None else Subject(variant, arch, shape, kernel)
         facts = counters | static
@@ -133,10 +141,14 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
             if rule.applies(values):
                 about = subject if static.keys() & {*rule.facts} else Subject(variant, shape=shape)
                 item = _advice(readings, rule, about, values, time if measured else None)
-                results.setdefault((rule.id, item.evidence), item)  # of kernels with equal evidence, the first
-    worth = (x for x in results.values() if x.gain is None or x.gain >= WORTH)
-    return tuple(sorted(worth, key=lambda x: -(x.gain or 0.0)))
+                if item.gain is None or item.gain >= WORTH:
+                    yield item
 
+
+#: Advice by kernel and fact, of the cases of readings: gates ask for thousands of kernels of one case.
+_BY_FACT: WeakKeyDictionary[Readings, dict[tuple[str, str, str | None], dict[tuple[str | None, str], Advice]]] = (
+    WeakKeyDictionary()
+)
 
 #: Facts that rules derive from others; unmeasured if one of those is.
 _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
@@ -217,7 +229,12 @@ def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
     shape = subject.shape or next((s.name for s in shapes if variant and variant.runs_on(s)), None)
     if variant is None or shape is None:
         return None
-    for item in advice(readings, variant.name, shape, subject.arch):
-        if item.subject.kernel in (None, subject.kernel) and any(name == fact for name, *_ in item.evidence):
-            return item
-    return None
+    cached = _BY_FACT.setdefault(readings, {})
+    case = (variant.name, shape, subject.arch)
+    if case not in cached:
+        cached[case] = {}
+        for item in sorted(_every(readings, *case), key=lambda x: -(x.gain or 0.0)):
+            for name, *_ in item.evidence:
+                cached[case].setdefault((item.subject.kernel, name), item)
+    items = (cached[case].get((kernel, fact)) for kernel in (subject.kernel, None))
+    return next((item for item in items if item), None)
