@@ -43,7 +43,7 @@ class Plugin(NamedTuple):
         help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
-        pages: a page of the report → ``page(book) -> Page | None``.
+        pages: a page of the report → ``page(book) -> Page | None``. It replaces a page of the core with its name.
         sections: a page of the report → ``section(book) -> Markup``, the HTML below the page's own.
         facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. One with a metric of ncu is profiled.
         causes: a code → the class of :mod:`flashcore.model.causes`, whose module adds its text to

@@ -32,6 +32,7 @@ class Source(StrEnum):
     PLAN = "plan"
     OCCUPANCY = "occupancy"  # computed from cubin and plan
     NCU = "ncu"
+    CUPTI = "cupti"  # by a tracer, in the program's run
     EVENTS = "events"  # CUDA events and graph replay
     KERNEL = "kernel"  # a kernel's own counters: cycles, the chip's nanoseconds
     NVML = "nvml"

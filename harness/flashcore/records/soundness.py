@@ -91,8 +91,8 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
     units = {n: spec.unit for n in {f.name for f in facts} if isinstance(n, str) and (spec := spec_of(n))}
     for fact in facts:
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
-        if unit == "" and fact.source is Source.NCU and isinstance(fact.unit, str):
-            unit = fact.unit  # of ncu's own name, which has whatever unit ncu gives
+        if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
+            unit = fact.unit  # of ncu's own name, which has whatever unit is given
         placed = s.variant in suite.variants and s.shape in shapes and s.arch in archs
         if not (placed and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):
             what = "a variant, shape and arch of the suite, a kernel's name and a launch's number"

@@ -101,7 +101,8 @@ def render(
     for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
         overview, roofline = overview_page.page(book), roofline_page.page(book)
         every = [overview, roofline, guardrail_page.page(book)]
-        every += [replace(page, in_menu=True) for make in pages if (page := make(book)) is not None]
+        every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
+        every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces one of its name
         every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
         gate, line = frame.gate(book.judgement, GUARDRAILS), frame.line(book.record)
         parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))

@@ -18,7 +18,7 @@ from flashcore.measure.profile import ncu_facts
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
-from flashcore.plugins.imports import names
+from flashcore.plugins.imports import names, traces
 from flashcore.plugins.imports.equivalents import Completed
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
@@ -43,9 +43,12 @@ def record_of(
         sources: whether to keep instructions and the source lines that they are of.
 
     Raises:
-        UsageError: the reports are of several kinds of GPU.
+        UsageError: the reports are of several kinds of GPU, or traces and others.
     """
     results = list(_numbered(reports))
+    traced = any(traces.TIME in r for r in results)
+    if traced and not all(traces.TIME in r for r in results):
+        raise UsageError("expected traces or reports with counters, found both\n  hint: import each by itself")
     gpu = _environment(results, reports)
     chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
     arch = gpu.gpu_arch or "unknown"
@@ -61,6 +64,8 @@ def record_of(
         facts += _static(slug, launches[0], kernels, arch)
         launched = [s for v, s in cases if v == slug]
         variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in launches])
+    if traced:
+        facts = [replace(f, source=Source.CUPTI) for f in facts]
     return Record(
         id=run_id,
         command=command,
@@ -127,6 +132,9 @@ def _case(
         subject = Subject(variant, shape=shape, kernel=result.kernel, launch=launch)
         yield from ncu_facts.as_facts(subject, values[result.id])
         yield from _unnamed(subject, result, chip)
+        if traces.TIME in result:
+            time = result.read(traces.TIME)
+            yield from (Fact(s, traces.TIME, time.value, "ns", Source.CUPTI, time.detail) for s in (whole, subject))
 
 
 def _median(results: Sequence[Result]) -> Result:
@@ -137,7 +145,7 @@ def _median(results: Sequence[Result]) -> Result:
 
 def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
     """Metrics that the catalogue does not name, under ncu's own names; and the findings of ncu's rules."""
-    mapped = {spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes}
+    mapped = {traces.TIME, *(spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes)}
     for name, metric in result.metrics.items():
         value = metric.value
         if name in mapped or value is None or value == "":

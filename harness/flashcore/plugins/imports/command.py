@@ -1,4 +1,4 @@
-"""``flashcore import``: reports of Nsight Compute as a run record."""
+"""``flashcore import``: reports of Nsight Compute and traces as a run record."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from flashcore.cli import options
 from flashcore.errors import Exit
+from flashcore.explain.predictions import Readings
 from flashcore.model import plugin
-from flashcore.plugins.imports import keep, names
+from flashcore.plugins.imports import keep, kernels, names
 from flashcore.plugins.imports.read_report import read_report
+from flashcore.records import store
 
 if TYPE_CHECKING:
     from flashcore.readers.ncu.results import Report
@@ -37,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
     folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
     print(folder)
+    print(kernels.text(Readings(store.read(folder))), file=sys.stderr)  # standard output is for scripts
     return Exit.OK
 
 

@@ -1,11 +1,11 @@
-"""Reads a report of Nsight Compute: ``.ncu-rep``, or a CSV page of one."""
+"""Reads a report of Nsight Compute, ``.ncu-rep`` or a CSV page of one, or a trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.plugins.imports import container, csv_pages, ncu_rep
+from flashcore.plugins.imports import container, csv_pages, ncu_rep, traces
 from flashcore.readers.ncu.results import Report
 
 
@@ -23,6 +23,8 @@ def read_report(path: Path) -> Report:
         raise UsageError(f"{path}: expected a report of Nsight Compute, cannot read it: {error.strerror}") from error
     if data[:4] == container.MAGIC or path.suffix == ".ncu-rep":
         return ncu_rep.read(path, data)
+    if data.startswith((traces.SQLITE, traces.GZIP, b"{")):
+        return traces.read(path, data)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

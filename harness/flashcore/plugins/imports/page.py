@@ -1,0 +1,20 @@
+"""The overview of imported kernels, which replaces that of a suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashcore.model.suite import ImportedKernel
+from flashcore.plugins.imports import kernels
+from flashcore.report.view import INDEX, Book, Page
+
+TEMPLATE = Path(__file__).with_name("overview.html.j2")
+
+
+def page(book: Book) -> Page[dict[str, Any]] | None:
+    """The page ``index``; ``None`` unless all kernels were imported."""
+    if not all(isinstance(v.kind, ImportedKernel) for v in book.record.suite.variants.values()):
+        return None
+    view = {"rows": kernels.rows(book.readings), "ranges": kernels.ranges(book.record)}
+    return Page(INDEX, "Overview", str(TEMPLATE), view)
