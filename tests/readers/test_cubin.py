@@ -115,6 +115,16 @@ def test_unlisted_spills_of_functions_are_unmeasured(name: str, listed: bool) ->
     assert (kernel.stack_bytes, kernel.spills, kernel.is_incomplete) == (0, None, True)
 
 
+def test_a_function_that_claims_more_code_than_there_is_is_read_in_time() -> None:
+    data = sample("spills_called")
+    section = next(s for s in cubin.sections_of(data) if s.name == ".text.rec")
+    assert struct.pack("<QQ", 192, 19008) in data  # the called function's start and size
+    data = data.replace(struct.pack("<QQ", 192, 19008), struct.pack("<QQ", 192, 1 << 60))
+    data = data.replace(struct.pack("<QQ", section.offset, section.size), struct.pack("<QQ", section.offset, 1 << 60))
+    (kernel,) = cubin.parse(data, "sm_80", "long").kernels
+    assert kernel.is_incomplete
+
+
 @pytest.mark.parametrize("damage", ["kind", "offset", "instruction", "width"])
 def test_a_note_that_is_about_anything_else_leaves_spills_unmeasured(damage: str) -> None:
     data = bytearray(sample("spills_ptxas_13_0"))

@@ -136,7 +136,7 @@ def _read(data: bytes, arch: str) -> Cubin:
     for function, section, start, size in _functions(data, sections):
         if section.name == f".text.{function}" and section.name in uses:
             continue
-        for at in range(start, min(start + size, section.size), 16):
+        for at in range(start, min(start + size, section.size, len(data)), 16):
             opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
             if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function)):
                 uses.get(section.name, separate_uses).add(at)
