@@ -133,10 +133,14 @@ def _read(data: bytes, arch: str) -> Cubin:
     generation = int(arch[3:].rstrip("af"))
     uses: dict[str, set[int]] = {f".text.{name}": set() for name in names}  # where functions use local memory
     separate_uses: set[int] = set()
+    room = 4 * len(data)
     for function, section, start, size in _functions(data, sections):
         if section.name == f".text.{function}" and section.name in uses:
             continue
-        for at in range(start, min(start + size, section.size, len(data)), 16):
+        room -= size
+        if room < 0:
+            raise ValueError("functions overlap")
+        for at in range(start, start + size, 16):
             opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
             if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function)):
                 uses.get(section.name, separate_uses).add(at)
