@@ -14,7 +14,7 @@ from flashcore.plugins.compare.command import as_text
 UNITS = {"spill_store_bytes": "B", "code_bytes": "B"}
 
 
-def record(name: str, facts: Mapping[str, Mapping[str, int | None]]) -> Record:
+def record(name: str, facts: Mapping[str, Mapping[str, int | str | None]]) -> Record:
     """An audit of one library: kernel → fact → value."""
     where = Where(("sm_90",))
     variant = Variant("lib", "audit", Binary("lib.so"), "lib.so", where, roof="", tolerance="", tolerance_reason="-")
@@ -59,7 +59,7 @@ def test_the_worst_kernel_is_first_and_each_is_one_line() -> None:
         },
     )
     shown = """\
-kernels: 5 before, 5 after; 2 worse, 1 appeared, 1 vanished, 1 better
+kernels: 5 before, 5 after, 0 of the same code; 2 worse, 1 appeared, 1 vanished, 1 better
   worse     spill_store_bytes 0 B → 56 B; registers 255 → 168; code_bytes 512 B → 256 B  lib/spills<4> (sm_90)
   worse     code_bytes 128 B → 256 B  lib/larger (sm_90)
   appeared  registers unmeasured → 40; code_bytes unmeasured → 128 B  lib/new (sm_90)
@@ -89,5 +89,13 @@ def test_a_kernel_is_called_by_its_most_important_change(fact: str, was: int | N
 
 
 def test_files_that_are_alike_have_no_difference() -> None:
-    alike = record("old", {"k": {"registers": 32}})
-    assert kernels.text(alike, alike) == "kernels: 1 before, 1 after; no difference"
+    alike = record("old", {"k": {"registers": 32, "code": "f00d"}})
+    assert kernels.text(alike, alike) == "kernels: 1 before, 1 after, 1 of the same code; no difference"
+
+
+def test_a_kernel_whose_code_has_another_name_neither_appeared_nor_vanished() -> None:
+    before = record("old", {"a<1>": {"registers": 32, "code": "f00d"}, "b": {"registers": 32, "code": "cafe"}})
+    after = record("new", {"a<1,0>": {"registers": 32, "code": "f00d"}, "c": {"registers": 32, "code": "beef"}})
+    first, *rest = kernels.text(before, after).splitlines()
+    assert first == "kernels: 2 before, 2 after, 1 of the same code (1 renamed); 1 appeared, 1 vanished"
+    assert [line.split()[0] for line in rest] == ["appeared", "vanished"] and "a<" not in "".join(rest)

@@ -9,6 +9,7 @@ PLUGIN = Plugin(
     facts={
         name: f"flashcore.plugins.audit.facts:{name.upper()}"
         for name in (
+            "code",
             "code_bytes",
             "constant_bytes",
             "occupancy_low",

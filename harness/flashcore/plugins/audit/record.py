@@ -102,6 +102,7 @@ def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
     subject, content, spills = Subject(kernel.variant, kernel.arch, kernel=kernel.name), kernel.content, kernel.spills
     for name in _RESOURCES:
         yield _fact(subject, name, getattr(content, name))
+    yield _fact(subject, "code", content.code[:16])
     for name, value in content.demands.items():
         yield _fact(subject, name, value)
     for at, name in enumerate(_SPILLS):

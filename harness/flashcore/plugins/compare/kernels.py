@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from flashcore.explain import diff
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Record
+from flashcore.model.record import Facts, Record
 from flashcore.model.suite import Binary
 
 #: From the most important change of a kernel to the least: a kernel is worse if the most important one is.
@@ -21,7 +22,14 @@ def are_all(record: Record) -> bool:
 
 
 def text(a: Record, b: Record, most: int | None = None) -> str:
-    """The kernels that differ, the worst first, at most so many; a kernel of one side only appeared or vanished."""
+    """The kernels that differ, the worst first, at most so many; a kernel of one side only appeared or vanished, unless
+    the other side has its code under another name."""
+    codes, now = ({f.subject: f.value for f in record.facts.named("code")} for record in (a, b))
+    new = {(s.variant, s.arch, code): s for s, code in now.items() if s not in codes}
+    moved = {(s, new.get((s.variant, s.arch, code), s)) for s, code in codes.items() if s not in now}
+    names = {old: name for old, name in moved if old != name}
+    a = replace(a, facts=Facts(replace(f, subject=names.get(f.subject, f.subject)) for f in a.facts))
+    same = sum(names.get(s, s) in now and now[names.get(s, s)] == code for s, code in codes.items())
     before, after = ({f.subject for f in record.facts if f.subject.kernel} for record in (a, b))
     rows = []
     for subject, changes in grouped((c.subject, c) for c in diff.changes(a, b)).items():
@@ -35,7 +43,8 @@ def text(a: Record, b: Record, most: int | None = None) -> str:
     rows.sort(key=lambda row: row[:2])
     counts = Counter(_ORDER[row[0]] for row in rows)
     counted = ", ".join(f"{counts[how]} {how}" for how in _ORDER if how in counts)
-    lines = [f"kernels: {len(before)} before, {len(after)} after; {counted or 'no difference'}"]
+    alike = f"{same} of the same code" + (f" ({len(names)} renamed)" if names else "")
+    lines = [f"kernels: {len(before)} before, {len(after)} after, {alike}; {counted or 'no difference'}"]
     lines += [f"  {line}" for *_, line in rows[:most]]
     return "\n".join([*lines, *([f"  … and {len(rows) - most} more"] if most is not None and len(rows) > most else [])])
 
