@@ -46,7 +46,7 @@ _LINKED, _RELOCATABLE = ".nv_fatbin", "__nv_relfatbin"
 _PROGRAM_DATA, _RUNS = 1, 4  # a section's kind, and its flag for host code
 _CUDA_MACHINE = 190
 _HEADER, _ENTRY = struct.Struct("<IHHQ"), struct.Struct("<HHIQIIHHIIIQQQ")
-_PTX, _CUBIN, _LTO = 1, 2, 8  # kinds of entries
+_KINDS = {1: "ptx", 2: "cubin", 8: "lto"}  # of entries
 _LZ4, _ZSTD, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x100000, 0x200000  # flags of entries
 _TARGET = re.compile(rb"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _COMMAND = re.compile(rb"-arch[ =](sm_\d+[af]?)")
@@ -68,17 +68,17 @@ class Code:
 
     Args:
         file: the library, object or cubin that it lies in, as a path that goes on within archives.
+        content: the bytes, or why they cannot be read.
         place: where in that file: a section's offset, a member's name; empty for all of it.
         kind: ``ptx`` and ``lto`` (intermediate code) are compiled at run time, or when linked.
         arch: ``sm_90a``.
-        content: the bytes, or why they cannot be read.
     """
 
     file: str
-    place: str
-    kind: str
-    arch: str
     content: bytes | Cause
+    place: str = ""
+    kind: str = "cubin"
+    arch: str = ""
 
 
 @dataclass(slots=True)
@@ -123,9 +123,9 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
             for codes, code in enumerate(_content(data, name, path.parent, room), 1):  # noqa: B007
                 yield code
             if listed and not codes:
-                yield Code(name, "", "cubin", "", NoDeviceCode())
+                yield Code(name, NoDeviceCode())
     except _ERRORS as error:
-        yield Code(name, "", "cubin", "", Damaged(str(error)))
+        yield Code(name, Damaged(str(error)))
 
 
 @contextmanager
@@ -146,9 +146,9 @@ def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
     """
     magic = data[:8]
     if depth > _MOST_NESTED:
-        yield Code(name, "", "cubin", "", Damaged(f"more than {_MOST_NESTED} archives within each other"))
-    elif magic.startswith(_ELF) and data[18:20] == _CUDA_MACHINE.to_bytes(2, "little"):
-        yield Code(name, "", "cubin", arch_of(data), room.refusal(len(data)) or data[:])
+        raise ValueError(f"more than {_MOST_NESTED} archives within each other")
+    if magic.startswith(_ELF) and data[18:20] == _CUDA_MACHINE.to_bytes(2, "little"):
+        yield Code(name, room.refusal(len(data)) or data[:], arch=arch_of(data))
     elif magic.startswith(_ELF):
         yield from _elf(data, name, room)
     elif magic.startswith(_FATBIN):
@@ -158,7 +158,7 @@ def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
     elif magic in (_AR, _THIN):
         yield from _archive(data, name, folder, room, depth)
     elif target := _TARGET.search(data[: 1 << 16]):
-        yield Code(name, "", "ptx", target[1].decode(), room.refusal(len(data)) or data[:])
+        yield Code(name, room.refusal(len(data)) or data[:], "", "ptx", target[1].decode())
 
 
 def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
@@ -185,26 +185,23 @@ def _fatbins(data: Buffer, name: str, section: str, at: int, end: int, room: _Ro
             continue
         entry, at = at + header, at + header + size
         if at > end:
-            yield Code(
-                name, f"{section}+{entry:#x}", "cubin", "", Damaged(f"{size} bytes, of which {end - entry} left")
-            )
+            yield Code(name, Damaged(f"{size} bytes, of which {end - entry} left"), f"{section}+{entry:#x}")
             return
         while entry + _ENTRY.size <= at:
             place = f"{section}+{entry:#x}"
             kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
             start, entry = entry + header, entry + header + size
             if entry > at or header < _ENTRY.size or packed > size:
-                yield Code(name, place, "cubin", "", Damaged(f"an entry of {size} bytes that would be longer"))
+                yield Code(name, Damaged(f"an entry of {size} bytes that would be longer"), place)
                 break
             arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
-            if kind == _LTO:
-                yield Code(name, place, "lto", arch, b"")
-            elif kind in (_PTX, _CUBIN):
-                packed_code = data[start : start + (packed or size)]
-                content = room.refusal(max(size, unpacked)) or _unpacked(packed_code, flags, unpacked)
-                yield Code(name, place, "ptx" if kind == _PTX else "cubin", arch, content)
-            else:
-                yield Code(name, place, "cubin", arch, Damaged(f"an entry of the unknown kind {kind}"))
+            content: bytes | Cause = b""
+            if kind not in _KINDS:
+                content = Damaged(f"an entry of the unknown kind {kind}")
+            elif _KINDS[kind] != "lto":
+                code = data[start : start + (packed or size)]
+                content = room.refusal(max(size, unpacked)) or _unpacked(code, flags, unpacked)
+            yield Code(name, content, place, _KINDS.get(kind, "cubin"), arch)
 
 
 def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
@@ -239,7 +236,7 @@ def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
                     if not (first.startswith(_MAGICS) or info.filename.endswith(".ptx")):
                         continue
                     if refusal := room.refusal(info.file_size, room.left):
-                        yield Code(file, "", "cubin", "", refusal)
+                        yield Code(file, refusal)
                         continue
                     with tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
                         copy.write(first)
@@ -249,7 +246,7 @@ def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
                         with _mapped(Path(copy.name)) as content:
                             yield from _content(content, file, None, room, depth + 1)
             except _ERRORS as error:
-                yield Code(file, "", "cubin", "", Damaged(str(error)))
+                yield Code(file, Damaged(str(error)))
 
 
 def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
@@ -270,29 +267,24 @@ def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
             begin = int(member[1:])
             member = long_names[begin : long_names.index(b"\n", begin)].decode("utf-8", "replace")
         member = member.rstrip("/")
-        codes = _member(data[start : start + size], name, room, depth)
+        content: Buffer | Path = data[start : start + size]
         if data[:8] == _THIN:
-            at = start
-            codes = _beside(folder and folder / member, name, room, depth)
+            at, content = start, Path(folder or os.devnull, member)
+        codes = _member(content, name, room, depth)
         yield from (replace(code, place=f"{member} {code.place}".strip()) for code in codes)
 
 
-def _member(content: Buffer, file: str, room: _Room, depth: int) -> Iterator[Code]:
+def _member(content: Buffer | Path, file: str, room: _Room, depth: int) -> Iterator[Code]:
     try:
-        yield from _content(content, file, None, room, depth + 1)
-    except _ERRORS as error:
-        yield Code(file, "", "cubin", "", Damaged(str(error)))
-
-
-def _beside(path: Path | None, file: str, room: _Room, depth: int) -> Iterator[Code]:
-    if path is None or not path.is_file():
-        yield Code(file, "", "cubin", "", Damaged("expected a file beside the thin archive, found none"))
-        return
-    with _mapped(path) as content:
-        if refusal := room.refusal(len(content), room.left):
-            yield Code(file, "", "cubin", "", refusal)
+        if not isinstance(content, Path):
+            yield from _content(content, file, None, room, depth + 1)
+        elif not content.is_file() or room.refusal(content.stat().st_size, room.left):
+            raise ValueError(f"expected the file {content.name} beside the thin archive")
         else:
-            yield from _member(content, file, room, depth)
+            with _mapped(content) as data:
+                yield from _content(data, file, None, room, depth + 1)
+    except _ERRORS as error:
+        yield Code(file, Damaged(str(error)))
 
 
 def arch_of(data: Buffer) -> str:
