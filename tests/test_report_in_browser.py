@@ -142,7 +142,7 @@ def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size
             const box = e.getBoundingClientRect();
             return [e.dataset.is, [box.left, box.top, box.right, box.bottom]];
           }))""")
-    assert set(places) == {"winner", "time", "floor", "held", "parent-held"}
+    assert set(places) == {"winner", "time", "floor", "held", "next"}
     for name, (left, top, right, bottom) in places.items():
         assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1], (name, places[name])
 

@@ -261,10 +261,10 @@ def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -
     every = {p.stem: p.read_text(encoding="utf-8") for p in found}
     for name in ("index",) if single_file else ("index", "roofline"):
         assert "<template" not in every[name] and "Table at long" not in every[name]
-        (packed,) = re.findall(
-            '<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name]
-        )
-        assert f'data-shape="long">{gzip.decompress(base64.b64decode(packed)).decode()}' in unpacked(every[name])
+        packed = re.findall('<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name])
+        assert len(packed) == (2 if name == "index" else 1)
+        for part in packed:
+            assert f'data-shape="long">{gzip.decompress(base64.b64decode(part)).decode()}' in unpacked(every[name])
     overview = Page(unpacked(every["index"]))
     assert [text for text in overview.text if text.startswith("Every variant at ")] == [
         f"Every variant at {shape}: time, speed-ups, distance from the floor, correctness, limits, limiter"
@@ -416,13 +416,52 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
     assert page.cells("slow")["variant"][2] == "slow ★"  # where the way begins
 
 
-def test_the_answer_names_winner_time_floor_and_what_holds_it_and_its_parent(pages: dict[str, str]) -> None:
+def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next_step(pages: dict[str, str]) -> None:
     words = Page(pages["index.html"]).words
-    assert re.search(r"split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn, [\d.]+ × above its floor", words)
-    assert "Limited by barrier stalls 6 %" in words
-    assert re.search(
-        r"Parent fast , now [12]\.\d+ × faster; limited by softmax phase 52 %|limited by barrier stalls 6 %", words
+    fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\] , [\d.]+ × above"
+    assert re.search(fastest, words)
+    assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
+    assert re.search(r"Budgets \d+ failed , \d+ waived, \d+ at risk of \d+ limits", words)
+    assert "Next step" in words
+
+
+def screen(record: Record, folder: Path) -> str:
+    """The first screen in words."""
+    return Page(render(record, folder)["index.html"]).words.partition("Missing results")[0]
+
+
+def limited(value: float, maximum: float) -> Record:
+    budgets = [factory.budget("registers", "few_registers", maximum=maximum)]
+    facts = factory.facts_of(
+        {"registers": value, "spill_store_bytes": 8, "spill_load_bytes": 8},
+        "fast",
+        arch="sm_90a",
+        kernel="fast_kernel",
     )
+    return factory.record(factory.suite(budgets=budgets), facts)
+
+
+@pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk")])
+def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: str, tmp_path: Path) -> None:
+    words = screen(limited(value, 128.0), tmp_path / "r")
+    assert f"0 failed , 0 waived, {risk} of" in words
+    assert ("few_registers fast sm_90a : registers 124 , limit ≤ 128, 3 % room" in words) is (value == 124)
+
+
+def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
+    words = screen(limited(140.0, 128.0), tmp_path / "r")
+    assert "1 failed , 0 waived" in words and "few_registers fast sm_90a : registers 140 , limit ≤ 128" in words
+    assert "Next step few_registers of fast: keep fewer values alive" in words
+
+
+def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Path) -> None:
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    static = [f for f in factory.static_facts("fast", shapes=["mission"]) if f.name != "blocks"]
+    blocks = factory.fact("blocks", 33, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
+    record = factory.bare_record(suite, [*static, blocks], environment=factory.environment(gpu=None))
+    words = screen(record, tmp_path / "r")
+    assert "nothing timed" in words and "fast : Idle SMs: 75 % of the GPU; nothing was timed" in words
+    assert "fast : give every SM a block" in words and "at most 75 % here" in words
 
 
 def test_the_pictures_figures_are_the_records(pages: dict[str, str]) -> None:

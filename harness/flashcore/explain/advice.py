@@ -80,15 +80,14 @@ class Advice:
 
 
 def sentence(advice: Advice) -> str:
-    """The advice for people: the action, its evidence, the step that did it, the most it can gain."""
-    values = (f"{n} {v if isinstance(v, str) else in_words(v, u)}" for n, v, u in advice.evidence)
-    parts = [f"{advice.action} ({', '.join(values)})"]
+    """The advice for people: the action, the step that did it, the most it can gain, the evidence."""
+    parts = [advice.action]
     if r := advice.remedy:
-        name = advice.limiter.replace("_", " ")
-        cut = f"{r.variant} cut {name} from {r.before:.0f} to {r.after:.0f} %"
+        cut = f"{r.variant} cut {advice.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
         parts.append(f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}")
     parts.append(f"at most {advice.gain:.0f} % here" if advice.gain is not None else f"gain unknown: {advice.bound}")
-    return "; ".join(parts)
+    values = (f"{name} {v if isinstance(v, str) else in_words(v, unit)}" for name, v, unit in advice.evidence)
+    return f"{'; '.join(parts)} ({', '.join(values)})"
 
 
 def as_data(advice: Advice) -> dict[str, Any]:
@@ -223,10 +222,12 @@ def _step(readings: Readings, limiter: str, subject: Subject) -> Remedy | None:
 
 
 def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
-    """The first advice on a subject's case whose evidence has the fact; without a shape, on its variant's first."""
+    """The first advice on a subject's case whose evidence has the fact; without a shape, on the variant's first shape
+    with counters, else on its first."""
     variant = readings.record.suite.variants.get(subject.variant)
-    shapes = readings.record.suite.shapes.values()
-    shape = subject.shape or next((s.name for s in shapes if variant and variant.runs_on(s)), None)
+    shapes = [s.name for s in readings.record.suite.shapes.values() if variant and variant.runs_on(s)]
+    counted = (s for s in shapes if readings.of("ncu_duration", subject.variant, s).value)
+    shape = subject.shape or next(counted, next(iter(shapes), None))
     if variant is None or shape is None:
         return None
     cached = _BY_FACT.setdefault(readings, {})

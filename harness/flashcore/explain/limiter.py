@@ -34,7 +34,7 @@ WORTH = 2.0
 AT_LAUNCH = 1.25
 
 #: ncu's stall reason → the event that its warps wait for.
-_WAITS = {
+WAITS = {
     "barrier": "the block's other warps at a barrier",
     "branch_resolving": "a branch to be resolved",
     "dispatch_stall": "the dispatcher",
@@ -264,8 +264,8 @@ class _Case:
     def stalls(self) -> Iterator[Limiter]:
         """Yields each stall reason with its share of all stalls."""
         idle = 1 - (self("issue_active") or 0.0) / 100
-        longest = max((self(f"stall_share_{reason}") or 0.0 for reason in _WAITS), default=0.0)
-        for reason, what in _WAITS.items():
+        longest = max((self(f"stall_share_{reason}") or 0.0 for reason in WAITS), default=0.0)
+        for reason, what in WAITS.items():
             fact = f"stall_share_{reason}"
             share = self(fact)
             if share is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flashcore.explain.bounds_in_use import ISSUES_PER_CLOCK, needs
-from flashcore.explain.limiter import idle_sms, limiters
+from flashcore.explain.limiter import WAITS, idle_sms, limiters
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import sm_count
 
@@ -38,11 +38,24 @@ class Whole:
 
     Args:
         parts: they add up to 100 %; the last is unattributed.
+        timed: whether there is a time; if not, parts are of the GPU's capacity.
         most: by kind, the most of the time that a case without it would save, %.
     """
 
     parts: tuple[Part, ...]
+    timed: bool
     most: Mapping[str, float]
+
+    @property
+    def text(self) -> str:
+        """One sentence: the largest part that is no work, else the work, and the part that nothing explains."""
+        *parts, rest = self.parts
+        lost = [p for p in parts if p.kind != "issue"] or parts
+        largest = max(lost, key=lambda p: p.percent, default=rest)
+        text = f"{largest.text[:1].upper()}{largest.text[1:]}: {largest.percent:.0f} %"
+        if not self.timed:
+            return f"{text} of the GPU; nothing was timed" if parts else "Nothing was timed, and no SM is idle"
+        return f"{text} of the time; {rest.percent:.0f} % is unattributed" if parts else f"{text} of the time"
 
 
 def whole(readings: Readings, name: str, shape: str) -> Whole:
@@ -85,11 +98,10 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
     rest = "smaller waits, start and end of blocks, and what was not counted"
     if sum(shares.values()) <= room + 0.5:
         for x in waits:
-            add(x.kind, x.brief.rpartition(" stalls")[0] + " stalls", shares[x.kind], f"{x.evidence}; of {basis}")
+            add(x.kind, f"waiting for {WAITS[x.kind[6:]]}", shares[x.kind], f"{x.evidence}; of {basis}")
     else:
         rest = f"waits take {sum(shares.values()):.0f} %, and overlap the resource"
     most = {p.kind: p.percent for p in parts} | {kind: min(share, room) for kind, share in shares.items()}
-    if readings.of(suite.shapes[shape].time, name, shape).value is None and not issue:
-        rest = "nothing was timed"
-    add(UNATTRIBUTED, UNATTRIBUTED, 100.0, rest)
-    return Whole(tuple(parts), most)
+    timed = bool(issue or number(suite.shapes[shape].time))
+    add(UNATTRIBUTED, UNATTRIBUTED, 100.0, rest if timed else "nothing was timed")
+    return Whole(tuple(parts), timed, most)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from flashcore.gate.expand import excess
-from flashcore.gate.judge import Verdict, WaiverUse
+from flashcore.gate.judge import Status, Verdict, WaiverUse
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS, Budget
 from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
@@ -24,6 +24,8 @@ from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 #: The order of statuses: what a reader should see first.
 RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
+#: A limit that passes with a smaller share of it left is at risk.
+AT_RISK = 0.05
 #: Variants in the matrix: the data have all of them.
 MOST_VARIANTS = 150
 
@@ -165,6 +167,12 @@ def headroom(budget: Budget | None, value: object) -> float | None:
     over = excess(budget, float(value))
     limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
     return -over / abs(limit) if limit else None
+
+
+def by_room(book: Book, status: Status) -> list[tuple[float | None, Verdict]]:
+    """The limits of a status with their headroom, the least first; before them those whose headroom is undefined."""
+    rooms = ((headroom(book.budgets.get(v.budget), v.value), v) for v in book.judgement.limits if v.status == status)
+    return sorted(rooms, key=lambda pair: -math.inf if pair[0] is None else pair[0])
 
 
 def percent(share: float) -> str:

@@ -44,7 +44,7 @@ def render(
                 f"`{a.case.variant.name}`",
                 a.time,
                 a.regime,
-                a.peer + f" ({a.pair})" * bool(a.pair),
+                a.peer + f" [{a.interval}]" * bool(a.interval) + f" ({a.pair})" * bool(a.pair),
                 a.floor,
                 a.case.limiters.text or UNMEASURED,
             ]

@@ -1,4 +1,4 @@
-"""The overview: the winner, its distance from the floor, its limiters, and the ladder that led there."""
+"""The overview: the fastest, what limits it, the budgets, the next step; then the ladder that led there."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from math import log10
 from typing import Any
 
 from flashcore.explain import bounds_in_use
+from flashcore.explain.advice import Advice, advice
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
 from flashcore.explain.rows import Row as CaseRow
+from flashcore.explain.time_shares import Whole, whole
+from flashcore.gate.judge import Verdict
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
+from flashcore.report.guardrail_page import AT_RISK, by_room, percent
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
@@ -53,6 +57,7 @@ TWO_LEVELS = "two levels"
 #: The order of missing results.
 STATUSES = ("failed", "stale", "skipped", "unsupported")
 MOST_MISSING = 200
+MOST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +77,17 @@ class Answer:
         pair: the cases that are compared, where the shape has several names.
         others: its times in the regimes that do not rank.
         levels: what its time and the reference's are if they have two levels.
-        summary: its row in the table of all shapes.
+        summary: its row in the table of all problems.
     """
 
     case: Case
     time: str
     regime: str
     peer: str
+    interval: str
     pair: str
     floor: str
     floor_title: str
-    gain: str
     others: list[str]
     levels: list[str]
     summary: list[Cell]
@@ -134,13 +139,20 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The overview of one row of cases. ``no_times`` says why nothing was timed."""
+    """The overview of one row of cases. ``no_times`` says why nothing was timed.
+
+    Args:
+        time: the winner's whole time; without times, that of the case with the most to gain.
+        steps: advice on the winner; without times, on any variant, each rule once with all its variants.
+    """
 
     row: CaseRow
     answer: Answer | None
     picture: Picture | None
     rows: list[Row]
     no_times: str
+    time: Whole | None
+    steps: list[tuple[Advice, list[str]]]
 
     @property
     def shape(self) -> Shape:
@@ -160,6 +172,25 @@ class Overview:
     def sections(self) -> list[Section]:
         """The overview of each shown row."""
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
+
+    @cached_property
+    def failed(self) -> list[Verdict]:
+        """The limits that fail, the farthest beyond first."""
+        return [v for _, v in by_room(self.book, "fail")]
+
+    @cached_property
+    def at_risk(self) -> list[tuple[str, Verdict]]:
+        """The limits that pass with little room, and how much, the least first."""
+        rooms = by_room(self.book, "pass")
+        return [(percent(room), v) for room, v in rooms if room is not None and room < AT_RISK]
+
+    @property
+    def worst(self) -> list[tuple[str, Verdict]]:
+        """The first of the three budgets that fail; if none does, that are at risk."""
+        first: dict[str, tuple[str, Verdict]] = {}
+        for room, v in [("", v) for v in self.failed] or self.at_risk:
+            first.setdefault(v.budget, (room, v))
+        return list(first.values())[:3]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
@@ -192,12 +223,20 @@ def _section(book: Book, row: CaseRow) -> Section:
     timed = [cases[name] for name in row.times]
     reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
     ladder = book.ladder(*row.shapes)
+    answer = _answer(ladder, timed)
+    built = [case for case in cases.values() if case.role != "peer"]
+    every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
+    steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=lambda x: -(x.gain or 0.0)))
+    first = next(iter(steps.values()), None)
+    about = answer.case.subject if answer else first[0].subject if first else None
     return Section(
         row,
-        _answer(ladder, timed),
+        answer,
         _picture(ladder, timed) if timed else None,
         [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))],
         "; ".join(list(reasons)[:3]),
+        whole(book.readings, about.variant, about.shape or "") if about else None,
+        [(same[0], list(dict.fromkeys(x.subject.variant for x in same))) for same in steps.values()][:MOST_STEPS],
     )
 
 
@@ -213,30 +252,25 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     time, rank = best.after.value, row.shape.rank_by
     peer, name = row.reference, best.variant.name
     over_peer = row.over(name, peer)
-    pair = row.pair(name, peer)
-    if over_peer and pair:
-        pair += f", 95 % interval {_interval(over_peer)}"
+    pair, interval = row.pair(name, peer), _interval(over_peer) if over_peer else ""
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     return Answer(
         case=case,
         time=significant(time, 3),
         regime=words(rank),
         peer=unbroken(faster(over_peer[0], peer)) if peer and over_peer else "no reference was timed",
+        interval=interval,
         pair=pair,
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
-        gain=unbroken(faster(1 / best.ratio)) if best.ratio else "",
         others=[f"{words(r)} {significant(t, 3)} µs" for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
         levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, peer)],
         summary=[
             variant_cell(name, shape=case.shape.name),
-            number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else ""),
-            Cell(words(rank)),
-            number_cell(over_peer[0], title=pair, detail=peer)
+            number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else words(rank)),
+            number_cell(over_peer[0], title=pair, detail=f"{interval} {peer}")
             if peer and over_peer
             else missing("no reference was timed"),
-            number_cell(gap.ratio) if gap else missing("its floor is unknown"),
-            Cell(case.limiters.short or UNMEASURED, kind="small"),
         ],
     )
 

@@ -144,8 +144,8 @@
     const wanted = state.get("shape");
     const known = Array.from(select.options).find((option) => option.dataset.names.split(" ").includes(wanted));
     select.value = (known || select.options[0]).value;
-    const folded = all(":not(div).byshape", page).find((part) => part.dataset.shape === select.value);
-    if (folded) await unfold(folded);
+    const folded = all(":not(div).byshape", page).filter((part) => part.dataset.shape === select.value);
+    await Promise.all(folded.map(unfold));
     for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
     window.charts?.near();
   }
