@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import Any
 
 from flashcore.errors import Exit
@@ -12,14 +11,14 @@ from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import clean, sentence, summary
 from flashcore.model.record import Record
-from flashcore.suites.load import MANIFEST
+from flashcore.plugins.formats import fallback
 
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
     """The judgement as a JSON list. GitLab drops an issue without a line in the repository: it is put at the suite's
     manifest. Without an issue, a gate that does not pass has one for its summary."""
     levels = (("major", judgement.failed), ("minor", judgement.unexplained_gaps), ("info", judgement.waived))
-    manifest = Place(os.path.relpath((places.folder / MANIFEST).resolve(), places.root), 1)
+    manifest = fallback.manifest(places)
 
     def issue(severity: str, check: str, subject: str, text: str, place: Place | None) -> dict[str, Any]:
         if place is None or place.file.startswith("/"):

@@ -14,10 +14,12 @@ from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.record import Record
+from flashcore.plugins.formats import fallback
 
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
     """The judgement as SARIF."""
+    manifest = fallback.manifest(places)
     shown = (*judgement.failed, *judgement.unexplained_gaps, *judgement.waived)
     rules: dict[str, dict[str, Any]] = {}
     for verdict in shown:
@@ -58,17 +60,18 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "version": "2.1.0",
         "runs": [run],
     }
-    return with_rows(data, "results", [_result(v, order[v.budget], places.of(v)) for v in shown])
+    return with_rows(data, "results", [_result(v, order[v.budget], places.of(v) or manifest) for v in shown])
 
 
-def _result(verdict: Verdict, rule: int, place: Place | None) -> dict[str, Any]:
+def _result(verdict: Verdict, rule: int, place: Place) -> dict[str, Any]:
     key = f"{verdict.budget} {verdict.subject}"
     kind = "function" if verdict.subject.kernel else "module"
-    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": str(verdict.subject), "kind": kind}]}
-    if place is not None:
-        inside = not place.file.startswith("/")
-        uri = {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"} if inside else {"uri": f"file://{quote(place.file)}"}
-        location["physicalLocation"] = {"artifactLocation": uri, "region": {"startLine": place.line}}
+    inside = not place.file.startswith("/")
+    uri = {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"} if inside else {"uri": f"file://{quote(place.file)}"}
+    location = {
+        "logicalLocations": [{"fullyQualifiedName": str(verdict.subject), "kind": kind}],
+        "physicalLocation": {"artifactLocation": uri, "region": {"startLine": place.line}},
+    }
     result: dict[str, Any] = {
         "ruleId": verdict.budget,
         "ruleIndex": rule,
