@@ -24,7 +24,7 @@ def test_a_variant_that_one_side_lacks_is_one_line() -> None:
     whole = factory.record(id=OLD)
     less = differences.narrowed(whole, {*whole.suite.variants} - {"fast"})
     count = len(diff.changes(whole, less))
-    assert count > 10 and differences.counts(whole, less)["static facts"]["vanished"] == count
+    assert count > 10 and differences.Differences.between(whole, less).counts["static facts"]["vanished"] == count
     text = command.as_text(whole, less)
     assert f"vanished, unmeasured after: {count} facts of fast ({count}) (--variant lists them)" in text
     assert f"appeared, unmeasured before: {count} facts of fast" in command.as_text(less, whole)
@@ -40,9 +40,14 @@ def test_a_record_and_itself_are_one_line() -> None:
     )
 
 
+def test_records_without_a_common_value_are_not_called_alike() -> None:
+    empty = factory.bare_record(facts=[])
+    assert "nothing to compare" in command.as_text(empty, empty)
+
+
 def test_the_counts_come_first_and_what_did_not_change_is_hidden() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
-    counts = differences.counts(a, b)["times"]
+    counts = differences.Differences.between(a, b).counts["times"]
     assert counts["better"] == 8 and counts["no difference"] > 0 == counts["worse"]
     text = command.as_text(a, b)
     assert text.splitlines()[2].split()[:2] == ["worse", "better"] and "slow/" not in text

@@ -53,7 +53,7 @@ def test_ranges_are_a_tree_with_the_most_time_first() -> None:
 
 def test_an_unmeasured_launch_leaves_its_kernel_and_range_unmeasured() -> None:
     record = launches(("a", 8, None, ("d:step",)), ("b", 8, 1e3, ()))
-    assert [(r.name, r.us, r.percent) for r in kernels.rows(Readings(record))] == [("b", 1.0, None), ("a", None, None)]
+    assert [(r.name, r.us, r.percent) for r in kernels.rows(Readings(record))] == [("b", 1.0, 100.0), ("a", None, None)]
     assert kernels.ranges(record)[0].us is None
 
 

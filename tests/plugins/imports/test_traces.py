@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli.main import main
 from flashcore.errors import RecordError, UsageError
 from flashcore.explain.predictions import Readings
 from flashcore.model.record import Record, Source, Subject
@@ -139,7 +140,7 @@ def test_a_launch_without_a_time_leaves_its_kernel_unmeasured(tmp_path: Path) ->
     path = tmp_path / "trace.json"
     path.write_bytes(torch_trace([event(GEMM, 9.0, 8, 32), event(GEMM, None, 8, 32), event(NORM, 5.0, 8, 32)]))
     first, second = kernels.rows(Readings(recorded(path)))
-    assert (first.name, first.us, first.percent) == ("layer_norm<float>", 5.0, None)
+    assert (first.name, first.us, first.percent) == ("layer_norm<float>", 5.0, 100.0)
     assert (second.launches, second.us) == (2, None)
     assert "unmeasured" in kernels.text(Readings(recorded(path)))
 
@@ -196,3 +197,21 @@ def test_a_case_has_the_mean_of_its_launches(tmp_path: Path) -> None:
     (fact,) = [f for f in facts.named(traces.TIME) if f.subject.kernel == GEMM]
     assert (fact.value, fact.unit) == (100_000.0, "ns")
     assert facts.number("profiled_launches", Subject(fact.subject.variant, shape=fact.subject.shape)) == 2
+
+
+def test_traces_are_compared_by_their_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    slower = [(name, us * (2 if name == GEMM else 1.01), grid, registers) for name, us, grid, registers in LAUNCHES]
+    for number, given in enumerate((LAUNCHES, slower)):
+        export = nsys_export(tmp_path / f"{number}.sqlite", given)
+        assert main(["import", str(export), "--profiles", str(tmp_path / "runs")]) == 0
+        runs.append(capsys.readouterr().out.strip())
+    assert main(["diff", *runs]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.startswith("imported")).split() == [
+        "imported",
+        *["1", "0", "0", "0", "0", "2"],
+    ]
+    assert lines[-1] == "    traced_duration  100,000 ns → 200,000 ns  worse"
+    assert main(["diff", runs[0], runs[0]]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("no difference in 3 facts and times")

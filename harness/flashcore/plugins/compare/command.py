@@ -101,25 +101,25 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
     Args:
         whole: whether facts that one record lacks are listed, and not only counted.
     """
-    head, counts, (same, both) = f"{a.id} → {b.id}", differences.counts(a, b), differences.same_builds(a, b)
+    head, (same, both) = f"{a.id} → {b.id}", differences.same_builds(a, b)
     if kernels.are_all(a) and kernels.are_all(b):
         return f"{head}: {kernels.text(a, b, top or None)}"
     notes = [f"note: {r}" for r in differences.remarks(a, b)]
     before, after = ({f"{x.variant} for {x.arch}" for x in r.artifacts if x.status == "failed"} for r in (a, b))
     notes += [f"note: {x} does not build {'after' if x in after else 'before'}" for x in sorted(before ^ after)]
+    between = differences.Differences.between(a, b)
     kinds = {
-        "static facts": _static(a, b, whole),
-        "times (other runs: shown, not judged)": _times(a, b),
+        "static facts": _static(between.static, whole),
+        "times (other runs: shown, not judged)": _times(a, b, between.times),
         "imported (other runs: shown, not judged)": [
-            [str(subject), *(f"  {_change(c)}" for c in moved)]
-            for subject, moved in differences.imported(a, b)
-            if moved
+            [str(subject), *(f"  {_change(c)}" for c in moved)] for subject, moved in between.imported if moved
         ],
     }
-    total = sum(counts.values(), Counter())
+    total = sum(between.counts.values(), Counter())
     if same == both and not any(kinds.values()) and total.keys() <= {"no difference"}:
-        return "\n".join([f"{head}: no difference in {total.total():,} facts and times", *notes])
-    rows = [(kind, *(f"{count[way]:,}" for way in _ORDER)) for kind, count in counts.items() if count]
+        compared = f"no difference in {total.total():,} facts and times" if total else "nothing to compare"
+        return "\n".join([f"{head}: {compared}", *notes])
+    rows = [(kind, *(f"{count[way]:,}" for way in _ORDER)) for kind, count in between.counts.items() if count]
     lines = [head, *notes, "", grid(("", *_ORDER), rows)]
     if both:
         lines.append(f"machine code: the same in {same:,} of {both:,} builds")
@@ -131,9 +131,9 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
     return "\n".join(lines)
 
 
-def _static(a: Record, b: Record, whole: bool) -> list[list[str]]:
+def _static(changes: Sequence[diff.Change], whole: bool) -> list[list[str]]:
     """Changes, worse ones first, then the largest; facts that one record lacks as one line unless ``whole``."""
-    changes = sorted(diff.changes(a, b), key=lambda c: (_ORDER.index(c.direction), -c.share))
+    changes = sorted(changes, key=lambda c: (_ORDER.index(c.direction), -c.share))
     lacking = {} if whole else {"appeared": "before", "vanished": "after"}
     lines = []
     for way, when in lacking.items():
@@ -147,10 +147,10 @@ def _static(a: Record, b: Record, whole: bool) -> list[list[str]]:
     return [[line] for line in (*lines, *(f"{c.subject}  {_change(c)}" for c in changes if c.direction not in lacking))]
 
 
-def _times(a: Record, b: Record) -> list[list[str]]:
+def _times(a: Record, b: Record, times: Sequence[diff.TimeChange]) -> list[list[str]]:
     """Times that differ: those of other code first, of these in the mode that ranks, slower ones, the largest."""
     entries = []
-    for t in [] if diff.comparable(a, b) else differences.timing(a, b):
+    for t in times:
         if t.direction == "no difference":
             continue
         ranks = t.mode == b.suite.shapes[t.subject.shape or ""].rank_by
@@ -183,7 +183,7 @@ def as_json(a: Record, b: Record) -> str:
     def subject(of: Subject) -> dict[str, typing.Any]:
         return output.picked(of, "variant", "arch", "shape", "kernel", "launch")
 
-    same, both = differences.same_builds(a, b)
+    between, (same, both) = differences.Differences.between(a, b), differences.same_builds(a, b)
     reason = diff.comparable(a, b)
     changed = ("fact", "unit", "before", "after", "direction")
     timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
@@ -191,13 +191,10 @@ def as_json(a: Record, b: Record) -> str:
         before=side(a),
         after=side(b),
         notes=differences.remarks(a, b),
-        counts=differences.counts(a, b),
+        counts=between.counts,
         builds={"same": same, "both": both},
-        static=[subject(c.subject) | output.picked(c, *changed) for c in diff.changes(a, b)],
-        imported=[
-            subject(s) | {"facts": [output.picked(c, *changed) for c in facts]}
-            for s, facts in differences.imported(a, b)
-        ],
-        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in differences.timing(a, b)],
+        static=[subject(c.subject) | output.picked(c, *changed) for c in between.static],
+        imported=[subject(s) | {"facts": [output.picked(c, *changed) for c in facts]} for s, facts in between.imported],
+        times=None if reason else [subject(t.subject) | output.picked(t, *timed) for t in between.times],
         times_reason=reason,
     )

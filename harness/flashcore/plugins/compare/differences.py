@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from flashcore.explain.diff import (
     MODES,
@@ -26,27 +27,36 @@ from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import REGIMES
 
 MOST_MOVED = 5
-DURATION = "ncu_duration"
+DURATIONS = ("ncu_duration", "traced_duration")
 
 
-def counts(a: Record, b: Record) -> dict[str, Counter[str]]:
-    """Returns how many static facts, times and imported cases went in each direction. What both records lack is not
-    counted."""
-    before, after = static_facts(a), static_facts(b)
-    same = [f for key, f in before.items() if f.value is not None and key in after and after[key].value == f.value]
-    results: dict[str, Counter[str]] = {"static facts": Counter(c.direction for c in changes(a, b))}
-    results["static facts"]["no difference"] = len(same)
-    if not comparable(a, b):
-        times = [t.direction for t in timing(a, b)]
-        timed = ([key for key in r.samples if key.rpartition("/")[2] in MODES] for r in (a, b))
-        results["times"] = _with_one_sided(times, *map(len, timed))
-    cases = [next((c.direction for c in all_ if c.fact == DURATION), "no difference") for _, all_ in imported(a, b)]
-    recorded = (sum(_is_imported(f, r) for f in r.facts.named(DURATION)) for r in (a, b))
-    results["imported"] = _with_one_sided(cases, *recorded)
-    return results
+class Differences(NamedTuple):
+    """What differs between two records; times in their order, if they compare."""
+
+    static: list[Change]
+    times: list[TimeChange]
+    imported: list[tuple[Subject, list[Change]]]
+    counts: Mapping[str, Counter[str]]
+
+    @classmethod
+    def between(cls, a: Record, b: Record) -> Differences:
+        """Compares two records. ``counts`` has the number of static facts, times and imported cases by direction,
+        without those that both lack."""
+        static, cases, times = changes(a, b), imported(a, b), [] if comparable(a, b) else timing(a, b)
+        before, after = static_facts(a), static_facts(b)
+        same = [f for key, f in before.items() if f.value is not None and key in after and after[key].value == f.value]
+        moved = [next((c.direction for c in each if c.fact in DURATIONS), "no difference") for _, each in cases]
+        timed = [0 if comparable(a, b) else sum(key.rpartition("/")[2] in MODES for key in r.samples) for r in (a, b)]
+        recorded = [sum(_is_imported(f, r) for name in DURATIONS for f in r.facts.named(name)) for r in (a, b)]
+        counts = {
+            "static facts": Counter([*(c.direction for c in static), *("no difference" for _ in same)]),
+            "times": _counted([t.direction for t in times], *timed),
+            "imported": _counted(moved, *recorded),
+        }
+        return cls(static, times, cases, counts)
 
 
-def _with_one_sided(both: Sequence[str], before: int, after: int) -> Counter[str]:
+def _counted(both: Sequence[str], before: int, after: int) -> Counter[str]:
     return Counter(both) + Counter(appeared=after - len(both), vanished=before - len(both))
 
 
@@ -120,14 +130,14 @@ def moved(
 
 
 def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
-    """Returns the imported cases that both records have a time of: ncu's duration if it differs beyond noise, then the
-    counters that differ the most."""
+    """Returns the imported cases that both records time: the time if it differs beyond noise, then the counters that
+    differ the most."""
     results = []
-    for fact in b.facts.named(DURATION):
+    for fact in (fact for name in DURATIONS for fact in b.facts.named(name)):
         subject, now = fact.subject, fact.number
-        old = a.facts.get(DURATION, subject)
+        old = a.facts.get(fact.name, subject)
         if now and old and old.number and _is_imported(fact, b) and _is_imported(old, a):
-            rest = [c for c in moved(a, b, subject) if c.fact != DURATION]
+            rest = [c for c in moved(a, b, subject) if c.fact not in DURATIONS]
             differs = not still(old.number / now, None, None)
             results.append((subject, [change(fact, old.value, now), *rest] if differs else rest))
     return results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
     Args:
         us: of all of them; ``None``: the time of one is unmeasured.
-        percent: of the time of all kernels; ``None`` unless all are measured.
+        percent: of the measured time of all kernels.
         shape: the launch configuration that took the most time, which ``limited_by`` is of.
         depth: of a range within others.
     """
@@ -37,14 +37,14 @@ class Row(NamedTuple):
 
 def rows(readings: Readings) -> list[Row]:
     """Every kernel, that of the most time first; unmeasured ones last."""
-    cases, results = _cases(readings.record), []
-    total = _sum(us for _, us in cases.values())
-    for variant, shapes in grouped((case[0], case[1]) for case in cases).items():
-        shape = max(shapes, key=lambda s: cases[variant, s][1] or 0)
-        launches, us = zip(*(cases[variant, s] for s in shapes), strict=True)
+    times, results = _times(readings.record), []
+    total = _measured(times)
+    for variant, shapes in grouped((variant, shape) for variant, shape in times).items():
+        shape = max(shapes, key=lambda s: times[variant, s][1] or 0)
+        launches, us = zip(*(times[variant, s] for s in shapes), strict=True)
         name = readings.record.suite.variants[variant].technique
         limited_by = limiter.limiters(readings, variant, shape).short
-        results.append(Row(name, sum(launches), _sum(us), _percent(_sum(us), total), variant, shape, limited_by))
+        results.append(Row(name, sum(launches), *_share(us, total), variant, shape, limited_by))
     return sorted(results, key=lambda row: -(row.us or 0))
 
 
@@ -54,13 +54,13 @@ def ranges(record: Record) -> list[Row]:
     for fact in record.facts.named("nvtx__ranges"):
         path, ns = str(fact.value).split(" / "), record.facts.number("ncu_duration", fact.subject)
         for depth in range(1, len(path) + 1):
-            times.setdefault(tuple(path[:depth]), []).append(None if ns is None else ns / 1e3)
-    sums, total = {path: _sum(us) for path, us in times.items()}, _sum(us for _, us in _cases(record).values())
-    ordered = sorted(sums, key=lambda path: [(-(sums[path[:i]] or 0), path[i - 1]) for i in range(1, len(path) + 1)])
-    return [
-        Row(path[-1], len(times[path]), sums[path], _percent(sums[path], total), depth=len(path) - 1)
-        for path in ordered
-    ]
+            times.setdefault(tuple(path[:depth]), []).append(ns and ns / 1e3)
+    total = _measured(_times(record))
+    shares = {path: _share(us, total) for path, us in times.items()}
+    ordered = sorted(
+        shares, key=lambda path: [(-(shares[path[:i]][0] or 0), path[:i]) for i in range(1, len(path) + 1)]
+    )
+    return [Row(path[-1], len(times[path]), *shares[path], depth=len(path) - 1) for path in ordered]
 
 
 def text(readings: Readings) -> str:
@@ -76,24 +76,24 @@ def text(readings: Readings) -> str:
     return "\n\n".join(tables)
 
 
-def _cases(record: Record) -> dict[tuple[str, str], tuple[int, float | None]]:
+def _times(record: Record) -> dict[tuple[str, str], tuple[int, float | None]]:
     """(Variant, shape) → its launches, and the time of all of them in µs."""
     named = record.facts.named(traces.TIME) or record.facts.named("ncu_duration")
     times = grouped(((f.subject.variant, f.subject.shape or ""), f.number) for f in named if f.subject.kernel)
     counts = {(f.subject.variant, f.subject.shape): f.number for f in record.facts.named("profiled_launches")}
     results = {}
     for case, ns in times.items():
-        launches, total = int(counts.get(case) or len(ns)), _sum(ns)
+        launches = int(counts.get(case) or len(ns))
         # One time stands for several launches where it is their average.
-        results[case] = launches, None if total is None else total / 1e3 * launches / len(ns)
+        results[case] = launches, None if None in ns else fsum(filter(None, ns)) / 1e3 * launches / len(ns)
     return results
 
 
-def _sum(times: Iterable[float | None]) -> float | None:
-    each = [*times]
-    numbers = [time for time in each if time is not None]
-    return fsum(numbers) if len(numbers) == len(each) else None
+def _measured(times: Mapping[tuple[str, str], tuple[int, float | None]]) -> float:
+    return fsum(us or 0 for _, us in times.values())
 
 
-def _percent(us: float | None, total: float | None) -> float | None:
-    return 100 * us / total if us is not None and total else None
+def _share(times: Sequence[float | None], total: float) -> tuple[float | None, float | None]:
+    """Their sum, and that in percent of ``total``; neither if one is unmeasured."""
+    us = fsum(filter(None, times))
+    return (None, None) if None in times else (us, 100 * us / total if total else None)

@@ -24,14 +24,9 @@ from flashcore.readers.ncu.results import Metric, Report, Result
 TIME = "traced_duration"
 SPEC = FactSpec(TIME, "ns", "timing", Kind.NONE, "mean time of launches in the traced run", "lower", group="imported")
 SQLITE, GZIP = b"SQLite format 3\0", b"\x1f\x8b"
-_METRICS = (
-    ("device__attribute_display_name", ""),
-    ("device__attribute_multiprocessor_count", ""),
-    ("launch__registers_per_thread", ""),
-    ("launch__shared_mem_per_block", "byte"),
-    ("launch__shared_mem_per_block_static", "byte"),
-    ("launch__shared_mem_per_block_dynamic", "byte"),
-)
+_MEMORY = "launch__shared_mem_per_block"
+_GPU, _SMS = "device__attribute_display_name", "device__attribute_multiprocessor_count"
+_METRICS = (_GPU, _SMS, "launch__registers_per_thread", _MEMORY, f"{_MEMORY}_static", f"{_MEMORY}_dynamic")
 _DEVICE = ("name", "numSms", "computeMajor", "computeMinor")  # torch.profiler's names
 _GPUS = "SELECT DISTINCT name, smCount, computeMajor, computeMinor FROM TARGET_INFO_GPU"
 _LAUNCHES = """SELECT "end" - start, value, gridX, gridY, gridZ, blockX, blockY, blockZ,
@@ -62,7 +57,8 @@ def read(path: Path, data: bytes) -> Report:
 def _result(number: int, launch: _Launch, times: list[float]) -> Result:
     """The mean time; unmeasured where CUPTI has none of a launch, which it writes as 0."""
     kernel, grid, block, cc, *values = launch
-    metrics = {name: Metric(v, unit) for (name, unit), v in zip(_METRICS, values, strict=True) if v is not None}
+    recorded = [(name, value) for name, value in zip(_METRICS, values, strict=True) if value is not None]
+    metrics = {name: Metric(value, "byte" if name.startswith(_MEMORY) else "") for name, value in recorded}
     metrics[TIME] = Metric(math.fsum(times) / len(times) if min(times) > 0 else None, "ns")
     return Result(number, kernel, "kernel", grid, block, cc, metrics, averaged=len(times))
 
