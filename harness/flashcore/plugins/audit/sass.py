@@ -6,11 +6,10 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static
@@ -25,15 +24,10 @@ _MORE = {
 }
 #: The facts that need a disassembler, and are numbers.
 NAMES = (*static.sass_counts(()), *_MORE, "sass_local_loop")
+#: A kernel's counts by fact, and its loads and stores of local memory.
+Code = tuple[Mapping[str, int], Sequence[spills.Site]]
 _CORES = os.cpu_count() or 1
 _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
-
-
-class Code(NamedTuple):
-    """A kernel's counts by fact, and its loads and stores of local memory."""
-
-    counts: Mapping[str, int]
-    sites: tuple[spills.Site, ...]
 
 
 def disassembled(content: bytes) -> Future[Mapping[str, Code]]:
@@ -59,15 +53,14 @@ def _code(code: list[sass.Instruction]) -> Code:
     counts, opcodes = static.sass_counts(code), Counter(instruction.opcode for instruction in code)
     for name, pattern in _MORE.items():
         counts[name] = sum(times for opcode, times in opcodes.items() if pattern.match(opcode))
-    return Code(counts, tuple(site.relative_to(Path()) for site in spills.sites(code)))
+    return counts, [site.relative_to(Path()) for site in spills.sites(code)]
 
 
 def facts(subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
-    if code is None:
-        cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
-        yield from (Fact(subject, name, None, "1", Source.SASS, cause) for name in NAMES)
-        return
-    yield from (Fact(subject, name, count, "1", Source.SASS) for name, count in code.counts.items())
+    counts, sites = code or (dict.fromkeys(NAMES), ())
+    cause = "" if code else (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+    yield from (Fact(subject, name, count, "1", Source.SASS, cause) for name, count in counts.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
-    yield from static.local_memory_facts(subject, spills.Evidence(stores, loads, stack, code.sites), missing)
+    if code:
+        yield from static.local_memory_facts(subject, spills.Evidence(stores, loads, stack, sites), missing)
