@@ -92,6 +92,16 @@ CASES: list[tuple[str, Values, Values]] = [
     ("no-async-copy", {"sass_ldgsts": 0}, {"sass_ldgsts": 0, "sass_utmaldg": 2}),
     ("reread", {"dram_bytes": 4e6, "formula_bytes": 1e6}, {"dram_bytes": 1.2e6, "formula_bytes": 1e6}),
     ("double-precision", {"op_dadd": 0, "op_dmul": 0, "op_dfma": 4096}, {"op_dadd": 0, "op_dmul": 0, "op_dfma": 0}),
+    ("local-memory", {**COUNTED, "local_memory": None, "local_load_instructions": 3e4, "local_store_instructions": 6e3,
+                      "instructions": 3e5},
+     {**COUNTED, "local_memory": None, "local_load_instructions": 0, "local_store_instructions": 0,
+      "instructions": 3e5}),
+    ("dram-bound", {**COUNTED, "dram_throughput": 85.0}, {**COUNTED, "dram_throughput": 40.0}),
+    ("l2-bound", {**COUNTED, "l2_throughput": 85.0}, {**COUNTED, "l2_throughput": 40.0}),
+    ("shared-bound", {**COUNTED, "shared_wavefronts": 0.8 * 132 * 19_800}, {**COUNTED, "shared_wavefronts": 1000}),
+    ("tensor-bound", {**COUNTED, "tensor_active": 85.0}, {**COUNTED, "tensor_active": 40.0}),
+    ("exp-bound", {**COUNTED, "formula_exp": 3.3e7}, {**COUNTED, "formula_exp": 1e6}),
+    ("issue-bound", {**COUNTED, "issue_active": 85.0, "instructions_issued": 0.85 * 4 * 132 * 19_800}, COUNTED),
     ("imbalance", {**COUNTED, "achieved_occupancy": 20.0, "ncu_theoretical_occupancy": 50.0},
      {**COUNTED, "achieved_occupancy": 45.0, "ncu_theoretical_occupancy": 50.0}),
     *((rule.id, stall(rule.removes[0].removeprefix("stall_")), stall(rule.removes[0].removeprefix("stall_"), 5.0))
@@ -183,6 +193,12 @@ def test_every_rule_is_planted_and_names_facts_of_the_catalogue() -> None:
     planted = {rule for rule, *_ in CASES} | {"launch", "many-launches"}
     assert {r.id for r in rules()} == planted and len(planted) >= 25
     assert all(name in FACTS or name == "sms" for r in rules() for name in r.facts)
+
+
+def test_a_launch_stands_in_for_the_code_of_imported_kernels() -> None:
+    static = dict.fromkeys(SOUND, None)
+    names_of = names({**static, **COUNTED, "blocks": None, "ncu_grid_size": 64, "ncu_block_size": 100})
+    assert {"few-blocks", "partial-warp"} <= {*names_of}
 
 
 def test_no_advice_on_references() -> None:

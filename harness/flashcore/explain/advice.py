@@ -149,6 +149,13 @@ _BY_FACT: WeakKeyDictionary[Readings, dict[tuple[str, str, str | None], dict[tup
     WeakKeyDictionary()
 )
 
+#: Facts of the code → those of a launch that stand in for them, as in imported reports.
+_AS_LAUNCHED = {
+    "registers": "ncu_registers",
+    "threads": "ncu_block_size",
+    "blocks": "ncu_grid_size",
+    "theoretical_occupancy": "ncu_theoretical_occupancy",
+}
 #: Facts that rules derive from others; unmeasured if one of those is.
 _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "spilled": lambda f: f["spill_store_bytes"] + f["spill_load_bytes"],
@@ -158,6 +165,9 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "by_blocks": lambda f: f["occupancy_limiter"] == "blocks",
     "memory_wait": lambda f: f.get("stall_share_long_scoreboard", 100.0),
     "resident_blocks": lambda f: f["sms"] * f["blocks_per_sm"],
+    "unexplained_local": lambda f: (
+        0 if "local_memory" in f else (f["local_load_instructions"] + f["local_store_instructions"]) / f["instructions"]
+    ),
     "conflict_share": lambda f: 100 * f["bank_conflicts"] / f["shared_wavefronts"],
     "matrix_products": lambda f: f["sass_hmma"] + f["sass_hgmma"],
     "async_copies": lambda f: f["sass_ldgsts"] + f["sass_utmaldg"],
@@ -173,12 +183,12 @@ def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], tim
     """The values of facts by name, and those that rules derive from them."""
     record, variant = readings.record, readings.record.suite.variants[subject.variant]
     values: dict[str, Any] = {n: f.value for n, f in facts.items()}
+    values = {name: values[launched] for name, launched in _AS_LAUNCHED.items() if launched in values} | values
     values |= {"fp64": variant.roof.startswith("fp64"), "tensor_roof": variant.roof.endswith("_tensor")}
     if time and (sms := sm_count(record)):
         idle = idle_sms(readings, variant, subject.shape or "")
         values |= {"sms": sms, "idle_share": idle.share if idle else 0.0}
-    if time and "launch" in time.most:
-        values["launch_share"] = time.most["launch"]
+    values |= {f"time_{kind}": share for kind, share in time.most.items()} if time else {}
     plan = plans_for(record.plans, subject.arch).get((subject.variant, subject.shape or ""))
     for step in what_ifs(record, plan, subject.arch or ""):
         if step.subject == subject and step.then and step.then.target is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from flashcore.explain.advice import advice
 from flashcore.model.suite import ImportedKernel
 from flashcore.plugins.imports import kernels
 from flashcore.report.view import INDEX, Book, Page
@@ -16,5 +17,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     """The page ``index``; ``None`` unless all kernels were imported."""
     if not all(isinstance(v.kind, ImportedKernel) for v in book.record.suite.variants.values()):
         return None
-    view = {"rows": kernels.rows(book.readings), "ranges": kernels.ranges(book.record)}
+    rows = kernels.rows(book.readings)
+    steps = advice(book.readings, rows[0].variant, rows[0].shape)
+    view = {"rows": rows, "ranges": kernels.ranges(book.record), "steps": steps}
     return Page(INDEX, "Overview", str(TEMPLATE), view)
