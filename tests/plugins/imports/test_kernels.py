@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,16 @@ def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.Ca
     assert "<b>94.8&nbsp;%</b> of the time of 2 kernels: 200.0&nbsp;µs in 2 launches" in page
 
 
-def test_the_overview_of_a_suite_stays(tmp_path: Path) -> None:
+def test_the_overviews_of_a_suite_and_of_a_capture_stay(tmp_path: Path) -> None:
     from flashcore.plugins.imports import page
     from flashcore.report.view import Book
     from tests import factory
 
     assert page.page(Book(factory.record(), "static", None)) is None
+    imported = launches(("a", 8, 1e3, ()))
+    assert page.page(Book(imported, "static", None)) is not None
+    surveyed = replace(imported, suite=replace(imported.suite, notes=("a: 99 % of 40 launches",)))
+    assert page.page(Book(surveyed, "static", None)) is None  # one launch of each kernel was measured
 
 
 def test_ranges_are_indented_on_the_page(tmp_path: Path, sample_report: Any) -> None:

@@ -14,8 +14,10 @@ TEMPLATE = Path(__file__).with_name("overview.html.j2")
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
-    """The page ``index``; ``None`` unless all kernels were imported."""
-    if not all(isinstance(v.kind, ImportedKernel) for v in book.record.suite.variants.values()):
+    """The page ``index``; ``None`` unless all kernels were imported, and of a capture, which measures a few launches of
+    each kernel: their times do not add up to the command's."""
+    suite = book.record.suite
+    if suite.notes or not all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values()):
         return None
     rows = kernels.rows(book.readings)
     steps = advice(book.readings, rows[0].variant, rows[0].shape)
