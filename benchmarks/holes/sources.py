@@ -247,3 +247,59 @@ def hidden_inputs(place: Place, chance: random.Random, harmless: bool) -> Row:
     shown = {v for key, (_, v) in clean.values.items() if key.startswith("shared_memory")}
     outcome = ("equivalent" if harmless else "noticed") if same else "wrong"
     return f"{what}: {first} → {second}", outcome, f"{cached.words}; shared memory {re.sub(' +', ' ', str(shown))}"
+
+
+#: 64 values that live across a barrier, in 32 registers; a guard that is never true makes the same body harmless.
+_BODY = """{{
+  const long long i = blockIdx.x * 256LL + threadIdx.x;
+  float a[64];
+#pragma unroll
+  for (int k = 0; k < {values}; ++k) a[k] = x[(i * 64 + k) % count];
+  __syncthreads();
+  float s = 0;
+#pragma unroll
+  for (int k = 0; k < {values}; ++k) s += a[k] * a[{values} - 1 - k] * (k + factor);
+  {end}
+}}
+"""
+_ARGUMENTS = "(const float* x, float* out, float factor, long long count)"
+_KERNELS = {  # linkage → (what is before the body, how it ends, how launch() starts it)
+    "C": ('extern "C" __global__ void {bounds} heavy', "out[i] = s;", "heavy"),
+    "static": ("static __global__ void {bounds} heavy", "out[i] = s;", "heavy"),
+    "C++": ("__global__ void {bounds} heavy", "out[i] = s;", "heavy"),
+    "inline": ("inline __global__ void {bounds} heavy", "out[i] = s;", "heavy"),
+    "weak": ("__attribute__((weak)) __global__ void {bounds} heavy", "out[i] = s;", "heavy"),
+    "anonymous namespace": ("namespace {{ __global__ void {bounds} heavy", "out[i] = s;", "heavy"),
+    "template": ("template <int N> __global__ void {bounds} heavy", "out[i] = s + N;", "heavy<3>"),
+    "template of a type": ("template <class T> __global__ void {bounds} heavy", "out[i] = T(s);", "heavy<float>"),
+    "unused": ('extern "C" __global__ void {bounds} heavy', "out[i] = s;", ""),
+    "function": ("__device__ __noinline__ float heavy", "return s;", "call"),
+    "static function": ("static __device__ __noinline__ float heavy", "return s;", "call"),
+    "pointer to a function": ("__device__ __noinline__ float heavy", "return s;", "pointer"),
+}
+
+
+def spilling_kernels(place: Place, chance: random.Random, harmless: bool) -> Row:
+    """A kernel or function spills, and the launch plan does not name it: whatever its linkage, the gate sees it."""
+    linkage, (head, end, call) = chance.choice([*_KERNELS.items()])
+    bounds = chance.choice(("__launch_bounds__(1024, 2)", "__launch_bounds__(512, 4)", "__maxnreg__(32)"))
+    values = 4 if harmless else chance.choice((48, 56, 64))
+    source = place.suite / "scale.cu"
+    if harmless and call in ("call", "pointer"):  # a call saves registers
+        linkage, (head, end, call) = "C", _KERNELS["C"]
+    text = head.format(bounds=bounds) + _ARGUMENTS + _BODY.format(values=values, end=end)
+    text += "}\n" * (linkage == "anonymous namespace")
+    if call in ("call", "pointer"):
+        name = "heavy" if call == "call" else "chosen"
+        text += f"__device__ float (*chosen){_ARGUMENTS} = heavy;\n" * (call == "pointer")
+        text += f'extern "C" __global__ void {bounds} caller{_ARGUMENTS} {{ '
+        text += f"out[threadIdx.x] = {name}(x, out, factor, count); }}\n"
+        call = "caller"
+    head = 'extern "C" __global__ void scale_kernel'
+    place.edit(source, head, text + head)
+    if call:
+        started = f"{call}<<<1, 256, 0, stream>>>(nullptr, nullptr, 1.0f, 1);\n  return flashcore::run("
+        place.edit(source, "return flashcore::run(", started)
+    place.edit(place.manifest, 'documents = ["book"]\n', "")
+    said = static(place)
+    return f"{linkage}, {bounds}, {values} values", *seen(said, harmless)
