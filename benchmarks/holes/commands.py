@@ -18,44 +18,16 @@ from flashcore.records import store
 
 # --- 10. selections -------------------------------------------------------------------------------
 
-_VARIANTS = (
-    "plain",
-    "wide",
-    "w*",
-    "p*",
-    "*",
-    "two_steps",
-    "Wide",
-    "",
-    "nothing",
-    "[pw]*",
-    "wide*",
-    "?ide",
-    " wide",
-    "-a",
-    "plain,wide",
-    "torch_mul",
-    "torch*",
-)
+#: The first nine, two, and five are valid.
+_VARIANTS = ("plain", "wide", "w*", "p*", "*", "two_steps", "[pw]*", "?ide", "torch*",
+             "Wide", "", "nothing", " wide", "-a", "plain,wide", "torch_mul")  # fmt: skip
 _SHAPES = ("small", "tail", "Small", "", "nothing", "s*", "small,tail")
 _ENVIRONMENTS: tuple[dict[str, str], ...] = (
-    {},
-    {},
-    {},
-    {},
-    {},
-    {},
-    {},
-    {"CUDA_ARCH": "8.0"},
-    {"CUDA_ARCH": "9.0a"},
-    {"CUDA_ARCH": "9.0"},
-    {"CUDA_ARCH": "7.5"},
-    {"CUDA_ARCH": "8.0,7.5"},
-    {"CUDA_ARCH": ","},
-    {"DEBUG": "1"},
-    {"DEBUG": "yes"},
-    {"MAX_JOBS": "x"},
+    *({} for _ in range(3)),
+    *({"CUDA_ARCH": text} for text in ("8.0", "9.0a", "9.0", "7.5", "8.0,7.5", ",")),
+    *({name: text} for name, text in (("DEBUG", "1"), ("DEBUG", "yes"), ("MAX_JOBS", "x"))),
 )
+_OTHERS = ("RUN", "--records", "--baseline", "--budgets")
 _FAILING = """
 [[budget]]
 name = "one_thread"
@@ -72,6 +44,8 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
     shutil.copytree(place.suite, other)
     manifest = other / "suite.toml"
     manifest.write_text(manifest.read_text().replace('name = "toy"', 'name = "other"'))
+    lines = other / "baseline.txt"
+    lines.write_text(lines.read_text().replace("toy", "other", 1))
     place.manifest.write_text(place.manifest.read_text() + _FAILING)
     names = ("plain", "wide", "two_steps", "torch_mul")
     (run,) = place.profiles.iterdir()
@@ -82,8 +56,9 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
         "kernels/toy": "toy",
         "kernels/other": "other",
     }
-    count = 1 if harmless else chance.choice((1, 1, 2, 2, 3))
-    chosen = [chance.choice([*suites]) for _ in range(chance.choice((1, 1, 1, 1, 2)))]
+    valid = chance.random() < 0.5  # by itself each option is; together they may select what fails
+    count = chance.choice((1, 2) if valid else (1, 1, 2, 2, 3))
+    chosen = [chance.choice([*suites]) for _ in range(1 if valid else chance.choice((1, 1, 2)))]
     words = [w for one in chosen for w in ("--suite", one)]
     variants: list[str] = []
     shapes: list[str] = []
@@ -92,28 +67,18 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
         chosen = [str(place.suite)]
     for _ in range(0 if harmless else count):
         option = chance.choice(
-            (
-                "--variant",
-                "--variant",
-                "--variant",
-                "--variant",
-                "--shape",
-                "--shape",
-                "--require",
-                "RUN",
-                "--records",
-                "--baseline",
-                "--budgets",
-            )
+            ("--variant", "--variant", "--variant", "--shape", "--require", *(() if valid else _OTHERS))
         )
+        if valid and any(word.startswith(option) for word in words):
+            continue
         if option == "RUN":
             words.append(chance.choice((run.name, str(run), run.name[:8], "nothing")))
             continue
         value = chance.choice(
             {
-                "--variant": _VARIANTS,
-                "--shape": _SHAPES,
-                "--require": ("static", "static", "timing", "counters", "none"),
+                "--variant": _VARIANTS[: 9 if valid else None],
+                "--shape": _SHAPES[: 2 if valid else None],
+                "--require": ("static", "timing", "counters", "none")[: 2 if valid else None],
                 "--records": (str(place.profiles), str(run), "nothing"),
                 "--baseline": (str(other / "baseline.txt"), "nothing"),
                 "--budgets": ("/dev/null", "nothing", str(place.manifest)),
@@ -132,7 +97,7 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
             ]
         )
         words = [w for part in parts for w in part]
-    env = {} if harmless else chance.choice(_ENVIRONMENTS)
+    env = {} if harmless else chance.choice(_ENVIRONMENTS[: 5 if valid else None])
     cwd = place.suite if not chosen else place.folder
     said = place.flashcore(
         "gate",
