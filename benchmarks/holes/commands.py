@@ -113,7 +113,7 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
         env=env,
     )
     what = f"gate {' '.join(map(repr, words))} {env or ''} in {cwd.name}".replace(str(place.folder), "")
-    if said.code == 4:
+    if said.is_defect:
         return what, "wrong", said.words
     if harmless or said.code:
         return what, *seen(said, harmless)

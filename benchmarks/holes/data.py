@@ -196,7 +196,7 @@ def edited_caches(place: Place, chance: random.Random, harmless: bool) -> Row:
         chance.choice((path, path.parent)).chmod(0o777)
     said = place.gate("--require", "timing", "--base", "HEAD")
     what = f"{re.sub(r'-?[0-9a-f]{16}', '', str(path.relative_to(place.build)))} {how}"
-    if said.code == 4:
+    if said.is_defect:
         return what, "wrong", said.words
     same = said.values == place.passing.values
     return (
@@ -420,7 +420,7 @@ def drawn_texts(place: Place, chance: random.Random, harmless: bool) -> Row:
         import xml.etree.ElementTree as tree
 
         tree.fromstring(said.out) if said.out else None
-    if said.code == 4:
+    if said.is_defect:
         return what, "wrong", said.words
     return what, "noticed" if not harmless else "equivalent", f"no raw character; {said.words[:80]}"
 
@@ -507,7 +507,7 @@ def written_targets(place: Place, chance: random.Random, harmless: bool) -> Row:
     left = sorted(p.name for p in folder.iterdir() if p.name not in expected)
     if changed or left:
         return what, "wrong", f"{before} → {after}, left {left}: {said.words}"
-    if said.code == 4 and kind not in ("full", "long name"):
+    if said.is_defect:
         return what, "wrong", said.words
     if kind in ("absent", "link", "dangling link") and said.code == 0 and not path.read_bytes():
         return what, "wrong", "nothing was written"

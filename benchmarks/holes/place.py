@@ -90,6 +90,11 @@ class Said:
     err: str
 
     @property
+    def is_defect(self) -> bool:
+        """Whether flashcore crashed; it also exits 4 where a machine lacks something."""
+        return "defect of flashcore" in self.err
+
+    @property
     def report(self) -> Mapping[str, Any]:
         """The gate's JSON; empty if there is none."""
         try:

@@ -14,11 +14,11 @@ FAILED = {"status": "fail", "budget": "registers", "subject": {"variant": "v"}, 
 
 @pytest.mark.parametrize(
     ("code", "harmless", "outcome"),
-    [(0, True, "equivalent"), (1, True, "wrong"), (0, False, "wrong"), (1, False, "noticed"), (3, False, "noticed"),
-     (4, False, "wrong")],
+    [(0, True, "equivalent"), (1, True, "wrong"), (0, False, "wrong"), (1, False, "noticed"), (4, False, "noticed")],
 )  # fmt: skip
 def test_a_fault_that_passes_is_wrong_and_so_is_a_control_that_fails(code: int, harmless: bool, outcome: str) -> None:
     assert seen(Said(code, "", ""), harmless)[0] == outcome
+    assert seen(Said(4, "", "flashcore: this is a defect of flashcore; please report it"), False)[0] == "wrong"
 
 
 def test_the_words_are_the_first_failures() -> None:
