@@ -12,7 +12,9 @@ from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import PLANNED
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Launch, Plan, Record, Roof, Subject, Value
+from flashcore.records import lookup
 from tests import factory
+from tests.conftest import ROOT
 
 KERNEL = "fast_kernel"
 Values = dict[str, Value | None]
@@ -199,6 +201,25 @@ def test_a_launch_stands_in_for_the_code_of_imported_kernels() -> None:
     static = dict.fromkeys(SOUND, None)
     names_of = names({**static, **COUNTED, "blocks": None, "ncu_grid_size": 64, "ncu_block_size": 100})
     assert {"few-blocks", "partial-warp"} <= {*names_of}
+
+
+def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
+    published = lookup.latest(ROOT / "profiles", "attention")
+    assert published is not None
+    line = {v.name: v.parent for v in published.suite.variants.values()}
+    first = advice(Readings(published), "tma_split_keys", "mission")[0]
+    assert first.rule == "stall-wait" and first.remedy and first.gain == pytest.approx(11.4, abs=0.1)
+    assert line["tma_split_keys"] == "mma_split_keys" and first.remedy.variant == "split_keys"
+    assert "split_keys cut stall wait from 39 to 18 % and was 1.32 × faster than register_o" in sentence(first)
+
+
+def test_a_remedy_at_an_identical_shape_counts() -> None:
+    published = lookup.latest(ROOT / "profiles", "attention")
+    assert published is not None
+    first = advice(Readings(published), "cluster_keys", "d64_s512_h8")[0]  # mission under another name
+    assert first.remedy and first.remedy.variant == "mma_split_keys"
+    nearer = {x.rule: x.remedy for x in advice(Readings(published), "tma_wgmma", "d64_s512_h8")}["few-blocks"]
+    assert nearer and nearer.variant == "attention"  # at its own shape; mma_split_keys is at the other one
 
 
 def test_no_advice_on_references() -> None:

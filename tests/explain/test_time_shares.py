@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flashcore.explain.predictions import Readings
 from flashcore.explain.time_shares import Whole, whole
+from flashcore.model.record import Roof
 from flashcore.records import lookup
+from tests import factory
 from tests.conftest import ROOT
 from tests.explain.test_advice import COUNTED, Values, record, stall
 
@@ -42,6 +46,15 @@ def test_idle_sms_are_known_without_a_gpu() -> None:
     shares, time = parts({"blocks": 33}, gpu=False)
     assert shares == pytest.approx({"idle_sms": 75.0, "unattributed": 25.0})
     assert time.parts[-1].source == "nothing was timed"
+
+
+def test_sms_without_a_block_are_idle_in_the_time_beside_the_launch() -> None:
+    roofs = (Roof("launch", 3.0, "us", "measured", factory.GPU),)
+    case = replace(record({"isolated_p50": 10.0, "kernel_launches": 1, "blocks": 66}), roofs=roofs)
+    time = whole(Readings(case), "fast", "mission")
+    assert {p.kind: p.percent for p in time.parts} == pytest.approx(
+        {"launch": 30.0, "idle_sms": 35.0, "unattributed": 35.0}
+    )
 
 
 def test_without_counters_the_formulas_resource_is_named() -> None:
