@@ -6,6 +6,7 @@ PLUGIN = Plugin(
     name="audit",
     commands={"audit": "flashcore.plugins.audit.command"},
     help={"audit": "list and check the kernels in wheels, libraries, fatbins and cubins: no GPU, no suite"},
+    pages={"index": "flashcore.plugins.audit.page:page"},
     facts={
         name: f"flashcore.plugins.audit.facts:{name.upper()}"
         for name in (

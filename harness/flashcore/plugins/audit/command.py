@@ -16,16 +16,13 @@ from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit, ManifestError, worst
 from flashcore.gate import baseline
 from flashcore.model.cause_text import text
-from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Record, Subject
-from flashcore.model.text import matches_any
+from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.plugins.audit import limits, sass, targets
+from flashcore.plugins.audit import kernels, limits, sass, targets
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, record_of
 from flashcore.plugins.compare.kernels import text as differing
 from flashcore.plugins.imports.names import checked
-from flashcore.readers.kernel_names import without_arguments
 from flashcore.records import store
 
 _COLUMNS = {
@@ -139,33 +136,16 @@ def _inventory(patterns: Iterable[str], *options: Sequence[str]) -> Inventory:
 
 def table(record: Record, names: str, top: int, each: bool) -> str:
     """The kernels with the most spills, then the largest; of a template's instantiations the worst stands for all."""
-    kernels = grouped(
-        (f.subject, f) for f in record.facts if f.subject.arch and matches_any(f.subject.kernel or "", (names,))
-    )
-    rows = sorted(kernels.items(), key=lambda row: _rank(row[1]))
-    groups = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in rows)
+    groups = kernels.groups(record, names, each=each)
     columns = {name: title for name, title in _COLUMNS.items() if record.facts.named(name)}
     cells = []
-    for members in list(groups.values())[:top]:
-        subject, facts = members[0]
-        by_name = {fact.name: fact for fact in facts}
-        name = (subject.kernel or "")[:_WIDEST] + (f"  ×{len(members)}" if len(members) > 1 else "")
-        cells.append([subject.variant, subject.arch or "", *(cell(by_name.get(c), 0) for c in columns), name])
+    for group in groups[:top]:
+        name = (group.worst.kernel or "")[:_WIDEST] + (f"  ×{len(group.spills)}" if len(group.spills) > 1 else "")
+        numbers = (cell(group.facts.get(column), 0) for column in columns)
+        cells.append([group.worst.variant, group.worst.arch or "", *numbers, name])
     more = len(groups) - len(cells)
     rest = f"\n… and {more} more rows: --top {len(groups)}" if more else ""
     return grid(("file", "arch", *columns.values(), "kernel"), cells) + rest
-
-
-def _template(subject: Subject) -> Subject:
-    return Subject(subject.variant, subject.arch, kernel=without_arguments(subject.kernel or ""))
-
-
-def _rank(facts: Iterable[Fact]) -> tuple[float, float, float]:
-    """Unmeasured spills come first, then the most."""
-    values = {fact.name: fact.number for fact in facts}
-    stores, loads = values.get("spill_store_bytes"), values.get("spill_load_bytes")
-    spilled = float("inf") if stores is None or loads is None else stores + loads
-    return -spilled, -(values.get("stack_bytes") or 0.0), -(values.get("code_bytes") or 0.0)
 
 
 def _remarks(record: Record, content: Inventory) -> Iterator[str]:
