@@ -33,6 +33,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.build.ninja_graph import CUBIN
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal
+from flashcore.model.files import file_hash
 from flashcore.records import lookup, store
 
 TESTS = raw.ROOT / "tests"
@@ -179,10 +180,8 @@ class Build(Scenario):
 
     def look(self) -> Iterator[str]:
         for unit in self._units():
-            sizes = json.loads((unit / "unit.json").read_bytes())["files"]
-            if wrong := [
-                n for n, size in sizes.items() if not (unit / n).is_file() or (unit / n).stat().st_size != size
-            ]:
+            digests = json.loads((unit / "unit.json").read_bytes())["value"]["files"]
+            if wrong := [n for n, digest in digests.items() if file_hash(unit / n) != digest]:
                 yield f"{unit.name} reads as whole, but {wrong} are not as they were made"
         yield from (f"{p} was left" for p in self.folder.rglob("*.ninja"))
 

@@ -153,6 +153,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "an edited cubin": lambda folder: spoil(folder / "variant.cubin", b"copy_kernel", b"cope_kernel"),
     "an edited log": lambda folder: spoil(folder / "variant.log", b"registers", b"registerz"),
     "an edited library": lambda folder: spoil(folder / "plan.so", b"copy_kernel", b"cope_kernel"),
+    "an edited list of contents": lambda folder: spoil(folder / "unit.json", b'"host":"', b'"hose":"'),
     "an edited object": lambda folder: spoil(folder / "variant.o", b"copy_kernel", b"cope_kernel"),
     "an added listing": lambda folder: (folder / "variant.sass").write_text("edited"),
     "another variant's folder": renamed,

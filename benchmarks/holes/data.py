@@ -171,6 +171,8 @@ def edited_caches(place: Place, chance: random.Random, harmless: bool) -> Row:
     )
     if how == "leaf" and path.suffix != ".json":
         how = chance.choice(("bit", "text", "exchanged"))
+    if how == "text" and not re.search(rb"\d", data):
+        how = "empty"
     if how == "leaf":
         whole = json.loads(data)
         leaves = [x for x in operators.leaves(whole) if x[0] not in ("digest",)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -58,7 +57,7 @@ DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "
 #: Lines of ptxas -v about every kernel, which never say why a compilation failed.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
 _COUNT = r"\[(\d+)/(\d+) "
-_MANIFEST = "unit.json"  # a complete folder's contents
+_MANIFEST = "unit"  # a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
 _MOST_LINES = 2000
 
@@ -409,8 +408,8 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
-    contents = {"name": final.name, "closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
-    cache.write_trusted(unit.folder / _MANIFEST, json.dumps(contents).encode())
+    contents = {"closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
+    cache.keep(unit.folder, _MANIFEST, final.name, contents)
     with writing(final):
         if reason or not _contents(final, unit.wanted):  # damaged, or without what this build needs
             with contextlib.suppress(FileNotFoundError):
@@ -435,15 +434,13 @@ def _host_text(path: Path) -> str:
 
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
     """The contents of a folder, if this user or root made it and its files are unchanged."""
-    manifest = folder / _MANIFEST
+    contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
     try:
-        contents: dict[str, Any] = json.loads(manifest.read_bytes())
-        _, digests = contents["text"], contents["files"]  # earlier builds have no text
+        digests = contents["files"]
         complete = all(digests[name] for name in wanted) and digests.keys() >= {LOG, OBJECT, SASS}
         intact = complete and all(file_hash(folder / name) == digest for name, digest in digests.items())
-        trusted = cache.trusted(folder) and cache.trusted(manifest) and contents["name"] == folder.name
-        return contents if intact and trusted else {}
-    except (OSError, ValueError, LookupError, TypeError):
+        return contents if intact and cache.trusted(folder) else {}
+    except (OSError, LookupError):
         return {}
 
 
