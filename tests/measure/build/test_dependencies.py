@@ -248,6 +248,7 @@ def test_what_changes_while_it_is_compiled(place: Place, what: str) -> None:
     place.learned(inputs, rule)
     inputs = place.inputs()
     inputs.keys("v", inputs.question("flags"))
+    time.sleep(0.02)  # times of files have a granularity of some milliseconds
     change(place)
     with pytest.raises(UsageError, match=r": changed while it was compiled"):
         place.learned(inputs, rule)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-
-import pytest
 
 from tests.conftest import ROOT
 from tests.plugins.audit.fatbins import both, library
@@ -54,9 +50,3 @@ def test_it_passes_only_what_was_judged(tmp_path: Path) -> None:
 def test_it_takes_files_and_limits_from_the_projects_table(tmp_path: Path) -> None:
     (tmp_path / "flashcore.toml").write_text('[audit]\nfiles = ["build/*.so"]\nmax = {registers = 32}\n')
     assert outcomes(tmp_path, "", 'max={"code_bytes": 8}')[0] == {"PASSED": 1, "FAILED": 1, "ERROR": 0}
-
-
-def test_its_entry_point_is_there() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (module,) = project["entry-points"]["pytest11"].values()
-    assert module == MODULE and isinstance(importlib.import_module(module), type(pytest))

@@ -1,4 +1,4 @@
-"""A pytest fixture for the authors of extensions; loaded by its entry point wherever flashcore is installed."""
+"""A pytest fixture for the authors of extensions: ``pytest_plugins = ["flashcore.plugins.audit.fixture"]`` loads it."""
 
 from __future__ import annotations
 
