@@ -275,10 +275,10 @@ def demands(cubins: Iterable[tuple[str, Path]], programs: Sequence[str]) -> Valu
     return values
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(measured: Mapping[str, Any]) -> list[str]:
     """A line per file: what was compared, what differs, time and memory."""
-    lines = [found["machine"]]
-    for name, result in found["files"].items():
+    lines = [measured["machine"]]
+    for name, result in measured["files"].items():
         differing = [
             f"  {binary}: {what}: {kind['kernels']}, as {kind['examples'][0]}"
             for binary, kinds in result["differing"].items()
@@ -296,9 +296,9 @@ def table(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def verdict(found: Mapping[str, Any]) -> int:
+def verdict(measured: Mapping[str, Any]) -> int:
     """1 if a value differs."""
-    return Exit.FAILED if any(file["differing"] for file in found["files"].values()) else Exit.OK
+    return Exit.FAILED if any(file["differing"] for file in measured["files"].values()) else Exit.OK
 
 
 if __name__ == "__main__":

@@ -70,25 +70,25 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": raw.machine(), "rounds": rounds}
 
 
-def _medians(found: Mapping[str, Any]) -> tuple[float, float, float]:
+def _medians(measured: Mapping[str, Any]) -> tuple[float, float, float]:
     """Seconds alone, captured, and the limit."""
-    plain, capture = (statistics.median(r[name] for r in found["rounds"]) for name in ("plain", "capture"))
+    plain, capture = (statistics.median(r[name] for r in measured["rounds"]) for name in ("plain", "capture"))
     return plain, capture, FACTOR * plain + MORE
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(measured: Mapping[str, Any]) -> list[str]:
     """Medians, and each round's runs of the command."""
-    plain, capture, limit = _medians(found)
-    lines = [found["machine"], f"alone {plain:.1f} s, captured {capture:.1f} s, limit {limit:.1f} s"]
-    for each in found["rounds"]:
+    plain, capture, limit = _medians(measured)
+    lines = [measured["machine"], f"alone {plain:.1f} s, captured {capture:.1f} s, limit {limit:.1f} s"]
+    for each in measured["rounds"]:
         runs = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in each["runs"].items())
         lines.append(f"  alone {each['plain']:.1f} s, captured {each['capture']:.1f} s: {runs}")
     return lines
 
 
-def verdict(found: Mapping[str, Any]) -> int:
+def verdict(measured: Mapping[str, Any]) -> int:
     """Fails above the limit."""
-    _, capture, limit = _medians(found)
+    _, capture, limit = _medians(measured)
     return Exit.OK if capture <= limit else Exit.FAILED
 
 

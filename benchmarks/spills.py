@@ -109,7 +109,9 @@ def compared(ptxas: Path, arch: str, source: Path) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exits 1 if a value differs."""
-    return raw.main(__file__, __doc__, arguments, measure, table, argv, lambda found: int("differs" in outcomes(found)))
+    return raw.main(
+        __file__, __doc__, arguments, measure, table, argv, lambda measured: int("differs" in outcomes(measured))
+    )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,20 +131,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return {"kernels": [row for rows in pool.map(lambda one: compared(*one), each) for row in rows]}
 
 
-def outcomes(found: raw.Found) -> dict[str, Counter[tuple[str, str]]]:
+def outcomes(measured: raw.Found) -> dict[str, Counter[tuple[str, str]]]:
     """Equal, unmeasured or different → (compiler, arch) → the number of kernels."""
     counts: dict[str, Counter[tuple[str, str]]] = {}
-    for row in found["kernels"]:
+    for row in measured["kernels"]:
         version, arch, _, *numbers = row.split()
         how = "unmeasured" if len(numbers) == 2 else "equal" if numbers[:2] == numbers[2:] else "differs"
         counts.setdefault(how, Counter())[version, arch] += 1
     return counts
 
 
-def table(found: raw.Found) -> list[str]:
+def table(measured: raw.Found) -> list[str]:
     """A line for each compiler."""
-    counts = outcomes(found)
-    places = {tuple(row.split()[:2]) for row in found["kernels"]}
+    counts = outcomes(measured)
+    places = {tuple(row.split()[:2]) for row in measured["kernels"]}
     lines = []
     for version in sorted({version for version, _ in places}, key=lambda v: tuple(map(int, v.split(".")))):
         archs = [arch for arch in ARCHS if (version, arch) in places]

@@ -50,7 +50,7 @@ CONTROLS = 10  # one of so many draws is harmless
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if a mutant passes wrongly or a control does not pass."""
     name = str(Path(__file__).parent)
-    return raw.main(name, __doc__, arguments, measure, table, argv, lambda found: int(bool(wrong(found))))
+    return raw.main(name, __doc__, arguments, measure, table, argv, lambda measured: int(bool(wrong(measured))))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 seconds = round(time.monotonic() - began, 1)
                 row = {"class": name, "number": i, "control": harmless, "what": what[:160], "outcome": outcome}
                 row |= {"words": words.strip()[:160], "seconds": seconds}
-                rows.append({k: v.replace(folder, "") if isinstance(v, str) else v for k, v in row.items()})
+                rows.append(
+                    {
+                        k: v.replace(f"{place.folder}/", "").replace(folder, "") if isinstance(v, str) else v
+                        for k, v in row.items()
+                    }
+                )
                 print(
                     f"{len(rows)} {name} {i}{' control' * harmless}: {outcome}: {what}: {words}",
                     file=sys.stderr,
@@ -94,19 +99,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine, "mutants": rows}
 
 
-def wrong(found: raw.Found) -> list[Mapping[str, Any]]:
+def wrong(measured: raw.Found) -> list[Mapping[str, Any]]:
     """What passed wrongly, and controls that did not pass."""
-    return [r for r in found["mutants"] if r["outcome"] == "wrong"]
+    return [r for r in measured["mutants"] if r["outcome"] == "wrong"]
 
 
-def table(found: raw.Found) -> list[str]:
+def table(measured: raw.Found) -> list[str]:
     """The figures, for reading: each class, then what is left or wrong."""
-    return list(_table(found))
+    return list(_table(measured))
 
 
-def _table(found: raw.Found) -> Iterator[str]:
-    rows = found["mutants"]
-    yield found["machine"]
+def _table(measured: raw.Found) -> Iterator[str]:
+    rows = measured["mutants"]
+    yield measured["machine"]
     yield f"{'class':16} mutants  noticed  equivalent  left  wrong  controls"
     for name in CLASSES:
         tried = [r for r in rows if r["class"] == name and not r["control"]]
@@ -119,7 +124,7 @@ def _table(found: raw.Found) -> Iterator[str]:
                 f"{count['wrong']:6}  {fine} of {len(controls)}"
             )
     seconds = sum(r["seconds"] for r in rows)
-    yield f"{sum(not r['control'] for r in rows)} mutants, {len(wrong(found))} wrong; {seconds:.0f} s"
+    yield f"{sum(not r['control'] for r in rows)} mutants, {len(wrong(measured))} wrong; {seconds:.0f} s"
     for r in rows:
         if r["outcome"] in ("left", "wrong"):
             yield f"{r['outcome']}: {r['class']}: {r['what']}: {r['words']}"

@@ -99,7 +99,7 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
         words = [w for part in parts for w in part]
     env = {} if harmless else chance.choice(_ENVIRONMENTS[: 5 if valid else None])
     cwd = place.suite if not chosen else place.folder
-    said = place.flashcore(
+    answer = place.flashcore(
         "gate",
         *words,
         "--profiles",
@@ -113,10 +113,10 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
         env=env,
     )
     what = f"gate {' '.join(map(repr, words))} {env or ''} in {cwd.name}".replace(str(place.folder), "")
-    if said.is_defect:
-        return what, "wrong", said.words
-    if harmless or said.code:
-        return what, *seen(said, harmless)
+    if answer.is_defect:
+        return what, "wrong", answer.words
+    if harmless or answer.code:
+        return what, *seen(answer, harmless)
     judged = {"toy"} if not chosen else {suites[s] for s in chosen}
     by_run = any(run.name.startswith(w) or w == str(run) for w in words if w not in ("--records", str(place.profiles)))
     idle = [v for v in variants if not any(fnmatchcase(n, v) for n in names)] + [
@@ -188,9 +188,9 @@ def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
     head, at = text[: (start := text.index('"ID"'))], place.folder / "page.csv"
     rows = [*csv.reader(io.StringIO(text[start:]))]
     at.write_text(text)
-    said = place.flashcore("import", str(at), "--profiles", str(place.folder / "first"), "-q")
-    if said.code:
-        return "the page as it is", "wrong", said.words
+    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "first"), "-q")
+    if answer.code:
+        return "the page as it is", "wrong", answer.words
     (first,) = (place.folder / "first").iterdir()
     budgets, values = _exactly(store.read(first))
     (place.folder / "exact.toml").write_text(budgets)
@@ -260,19 +260,19 @@ def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
         "quotes": text.replace('"', "", chance.randrange(1, 9)),
     }.get(how, text)
     at.write_bytes(text.encode())
-    said = place.flashcore("import", str(at), "--profiles", str(place.folder / "second"), "-q")
-    if not said.code:
+    answer = place.flashcore("import", str(at), "--profiles", str(place.folder / "second"), "-q")
+    if not answer.code:
         (second,) = (place.folder / "second").iterdir()
-        said = place.flashcore(
+        answer = place.flashcore(
             "gate", str(second), "--budgets", str(place.folder / "exact.toml"), "--format", "json", "-q"
         )
-        if not said.code and not harmless:
+        if not answer.code and not harmless:
             now = _exactly(store.read(second))[1]
             if now == values:
                 return what, "equivalent", "read as the same values"
             differing = [k for k in values if values[k] != now.get(k)][:2]
             return what, "wrong", f"passed with other values: {differing} {[values[k] for k in differing]}"
-    return what, *seen(said, harmless)
+    return what, *seen(answer, harmless)
 
 
 _TRITON = {
@@ -309,5 +309,5 @@ def traced_kernels(place: Place, chance: random.Random, harmless: bool) -> Row:
     new = old if harmless else chance.choice(news)
     place.edit(suite / "sound.py", old, new)
     where = ["--suite", str(suite), "--profiles", str(place.profiles), "--build-dir", str(place.build)]
-    said = place.flashcore("gate", *where, "--variant", "sound", "--format", "json", "-q")
-    return f"{name}: {new.strip()[:60]!r}", *seen(said, harmless)
+    answer = place.flashcore("gate", *where, "--variant", "sound", "--format", "json", "-q")
+    return f"{name}: {new.strip()[:60]!r}", *seen(answer, harmless)

@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks.holes.place import Place, Said
+from benchmarks.holes.place import Answer, Place
 from benchmarks.holes.sources import Row, seen
 from benchmarks.mutants import operators
 from benchmarks.mutants.trial import plain
@@ -80,15 +80,15 @@ def loosened_limits(place: Place, chance: random.Random, harmless: bool) -> Row:
         key = chance.choice(_KEYS)
         manifest.write_text(text[:at] + key + "\n" + text[at:])
         what = f"{text[at:].splitlines()[0]}: {key}"
-    said = place.gate("--base", "HEAD")
-    if harmless or said.code:
-        return what, *seen(said, harmless)
+    answer = place.gate("--base", "HEAD")
+    if harmless or answer.code:
+        return what, *seen(answer, harmless)
     now = load(place.suite), baseline.read(lines_of)
     if plain(kept[0]) == plain(now[0]) and kept[1] == now[1]:
         return what, "equivalent", "the same limits"
     if not loosened.everything(kept, now, date.today()) and (stricter := loosened.everything(now, kept, date.today())):
         return what, "equivalent", f"stricter: {stricter[0].key}: {stricter[0].text[:80]}"
-    return what, "left", f"{said.words} nothing is looser: see the kinds below"
+    return what, "left", f"{answer.words} nothing is looser: see the kinds below"
 
 
 # --- 4. records -----------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ def edited_records(place: Place, chance: random.Random, harmless: bool) -> Row:
     if how != "plain":
         store.seal(run)
     words = ["--require", "timing", *(["--base", "HEAD"] if how == "sealed" else [])]
-    said = place.gate(*words)
-    if harmless or said.code:
-        return what, *seen(said, harmless)
-    if notes := {*said.report["notes"]} - {*_notes(place, run.name)}:
+    answer = place.gate(*words)
+    if harmless or answer.code:
+        return what, *seen(answer, harmless)
+    if notes := {*answer.report["notes"]} - {*_notes(place, run.name)}:
         return what, "noticed", f"note: {notes}"[:200]
     try:
         now = store.read(run)
@@ -196,15 +196,15 @@ def edited_caches(place: Place, chance: random.Random, harmless: bool) -> Row:
         shutil.copyfile(chance.choice(others or files), path)
     elif how == "others may write":
         chance.choice((path, path.parent)).chmod(0o777)
-    said = place.gate("--require", "timing", "--base", "HEAD")
+    answer = place.gate("--require", "timing", "--base", "HEAD")
     what = f"{re.sub(r'-?[0-9a-f]{16}', '', str(path.relative_to(place.build)))} {how}"
-    if said.is_defect:
-        return what, "wrong", said.words
-    same = said.values == place.passing.values
+    if answer.is_defect:
+        return what, "wrong", answer.words
+    same = answer.values == place.passing.values
     return (
         what,
-        "equivalent" if same else "noticed" if said.code else "wrong",
-        ("the report of a clean build" if same else said.words),
+        "equivalent" if same else "noticed" if answer.code else "wrong",
+        ("the report of a clean build" if same else answer.words),
     )
 
 
@@ -291,10 +291,10 @@ def changed_inputs(place: Place, chance: random.Random, harmless: bool) -> Row:
         path.write_bytes(b"2\n") if how == "sqlite" or chance.random() < 0.7 else path.unlink()
         if how == "the folder's list":
             path.unlink(missing_ok=True)
-    said = place.gate("--require", "timing")
-    if how in _UNSEEN and said.code == 0 and not harmless:
+    answer = place.gate("--require", "timing")
+    if how in _UNSEEN and answer.code == 0 and not harmless:
         return how, "left", "what other processes and libraries open, and names in a folder, are not recorded"
-    return how, *seen(said, harmless)
+    return how, *seen(answer, harmless)
 
 
 def _changed_settings(place: Place, chance: random.Random) -> Row:
@@ -400,20 +400,20 @@ def drawn_texts(place: Place, chance: random.Random, harmless: bool) -> Row:
         place.edit(place.manifest, 'technique = "one element a thread"', f"technique = {toml}")
     form = chance.choice(("table", "markdown", "github", "junit", "sarif", "gitlab", "json"))
     where = (*place.where, "--variant", "plain")
-    said = place.flashcore("gate", *where, "--format", form, env={"CUDA_ARCH": "9.0a", "GITHUB_ACTIONS": "true"})
-    facts = Said(0, "", "")
+    answer = place.flashcore("gate", *where, "--format", form, env={"CUDA_ARCH": "9.0a", "GITHUB_ACTIONS": "true"})
+    facts = Answer(0, "", "")
     if chance.random() < 0.3:
         facts = place.flashcore("facts", str(next(place.profiles.iterdir())))
-    whole = said.out + said.err + facts.out
+    whole = answer.out + answer.err + facts.out
     what = f"{text!r} as {via} in {form}"
     if raw := _RAW.search(whole.replace("\r\n", "\n")):
         return what, "wrong", f"{raw[0]!r} in {whole[max(0, raw.start() - 60) : raw.end() + 20]!r}"
-    for line in said.out.splitlines() if form == "github" else ():
+    for line in answer.out.splitlines() if form == "github" else ():
         if line.startswith("::") and not re.match(r"::(error|warning|notice|group|endgroup|debug)\b[^:]*::", line):
             return what, "wrong", f"a command of the runner: {line[:100]}"
         if "forged" in line and line.startswith("::error::forged"):
             return what, "wrong", line
-    for line in said.err.splitlines():
+    for line in answer.err.splitlines():
         if line.startswith("::"):
             return what, "wrong", f"a command of the runner on standard error: {line[:100]}"
     for cell in re.findall(r"(?:^|,)\"?([=+@][^,]*)", facts.out, re.M):
@@ -421,10 +421,10 @@ def drawn_texts(place: Place, chance: random.Random, harmless: bool) -> Row:
     if form == "junit":
         import xml.etree.ElementTree as tree
 
-        tree.fromstring(said.out) if said.out else None
-    if said.is_defect:
-        return what, "wrong", said.words
-    return what, "noticed" if not harmless else "equivalent", f"no raw character; {said.words[:80]}"
+        tree.fromstring(answer.out) if answer.out else None
+    if answer.is_defect:
+        return what, "wrong", answer.words
+    return what, "noticed" if not harmless else "equivalent", f"no raw character; {answer.words[:80]}"
 
 
 # --- 8. devices -----------------------------------------------------------------------------------
@@ -499,18 +499,18 @@ def written_targets(place: Place, chance: random.Random, harmless: bool) -> Row:
     command = chance.choice(("gate", "gate", "facts", "pack"))
     run = [str(next(place.profiles.iterdir())), "-o", str(path)]
     words = {"gate": [*place.where, "-q", "--format", f"{form}={path}"], "facts": run, "pack": run}[command]
-    said = place.flashcore(command, *words)
+    answer = place.flashcore(command, *words)
     after = looks()
     what = f"{command} ({form}) into {kind}"
     changed = [a for a in before if a not in after]
-    if kind in ("read-only",) and said.code:
+    if kind in ("read-only",) and answer.code:
         changed = []
     expected = {"target", "behind", "missing", "n" * 300}
     left = sorted(p.name for p in folder.iterdir() if p.name not in expected)
     if changed or left:
-        return what, "wrong", f"{before} → {after}, left {left}: {said.words}"
-    if said.is_defect:
-        return what, "wrong", said.words
-    if kind in ("absent", "link", "dangling link") and said.code == 0 and not path.read_bytes():
+        return what, "wrong", f"{before} → {after}, left {left}: {answer.words}"
+    if answer.is_defect:
+        return what, "wrong", answer.words
+    if kind in ("absent", "link", "dangling link") and answer.code == 0 and not path.read_bytes():
         return what, "wrong", "nothing was written"
-    return what, "equivalent" if harmless else "noticed", f"as before; {said.words[:80]}"
+    return what, "equivalent" if harmless else "noticed", f"as before; {answer.words[:80]}"

@@ -82,8 +82,8 @@ reason = "the compiler decides"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a command said."""
+class Answer:
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -132,8 +132,8 @@ class Place:
         self.manifest.write_text(self.manifest.read_text() + LIMITS)
         (self.folder / ".gitignore").write_text("__pycache__/\nbuild/\n")
         self.git("init", "-q", "-b", "main")
-        said = self.flashcore("baseline", "save", *self.where)
-        assert said.code == 0, said.err
+        answer = self.flashcore("baseline", "save", *self.where)
+        assert answer.code == 0, answer.err
         self.record()
         self.commit()
         shutil.copytree(self.folder, self._kept, symlinks=True)
@@ -168,7 +168,7 @@ class Place:
 
     def flashcore(
         self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, start: str = START
-    ) -> Said:
+    ) -> Answer:
         """Runs the command line in a process of its own."""
         code = f"{start}\nfrom flashcore.cli.main import main\nsys.exit(main())"
         done = subprocess.run(
@@ -179,9 +179,9 @@ class Place:
             stdin=subprocess.DEVNULL,
             timeout=300,
         )
-        return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
-    def gate(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
+    def gate(self, *words: str, env: Mapping[str, str] | None = None) -> Answer:
         """Gates the suite; the report is JSON."""
         return self.flashcore("gate", *self.where, "--format", "json", "-q", *words, env=env)
 

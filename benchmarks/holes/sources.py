@@ -6,21 +6,21 @@ import random
 import re
 from typing import Any
 
-from benchmarks.holes.place import Place, Said
+from benchmarks.holes.place import Answer, Place
 
 #: What was made, and what came of it: ``noticed``, ``equivalent``, ``left`` with a reason, or ``wrong``; and the words.
 Row = tuple[str, str, str]
 SMALL = (256, 512, 1024, 2048, 4096)
 
 
-def seen(said: Said, harmless: bool) -> tuple[str, str]:
+def seen(answer: Answer, harmless: bool) -> tuple[str, str]:
     """A planted fault must fail the gate; the same without a fault must not."""
     if harmless:
-        return ("equivalent" if said.code == 0 else "wrong"), f"control: {said.words}"
-    return ("wrong" if said.code == 0 or said.is_defect else "noticed"), said.words
+        return ("equivalent" if answer.code == 0 else "wrong"), f"control: {answer.words}"
+    return ("wrong" if answer.code == 0 or answer.is_defect else "noticed"), answer.words
 
 
-def static(place: Place, variants: str = "plain", arch: str = "9.0a") -> Said:
+def static(place: Place, variants: str = "plain", arch: str = "9.0a") -> Answer:
     """The gate of static facts, without the baseline, which new sources do not have; of all archs if none is named."""
     place.without_baseline()
     return place.gate("--variant", variants, env={"CUDA_ARCH": arch})
@@ -62,10 +62,10 @@ def shared_symbols(place: Place, chance: random.Random, harmless: bool) -> Row:
     place.edit(place.manifest, "config = { ELEMENTS = 4 }", f"config = {{ ELEMENTS = 4, SHARED = {values['wide']} }}")
     head = '[variant.plain]\nsource = "scale.cu"\n'
     place.edit(place.manifest, head, f"{head}config = {{ SHARED = {values['plain']} }}\n")
-    said = static(place, "[pw]*")
-    outcome, words = seen(said, harmless)
+    answer = static(place, "[pw]*")
+    outcome, words = seen(answer, harmless)
     shown = {
-        name: {v for key, (_, v) in said.values.items() if key.startswith(f"shared_memory ['{name}'")}
+        name: {v for key, (_, v) in answer.values.items() if key.startswith(f"shared_memory ['{name}'")}
         for name in values
     }
     if shown != {name: {value} for name, value in values.items()}:
@@ -115,8 +115,8 @@ def plan_of_an_arch(place: Place, chance: random.Random, harmless: bool) -> Row:
     else:
         block = "dim3(V)" if what == "threads" else "dim3(256), .dynamic_smem = V"
         place.edit(source, ".block = dim3(256)", f".block = {block}")
-    said = static(place, arch="")
-    return f"{what} by {form} in {where.name}, {number}: {bad}", *seen(said, harmless)
+    answer = static(place, arch="")
+    return f"{what} by {form} in {where.name}, {number}: {bad}", *seen(answer, harmless)
 
 
 _LIMITS = {  # field → (what is allowed, what is not)
@@ -166,8 +166,8 @@ def unlaunchable(place: Place, chance: random.Random, harmless: bool) -> Row:
         fields = ", ".join(f".{n} = dim3({', '.join(map(str, d))})" for n, d in dims.items())
         place.edit(source, ".grid = dim3(blocks), .block = dim3(256)", fields)
         place.edit(place.manifest, "max = 512", "max = 99999999")
-    said = static(place, arch=(arch := chance.choice(("8.0", "9.0a"))))
-    return f"{field} = {value} on {arch}", *seen(said, harmless)
+    answer = static(place, arch=(arch := chance.choice(("8.0", "9.0a"))))
+    return f"{field} = {value} on {arch}", *seen(answer, harmless)
 
 
 _HIDDEN = {  # construct → (head of the source, file, before, after)
@@ -301,5 +301,5 @@ def spilling_kernels(place: Place, chance: random.Random, harmless: bool) -> Row
         started = f"{call}<<<1, 256, 0, stream>>>(nullptr, nullptr, 1.0f, 1);\n  return flashcore::run("
         place.edit(source, "return flashcore::run(", started)
     place.edit(place.manifest, 'documents = ["book"]\n', "")
-    said = static(place)
-    return f"{linkage}, {bounds}, {values} values", *seen(said, harmless)
+    answer = static(place)
+    return f"{linkage}, {bounds}, {values} values", *seen(answer, harmless)

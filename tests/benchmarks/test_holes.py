@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.holes.place import Said
+from benchmarks.holes.place import Answer
 from benchmarks.holes.sources import seen
 
 FAILED = {"status": "fail", "budget": "registers", "subject": {"variant": "v"}, "value": 9, "reason": "9 of 8"}
@@ -17,12 +17,12 @@ FAILED = {"status": "fail", "budget": "registers", "subject": {"variant": "v"}, 
     [(0, True, "equivalent"), (1, True, "wrong"), (0, False, "wrong"), (1, False, "noticed"), (4, False, "noticed")],
 )  # fmt: skip
 def test_a_fault_that_passes_is_wrong_and_so_is_a_control_that_fails(code: int, harmless: bool, outcome: str) -> None:
-    assert seen(Said(code, "", ""), harmless)[0] == outcome
-    assert seen(Said(4, "", "flashcore: this is a defect of flashcore; please report it"), False)[0] == "wrong"
+    assert seen(Answer(code, "", ""), harmless)[0] == outcome
+    assert seen(Answer(4, "", "flashcore: this is a defect of flashcore; please report it"), False)[0] == "wrong"
 
 
 def test_the_words_are_the_first_failures() -> None:
-    said = Said(1, json.dumps({"verdicts": [{**FAILED, "status": "pass"}, FAILED]}), "flashcore: more\n")
-    assert said.words == "exit 1: fail registers: 9 of 8"
-    assert said.values == {"registers ['v']": ("fail", 9)}
-    assert Said(2, "", "flashcore: no such suite\n").words == "exit 2: flashcore: no such suite"
+    answer = Answer(1, json.dumps({"verdicts": [{**FAILED, "status": "pass"}, FAILED]}), "flashcore: more\n")
+    assert answer.words == "exit 1: fail registers: 9 of 8"
+    assert answer.values == {"registers ['v']": ("fail", 9)}
+    assert Answer(2, "", "flashcore: no such suite\n").words == "exit 2: flashcore: no such suite"

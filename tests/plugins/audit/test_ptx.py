@@ -11,15 +11,7 @@ from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.plugins.audit.inventory import inventory
 from flashcore.readers import cubin
-from tests.plugins.audit.fatbins import CUBINS, KERNELS, both, library
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A library with five kernels for each of two archs, and a PTX text."""
-    path = tmp_path / "pkg.so"
-    path.write_bytes(library(both()))
-    return path
+from tests.plugins.audit.fatbins import CUBINS, KERNELS
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from flashcore.plugins.audit.inventory import inventory
 from flashcore.plugins.audit.record import facts
 from tests.measure.static.test_facts import artifact as artifact
 from tests.measure.static.test_facts import text
-from tests.plugins.audit.fatbins import CUBINS, both, library
+from tests.plugins.audit.fatbins import CUBINS
 
 KERNEL = """.text.spills:
         /*0000*/              @!P0 LDGSTS.E.BYPASS.LTC128B.128 [R1], [R2.64] ;
@@ -31,14 +31,6 @@ KERNEL = """.text.spills:
         /*00a0*/                   UTMASTG.2D [UR4], [UR6] ;
         /*00b0*/                   UTMACMDFLUSH ;
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A library with five kernels for each of two archs."""
-    path = tmp_path / "pkg.so"
-    path.write_bytes(library(both()))
-    return path
 
 
 @pytest.fixture

@@ -1,0 +1,17 @@
+"""A compiled file for the tests of the audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugins.audit.fatbins import both, library
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A library with five kernels for each of two archs, and a PTX text."""
+    path = tmp_path / "pkg.so"
+    path.write_bytes(library(both()))
+    return path
