@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from flashcore.plugins.capture import survey as surveys
-from flashcore.plugins.capture.survey import Launch, Survey, pattern, select, survey, windows
+from flashcore.plugins.capture.survey import Choice, Launch, Survey, choices, pattern, select, survey
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 from tests.conftest import TESTS
@@ -82,28 +83,48 @@ def test_a_loop_over_sizes_and_layers_that_take_turns_are_no_autotuning() -> Non
     assert not any(case.dropped for case in seen(*layers).cases)
 
 
-def test_a_window_holds_a_steady_launch_of_each_case_and_is_short() -> None:
+def test_one_launch_of_each_case_is_measured_wherever_it_is() -> None:
     step = [row("a", 5), row("b", 9), row("other", 1), row("c", 4)]
     surveyed = seen(*step * 20)
-    (window,) = windows(surveyed, select(surveyed, 3))
-    assert window.kernels == ("a", "b", "c") and window.count == 3 and 15 < window.skip < 45
-    order = [r.kernel for r in step * 20 if r.kernel in window.kernels][window.skip :][: window.count]
-    assert sorted(order) == ["a", "b", "c"]
+    (choice,) = choices(surveyed, select(surveyed, 3))
+    assert choice.kernels == ("a", "b", "c") and choice.count == 3 and 5 < choice.numbers[0] < 15
+    apart = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
+    (choice,) = choices(apart, select(apart, 3))
+    assert choice.count == 3 and len(choice.numbers) == 1 and 25 < choice.numbers[0] < 75
 
 
-def test_cases_far_apart_take_runs_of_their_own() -> None:
-    surveyed = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
-    cases = select(surveyed, 3)
-    made = windows(surveyed, cases)
-    assert [w.count for w in made] == [1, 1, 1] or max(w.count for w in made) <= surveys.MOST_IN_A_WINDOW
-    assert {name for w in made for name in w.kernels} == {case.key.kernel for case in cases}
-    assert len(windows(surveyed, cases, seconds=999)) == 1, "another run would take longer than measuring more launches"
+def launches_of(surveyed: Survey, choice: Choice, process: str = "1") -> list[int]:
+    """The places of the launches that ncu measures."""
+    seen, places = Counter[str](), []
+    for place, kernel in enumerate(surveyed.launches[process]):
+        seen[kernel] += 1
+        if re.search(pattern(choice.kernels), kernel) and seen[kernel] in choice.numbers:
+            places.append(place)
+    return places
+
+
+def test_configurations_that_take_turns_are_each_measured_once_steady() -> None:
+    step = [*[row("mm", 9, grid=g) for g in (1, 2, 3)], row("act", 3), row("mm", 9, grid=4)]
+    surveyed = seen(*step * 9)
+    cases = select(surveyed, 9)
+    (choice,) = choices(surveyed, cases)
+    places = launches_of(surveyed, choice)
+    assert len(places) == choice.count <= 6 and all(set(places) & set(case.at) for case in cases)
+
+
+def test_another_run_is_made_where_it_takes_less_time_than_needless_launches() -> None:
+    """Forty configurations of one kernel, at numbers that another kernel has too, and that one's single case."""
+    rows = [row("sizes", 9, grid=g) for g in range(1, 41) for _ in range(2)] + [row("same", 50)] * 80
+    surveyed = seen(*rows)
+    cases = select(surveyed, 99)
+    assert [choice.count for choice in choices(surveyed, cases, seconds=1)] == [1, 40]
+    assert [choice.count for choice in choices(surveyed, cases, seconds=99)] == [80]
 
 
 def test_each_process_is_counted_by_itself() -> None:
     rows = [row(k, 5, process=p) for p, k in (("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"), ("1", "a"), ("2", "b"))]
     surveyed = seen(*rows)
-    assert sorted(window.kernels for window in windows(surveyed, select(surveyed, 2))) == [("a",), ("b",)]
+    assert sorted(choice.kernels for choice in choices(surveyed, select(surveyed, 2))) == [("a",), ("b",)]
 
 
 def test_only_launches_that_the_user_asked_for_are_chosen() -> None:
@@ -139,27 +160,35 @@ def test_a_pattern_matches_its_own_function_and_no_longer_name(printed: str, ins
 
 def test_mangled_names_tell_the_instances_of_a_template_apart() -> None:
     surveyed = seen(*[row("_Z1fILi1EEvi", 9), row("_Z1fILi2EEvi", 1), row("softmax_kernel", 5)] * 10)
-    (window,) = windows(surveyed, select(surveyed, 2))
-    assert window.base == "mangled" and set(window.kernels) == {"_Z1fILi1EEvi", "softmax_kernel"}
-    assert not re.search(pattern(window.kernels), "_Z1fILi2EEvi") and str(surveyed.cases[0].key).startswith(
+    (choice,) = choices(surveyed, select(surveyed, 2))
+    assert choice.base == "mangled" and set(choice.kernels) == {"_Z1fILi1EEvi", "softmax_kernel"}
+    assert not re.search(pattern(choice.kernels), "_Z1fILi2EEvi") and str(surveyed.cases[0].key).startswith(
         "f<1> <<<10,"
     )
-    assert windows(seen(row("f(int)", 1)), seen(row("f(int)", 1)).cases)[0].base == "demangled"
+    assert choices(seen(row("f(int)", 1)), seen(row("f(int)", 1)).cases)[0].base == "demangled"
 
 
-def test_instances_of_one_template_are_counted_together() -> None:
-    """The pattern cannot tell them apart, so the places that are skipped must count them all."""
-    surveyed = seen(*[row("void f<1>(int)", 9), row("void f<2>(int)", 1), row("g(int)", 1)] * 10)
-    (window,) = windows(surveyed, select(surveyed, 1))
-    assert window.count == 1 and window.skip % 2 == 0 and window.skip // 2 in range(1, 10)
+def test_instances_that_the_pattern_cannot_tell_apart_are_all_counted() -> None:
+    surveyed = seen(*[row("void f<1>(int)", 9), row("void f<2>(int)", 1), row("ns::g(int)", 1)] * 10)
+    (choice,) = choices(surveyed, select(surveyed, 1))
+    assert choice.count == 2 == len(launches_of(surveyed, choice))
 
 
-def test_a_wider_window_is_around_the_steady_launches_and_then_from_the_first_on() -> None:
+def test_a_kernel_id_has_the_parts_that_ncu_expects() -> None:
+    kernel_id = Choice(("void ns::f<a::b>(int)", "saxpy"), (3, 12), 4).kernel_id
+    context, stream, marker, kernels, numbers = kernel_id.split(":")
+    assert (context, stream, marker) == ("", "", "regex")
+    assert re.search(kernels, "void ns::f<a::b>(int)") and re.search(kernels, "saxpy")
+    assert [n for n in range(200) if re.search(numbers, str(n))] == [3, 12]
+
+
+def test_more_launches_are_tried_around_the_steady_ones_and_then_from_the_first_on() -> None:
     surveyed = seen(*[row("a", 5), row("b", 9)] * 100, row("once", 1))
     a, once = (next(case for case in surveyed.cases if case.key.kernel == kernel) for kernel in ("a", "once"))
-    (window,) = windows(surveyed, [a])
-    first, then = (surveys.wider_windows(surveyed, [a, once], attempt) for attempt in (0, 1))
-    quarter = surveys.MOST_IN_A_WINDOW // 4
-    assert [w.count for w in first] == [quarter] * 2 and [w.count for w in then] == [surveys.MOST_IN_A_WINDOW] * 2
-    assert first[0].skip == max(1, window.skip - quarter // 2) and then[0].skip == 1
-    assert first[1].skip == then[1].skip == 0 and {w.kernels for w in first} == {("a",), ("once",)}
+    (choice,) = choices(surveyed, [a])
+    first, then = (surveys.wider_choices(surveyed, [a, once], attempt) for attempt in (0, 1))
+    quarter = surveys.MOST_AGAIN // 4
+    assert [len(c.numbers) for c in first] == [quarter] * 2
+    assert [len(c.numbers) for c in then] == [surveys.MOST_AGAIN] * 2
+    assert first[0].numbers[0] == max(2, choice.numbers[0] - quarter // 2) and then[0].numbers[0] == 2
+    assert first[1].numbers[0] == then[1].numbers[0] == 1 and {c.kernels for c in first} == {("a",), ("once",)}

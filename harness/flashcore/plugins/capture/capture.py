@@ -151,14 +151,14 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
             f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
             "--launch-skip and --launch-count"
         )
-    todo, measured = surveys.windows(survey, cases, passes.runs[-1].seconds), set[surveys.Key]()
+    todo, measured = surveys.choices(survey, cases, passes.runs[-1].seconds), set[surveys.Key]()
     for attempt in range(ATTEMPTS):
-        for window in todo:
-            measured |= {survey.key_of(row) for row in passes.measure(window).rows}
+        for choice in todo:
+            measured |= {survey.key_of(row) for row in passes.measure(choice).rows}
         missing = {case.key for case in cases} - measured
         if not missing or attempt == ATTEMPTS - 1 or isinstance(passes.runs[-1].cause, Hang):
             break
-        todo = surveys.wider_windows(survey, [case for case in cases if case.key in missing], attempt)
+        todo = surveys.wider_choices(survey, [case for case in cases if case.key in missing], attempt)
     left = tuple(case for case in cases if case.key not in measured)
     return Captured(tuple(passes.runs), survey, tuple(cases), left, passes.refused, passes.by_ncu)
 
@@ -204,18 +204,16 @@ class _Passes:
         self.chip = chip_of(ran.rows[0].cc) if ran.rows else ""
         return map(surveys.Launch.from_row, ran.rows)
 
-    def measure(self, window: surveys.Window) -> Ran:
-        """All metrics of a window of launches; anew without those that ncu refuses."""
+    def measure(self, choice: surveys.Choice) -> Ran:
+        """All metrics of the chosen launches; anew without those that ncu refuses."""
         hangs = any(isinstance(run.cause, Hang) for run in self.runs)
         which = [
             "--kernel-name-base",
-            window.base,
-            "--kernel-name",
-            f"regex:{surveys.pattern(window.kernels)}",
-            "--launch-skip",
-            str(window.skip),
+            choice.base,
+            "--kernel-id",
+            choice.kernel_id,
             "--launch-count",
-            str(window.count),
+            str(choice.count),
             *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
             *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
             *(["--set", self.chosen.sections] if self.chosen.sections else []),

@@ -2,8 +2,8 @@
 
 What is measured is a *case*: a kernel at a launch configuration. Launches that are not steady are left out: each
 case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu chooses
-launches by a name pattern, a number to skip and a number to measure, so one run of the command measures the cases
-within one short window of its launches.
+launches by a name pattern and by each kernel's launch numbers, so one run of the command measures a few launches
+anywhere in it. A launch that ncu does not measure costs it about 1 ms, one with all metrics half a second.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +21,10 @@ from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.results import Result
 
 TIME = "gpu__time_duration.sum"
-#: Launches that one run of the command may measure: more, if measuring them takes less time than another run. Cases
-#: further apart need another run.
-MOST_IN_A_WINDOW = 48
-_LAUNCH_SECONDS = 0.5  # about what measuring one more launch with all metrics takes
+#: Launches of a kernel to measure where its command launches differently in each run.
+MOST_AGAIN = 48
+_LAUNCH_SECONDS = 0.5  # to measure a launch with all metrics, on an H200
+_START_SECONDS = 5.0  # that ncu adds to a run of the command
 #: Values that ncu always writes for a launch and that distinguish compiled codes.
 _CODE = (
     "launch__registers_per_thread",
@@ -114,18 +116,23 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Launches to measure in one run of the command: of those whose kernels' names :func:`pattern` lets pass, in each
-    process, ``skip`` are passed over and ``count`` are taken."""
+class Choice:
+    """Launches to measure in one run of the command: in each process, those of ``kernels`` with these ``numbers``,
+    which count each kernel's launches from 1. The survey saw ``count`` such launches."""
 
     kernels: tuple[str, ...]
-    skip: int
+    numbers: tuple[int, ...]
     count: int
 
     @property
     def base(self) -> str:
         """What ncu is to match: mangled names, or demangled ones if it gave such."""
         return "demangled" if any(set(name) & set("<(") for name in self.kernels) else "mangled"
+
+    @property
+    def kernel_id(self) -> str:
+        """The value of ncu's ``--kernel-id``: any context, any stream, a name pattern, a pattern of numbers."""
+        return f"::regex:{pattern(self.kernels)}:^({'|'.join(map(str, self.numbers))})$"
 
 
 def survey(launches: Iterable[Launch]) -> Survey:
@@ -194,60 +201,72 @@ def select(
     return selected[:top]
 
 
-def windows(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Window]:
-    """What to measure in each run of the command, which takes ``seconds``, so that each case is measured in one."""
-    most = MOST_IN_A_WINDOW + min(int(seconds / _LAUNCH_SECONDS), 9 * MOST_IN_A_WINDOW)
+def choices(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Choice]:
+    """The launches to measure in each run of the command, which takes ``seconds``: each case is in one of them."""
     by_process: dict[str, list[Case]] = {}
     for case in cases:
         by_process.setdefault(case.process, []).append(case)
-    return [w for process, group in by_process.items() for w in _split(surveyed.launches[process], group, most)]
+    numbered = {process: _Numbered(surveyed.launches[process]) for process in by_process}
+    return [c for process, group in by_process.items() for c in _split(numbered[process], group, seconds)]
 
 
-def _split(launches: Sequence[str], cases: Sequence[Case], most: int) -> list[Window]:
-    window = _window(launches, cases)
-    if window.count <= most or len(cases) == 1:
-        return [window]
-    ordered = sorted(cases, key=lambda case: case.at[len(case.at) // 2])
-    half = len(ordered) // 2
-    return [*_split(launches, ordered[:half], most), *_split(launches, ordered[half:], most)]
+class _Numbered:
+    """The launches of a process, each with its number among those of its kernel."""
+
+    def __init__(self, launches: Sequence[str]) -> None:
+        self.totals: Counter[str] = Counter()
+        self.at: list[int] = []
+        for kernel in launches:
+            self.totals[kernel] += 1
+            self.at.append(self.totals[kernel])
+
+    def choose(self, cases: Sequence[Case]) -> Choice:
+        """Few numbers that hold a steady launch of each case, by a greedy cover: ncu measures all kernels' launches of
+        each number. Of equal numbers the middle one, since the command may launch slightly earlier or later."""
+        kernels = tuple(sorted({case.key.kernel for case in cases}))
+        passing = re.compile(pattern(kernels))
+        totals = sorted(total for name, total in self.totals.items() if passing.search(name))
+        measures: dict[int, set[int]] = {}
+        for i, case in enumerate(cases):
+            for at in case.at:
+                measures.setdefault(self.at[at], set()).add(i)
+        costs = {number: len(totals) - bisect_left(totals, number) for number in measures}
+        numbers, left = list[int](), set(range(len(cases)))
+        while left:
+            worth = {n: (len(new) / costs[n], len(new)) for n, covered in measures.items() if (new := covered & left)}
+            most = max(worth.values())
+            best = sorted(n for n, value in worth.items() if value == most)
+            numbers.append(best[len(best) // 2])
+            left -= measures[numbers[-1]]
+        return Choice(kernels, tuple(sorted(numbers)), sum(costs[number] for number in numbers))
 
 
-def _window(launches: Sequence[str], cases: Sequence[Case]) -> Window:
-    """The shortest window that holds a steady launch of each case; of several the middle one, since the command may
-    launch slightly earlier or later."""
-    names = {case.key.kernel for case in cases}
-    passing = re.compile(pattern(sorted(names)))
-    passes = {name for name in dict.fromkeys(launches) if passing.search(name)}
-    place = {at: i for i, at in enumerate(at for at, name in enumerate(launches) if name in passes)}
-    marks = sorted((place[at], i) for i, case in enumerate(cases) for at in case.at)
-    counts = [0] * len(cases)
-    least, begins, left = len(place) + 1, list[int](), 0
-    for end, case_place in marks:
-        counts[case_place] += 1
-        while all(counts):
-            begin, oldest = marks[left]
-            if (length := end - begin + 1) <= least:
-                begins = [*begins, begin] if length == least else [begin]
-                least = length
-            counts[oldest] -= 1
-            left += 1
-    return Window(tuple(sorted(names)), begins[len(begins) // 2], least)
+def _split(numbered: _Numbered, cases: Sequence[Case], seconds: float) -> list[Choice]:
+    """One choice, or two for halves of the kernels where another run takes less time than the needless launches."""
+    whole = numbered.choose(cases)
+    if len(whole.kernels) == 1 or (whole.count - len(cases)) * _LAUNCH_SECONDS <= seconds + _START_SECONDS:
+        return [whole]
+    half = set(whole.kernels[: len(whole.kernels) // 2])
+    parts = ([case for case in cases if (case.key.kernel in half) is first] for first in (True, False))
+    return [choice for part in parts for choice in _split(numbered, part, seconds)]
 
 
-def wider_windows(surveyed: Survey, cases: Sequence[Case], attempt: int) -> list[Window]:
-    """A wider window for each case that was not launched where it was seen: the command may launch differently in each
-    run. Only of that kernel: first around the middle of its steady launches, then from its first launch on."""
+def wider_choices(surveyed: Survey, cases: Sequence[Case], attempt: int) -> list[Choice]:
+    """More launches of each case's kernel, for a case that was not launched where it was seen: the command may launch
+    differently in each run. First around the middle of its steady launches, then from its first launch on."""
     again = []
     for case in cases:
-        window = _window(surveyed.launches[case.process], [case])
-        wide = MOST_IN_A_WINDOW if attempt else MOST_IN_A_WINDOW // 4
-        first = min(1, len(case.us) - 1)  # of several launches the first is not steady
-        again.append(replace(window, skip=first if attempt else max(first, window.skip - wide // 2), count=wide))
+        chosen = _Numbered(surveyed.launches[case.process]).choose([case])
+        count = MOST_AGAIN if attempt else MOST_AGAIN // 4
+        first = min(2, len(case.us))  # of several launches the first is not steady
+        start = first if attempt else max(first, chosen.numbers[0] - count // 2)
+        again.append(replace(chosen, numbers=tuple(range(start, start + count)), count=count))
     return again
 
 
 def pattern(kernels: Iterable[str]) -> str:
     """A regular expression of ncu's for the kernels' names. Of demangled ones template arguments and parameters are
-    left out, which ncu spells in several ways. Characters with a meaning in an expression are replaced by a dot."""
+    left out, which ncu spells in several ways. Dots replace characters with a meaning to ncu.
+    """
     heads = dict.fromkeys(_HEAD.match(name)[0] for name in kernels)  # type: ignore[index] # it matches the empty text
-    return "^(" + "|".join(re.sub(r"[\\^$.|?*+()\[\]{}]", ".", head) for head in heads) + r")([<(]|$)"
+    return "^(" + "|".join(re.sub(r"[\\^$.|?*+()\[\]{}:]", ".", head) for head in heads) + r")([<(]|$)"
