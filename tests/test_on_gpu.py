@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,31 @@ def have_ncu() -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def build_dirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], str]]:
+    """The build folder of a suite, once it is complete. All suites are compiled at once, while the first tests run."""
+    root = tmp_path_factory.mktemp("builds")
+    command = [sys.executable, "-m", "flashcore", "build", "--suite"]
+    started = {
+        suite: subprocess.Popen(
+            [*command, str(suite), "--build-dir", str(root / suite.name)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for suite in (TOY, FAULTS, LAZY, UPDATE)
+    }
+
+    def complete(suite: Path) -> str:
+        started[suite].wait(120)
+        return str(root / suite.name)
+
+    yield complete
+    for process in started.values():
+        process.kill()
+        process.wait()
+
+
 def newest(folder: Path) -> Record:
     """The newest run recorded below a folder."""
     return store.read(lookup.find(folder / "profiles", None))
@@ -50,10 +76,10 @@ def outcomes(record: Record) -> dict[tuple[str, str], CaseOutcome]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
+def whole(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> tuple[Record, Path]:
     """The toy suite's run, all of it."""
     folder = tmp_path_factory.mktemp("whole")
-    done = flashcore("profile", "--suite", str(TOY), *FEW, cwd=folder)
+    done = flashcore("profile", "--suite", str(TOY), "--build-dir", build_dirs(TOY), *FEW, cwd=folder)
     assert done.returncode in ((Exit.OK,) if have_ncu() else (Exit.OK, Exit.UNMEASURED)), done.stdout + done.stderr
     return newest(folder), folder
 
@@ -90,10 +116,12 @@ def test_every_case_is_profiled(whole: tuple[Record, Path]) -> None:
     assert {f.subject.kernel for f in two} >= {"copy_kernel", "multiply_kernel"}
 
 
-def test_what_was_measured_joins_a_run_without_a_gpu(whole: tuple[Record, Path]) -> None:
+def test_what_was_measured_joins_a_run_without_a_gpu(
+    whole: tuple[Record, Path], build_dirs: Callable[[Path], str]
+) -> None:
     _, folder = whole
     no_gpu = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
-    done = flashcore("gate", "--suite", str(TOY), cwd=folder, start=no_gpu)
+    done = flashcore("gate", "--suite", str(TOY), "--build-dir", build_dirs(TOY), cwd=folder, start=no_gpu)
     assert done.returncode == Exit.OK, done.stdout + done.stderr
     assert re.search(r"join: \d+ facts of 8 cases from run", done.stderr)
 
@@ -114,10 +142,11 @@ REASONS = {
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Record:
+def broken(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
     """The run of the suite in which nearly everything fails."""
     folder = tmp_path_factory.mktemp("broken")
-    done = flashcore("profile", "--suite", str(FAULTS), *FEW, "--time-limit", "15", cwd=folder)
+    words = ("profile", "--suite", str(FAULTS), "--build-dir", build_dirs(FAULTS), *FEW, "--time-limit", "8")
+    done = flashcore(*words, cwd=folder)
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return newest(folder)
@@ -161,10 +190,11 @@ SAVED = {
 
 
 @pytest.fixture(scope="module")
-def lazy(tmp_path_factory: pytest.TempPathFactory) -> Record:
+def lazy(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
     """The run of variants that are right, and do nothing where they think that nobody sees it."""
     folder = tmp_path_factory.mktemp("lazy")
-    done = flashcore("profile", "--suite", str(LAZY), "--samples", "30", "--repeats", "3", "--no-roofs", cwd=folder)
+    words = ("profile", "--suite", str(LAZY), "--build-dir", build_dirs(LAZY), *FEW, "--samples", "30")
+    done = flashcore(*words, cwd=folder)
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     return newest(folder)
 
@@ -200,10 +230,10 @@ UPDATES = {
 
 
 @pytest.fixture(scope="module")
-def updated(tmp_path_factory: pytest.TempPathFactory) -> Record:
+def updated(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
     """The run of the suite whose kernels write what they read."""
     folder = tmp_path_factory.mktemp("updated")
-    done = flashcore("profile", "--suite", str(UPDATE), *FEW, cwd=folder)
+    done = flashcore("profile", "--suite", str(UPDATE), "--build-dir", build_dirs(UPDATE), *FEW, cwd=folder)
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     return newest(folder)
 
@@ -230,46 +260,51 @@ def test_a_fault_of_a_kernel_that_writes_what_it_reads_is_named(
     assert outcome.status == "failed" and re.search(said[0], outcome.reason), outcome
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ("op(a[:, :8], b, c, None, 1.0, 2.0)", "taken"),
-        ("op(a[:, :8], b, c, c[0], 1.0, 2.0)", "taken"),
-        (
-            "op(a[:, :16:2], b, c, None, 1.0, 2.0)",
-            "plain: the last dimension of a must be contiguous, found a stride of 2",
-        ),
-        (
-            "op(odd[:, :8], b, c, None, 1.0, 2.0)",
-            "plain: a must have strides of multiples of 16 bytes, found one of 17",
-        ),
-        ("op(b, b.t(), c, None, 1.0, 2.0)", "plain: b must be contiguous"),
-        ("op(a[:, :8], b, c, c[0, :4], 1.0, 2.0)", "plain: dimension N of bias must be 8, found 4"),
-    ],
-)
-def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built, call: str, said: str) -> None:
-    library = update.of("plain").library or ""
+#: A call → what it does.
+STRIDED = {
+    "op(a[:, :8], b, c, None, 1.0, 2.0)": "taken",
+    "op(a[:, :8], b, c, c[0], 1.0, 2.0)": "taken",
+    "op(a[:, :16:2], b, c, None, 1.0, 2.0)": "plain: the last dimension of a must be contiguous, found a stride of 2",
+    "op(odd[:, :8], b, c, None, 1.0, 2.0)": "plain: a must have strides of multiples of 16 bytes, found one of 17",
+    "op(b, b.t(), c, None, 1.0, 2.0)": "plain: b must be contiguous",
+    "op(a[:, :8], b, c, c[0, :4], 1.0, 2.0)": "plain: dimension N of bias must be 8, found 4",
+}
+#: Prints what each call of the list ``calls`` does, as JSON.
+EACH_CALL = """
+results = []
+for call in calls:
+    try:
+        exec(prepare + call)
+        results.append(taken())
+    except RuntimeError as error:
+        results.append(str(error))
+print(json.dumps(results))
+"""
+
+
+def test_a_tensor_with_strides_is_taken_or_refused_with_a_reason(update: Built) -> None:
     code = f"""
-import sys, torch
+import json, sys, torch
 from flashcore.measure.workers.kernel_call import operator
 op = operator("update", "plain", sys.argv[1])
-a, odd, b, c = (torch.ones(8, n, device="cuda") for n in (16, 17, 8, 8))
-try:
-    {call}
-    print("taken" if bool((c[1:] >= 10).all()) else c)
-except RuntimeError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, library], capture_output=True, text=True)
-    assert said in done.stdout, done.stdout + done.stderr
+prepare = "a, odd, b, c = (torch.ones(8, n, device='cuda') for n in (16, 17, 8, 8))\\n"
+taken = lambda: "taken" if bool((c[1:] >= 10).all()) else str(c)
+calls = {[*STRIDED]!r}
+{EACH_CALL}"""
+    command = [sys.executable, "-W", "ignore", "-c", code, update.of("plain").library or ""]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for (call, expected), result in zip(STRIDED.items(), json.loads(done.stdout), strict=True):
+        assert expected in result, call
 
 
-def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path) -> None:
+def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
     busy = "import torch, time; torch.ones(1, device='cuda'); print('there', flush=True); time.sleep(300)"
     with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None and other.stdout.readline() == "there\n"
-            done = flashcore("bench", "--suite", str(TOY), *FEW[:-1], cwd=tmp_path)
+            words = ("bench", "--suite", str(TOY), "--build-dir", build_dirs(TOY), "--variant", "plain", *FEW[:-1])
+            done = flashcore(*words, cwd=tmp_path)
         finally:
             other.kill()
     assert done.returncode == Exit.OK, done.stdout + done.stderr
@@ -281,28 +316,24 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path) -> None:
     assert fact is not None and fact.value is None and "other processes used the GPU" in fact.note
 
 
-@pytest.mark.parametrize("stage", ["check", "bench", "profile"])
-def test_a_run_killed_in_any_stage_is_resumed(tmp_path: Path, stage: str) -> None:
-    if stage == "profile" and not have_ncu():
-        pytest.skip("gpu: no ncu on this machine")
+def test_a_run_killed_in_each_stage_is_resumed(tmp_path: Path, build_dirs: Callable[[Path], str]) -> None:
     words = ["profile", "--suite", str(TOY), "--profiles", str(tmp_path / "profiles"),
-             "--build-dir", str(tmp_path / "build"), "-o", str(tmp_path / "report"), *FEW]  # fmt: skip
-    first = subprocess.Popen(
-        [sys.executable, "-m", "flashcore", *words], cwd=ROOT, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not any(  # children wait for their tasks from the start
-        '"begin"' in p.read_text() for p in tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")
-    ):
-        assert time.monotonic() < deadline and first.poll() is None
-        time.sleep(0.01)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    second = subprocess.run(
-        [sys.executable, "-m", "flashcore", *words, "--resume"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert second.returncode in (Exit.OK, Exit.UNMEASURED), second.stderr
+             "--build-dir", build_dirs(TOY), "-o", str(tmp_path / "report"), *FEW]  # fmt: skip
+    command = [sys.executable, "-m", "flashcore", *words]
+    for stage in ("check", "bench", *(("profile",) if have_ncu() else ())):
+        with subprocess.Popen(
+            command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as run:
+            deadline = time.monotonic() + 120
+            while not any(  # children wait for their tasks from the start
+                '"begin"' in p.read_text() for p in tmp_path.glob(f"profiles/*.partial/{stage}/**/journal-*")
+            ):
+                assert time.monotonic() < deadline and run.poll() is None
+                time.sleep(0.01)
+            os.killpg(run.pid, signal.SIGKILL)
+        command = [sys.executable, "-m", "flashcore", *words, "--resume"]
+    last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert last.returncode in (Exit.OK, Exit.UNMEASURED), last.stderr
     record = newest(tmp_path)
     assert {o.status for o in record.outcomes} == {"ok"}, [o for o in record.outcomes if o.status != "ok"]
     assert len(lookup.runs(tmp_path / "profiles")) == 1 and not lookup.unfinished(tmp_path / "profiles")
@@ -377,22 +408,23 @@ print(torch.allclose(f(x), 2 * x + 1))
     assert child(toy, code) == "True\n"
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ("op(x.half(), torch.empty_like(x), 2.0)", "two_steps: x must be float32"),
-        ("op(x, torch.empty_like(x).half(), 2.0)", "two_steps: out must be float32"),
-        ("op(x.view(7, 143), torch.empty_like(x), 2.0)", "two_steps: x must have 1 dimensions, found 2"),
-        ("op(x, x.new_empty(1000), 2.0)", "two_steps: dimension N of out must be 1001, found 1000"),
-        ("op(x.new_empty(2002)[::2], torch.empty_like(x), 2.0)", "two_steps: x must be contiguous"),
-        ("op(x.new_empty(1002)[1:], torch.empty_like(x), 2.0)", "two_steps: x must be 16-byte aligned"),
-        ("op(x.new_empty(0), x.new_empty(0), 2.0)", "two_steps: dimension N of x is empty"),
-        ("op(x, torch.empty(1001), 2.0)", "two_steps: out must be a CUDA tensor"),
-    ],
-)
-def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built, call: str, said: str) -> None:
-    code = f"\ntry:\n    {call}\n    print('taken')\nexcept RuntimeError as error:\n    print(error)"
-    assert said in child(toy, code)
+#: A call → why it is refused.
+WRONG = {
+    "op(x.half(), torch.empty_like(x), 2.0)": "two_steps: x must be float32",
+    "op(x, torch.empty_like(x).half(), 2.0)": "two_steps: out must be float32",
+    "op(x.view(7, 143), torch.empty_like(x), 2.0)": "two_steps: x must have 1 dimensions, found 2",
+    "op(x, x.new_empty(1000), 2.0)": "two_steps: dimension N of out must be 1001, found 1000",
+    "op(x.new_empty(2002)[::2], torch.empty_like(x), 2.0)": "two_steps: x must be contiguous",
+    "op(x.new_empty(1002)[1:], torch.empty_like(x), 2.0)": "two_steps: x must be 16-byte aligned",
+    "op(x.new_empty(0), x.new_empty(0), 2.0)": "two_steps: dimension N of x is empty",
+    "op(x, torch.empty(1001), 2.0)": "two_steps: out must be a CUDA tensor",
+}
+
+
+def test_a_wrong_tensor_is_refused_with_a_reason(toy: Built) -> None:
+    printed = child(toy, f"prepare, taken, calls = '', lambda: 'taken', {[*WRONG]!r}\n{EACH_CALL}")
+    for (call, expected), result in zip(WRONG.items(), json.loads(printed), strict=True):
+        assert expected in result, call
 
 
 ON_THE_SECOND = """
