@@ -10,6 +10,7 @@ from flashcore.pipeline import pages, plugins
 from flashcore.pipeline.judging import today
 from flashcore.records import lookup, store
 from flashcore.report import markdown
+from flashcore.report.view import INDEX
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
         raise UsageError(f"--against: expected with one run, found it with several, each of another chip{hint}")
     if arguments.format == "md":
-        parts = [markdown.render(record, require=arguments.require, today=today()) for record in records]
+        overviews = [make for page, make in plugins.objects("pages") if page == INDEX]
+        parts = [markdown.render(r, require=arguments.require, today=today(), overviews=overviews) for r in records]
         output.write("\n".join(parts), arguments.output)
     else:
         other = None

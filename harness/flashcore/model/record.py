@@ -47,7 +47,8 @@ class Subject:
 
     Static facts are about (variant, arch, kernel); with ``shape`` when the launch plan enters
     (theoretical occupancy). Measured facts are about (variant, shape, kernel, launch): a case as a
-    whole has no kernel, a kernel summed over its launches no launch.
+    whole has no kernel, a kernel summed over its launches no launch. The variant is empty of a kernel that a command
+    launched and that was not measured by itself.
     """
 
     variant: str

@@ -93,7 +93,9 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
         if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
             unit = fact.unit  # of ncu's own name, which has whatever unit is given
-        placed = s.variant in suite.variants and s.shape in shapes and s.arch in archs
+        elsewhere = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # a kernel of no variant
+        of = s.variant in suite.variants or (s.variant == "" and elsewhere)
+        placed = of and s.shape in shapes and s.arch in archs
         if not (placed and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):
             what = "a variant, shape and arch of the suite, a kernel's name and a launch's number"
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from html import escape
+from typing import Any
 
 from flashcore.gate.baseline import Baseline
 from flashcore.gate.wording import sentence, summary
@@ -14,7 +15,7 @@ from flashcore.model.suite import Tier
 from flashcore.model.text import UNMEASURED
 from flashcore.report import overview_page
 from flashcore.report.cells import Cell
-from flashcore.report.view import Book
+from flashcore.report.view import Book, Page
 
 #: Variants in the table and failures in words; a code host cuts a comment at 65,536 characters.
 MOST, MOST_FAILED, BAR = 20, 10, 16
@@ -23,20 +24,32 @@ _TIME = [key for key, *_ in _COLUMNS].index("time")
 
 
 def render(
-    record: Record, *, require: Tier = "static", today: date | None = None, baseline: Baseline | None = None
+    record: Record,
+    *,
+    require: Tier = "static",
+    today: date | None = None,
+    baseline: Baseline | None = None,
+    overviews: Iterable[Callable[[Book], Page[Any] | None]] = (),
 ) -> str:
-    """The record as Markdown, checked as in :func:`flashcore.report.render`."""
+    """The record as Markdown, checked as in :func:`flashcore.report.render`.
+
+    Args:
+        overviews: of plugins: each makes the page that replaces the overview, or ``None``.
+    """
     book = Book(record, require, today, baseline)
+    replaced = next((page.tables for make in overviews if (page := make(book))), ())
     failed = book.judgement.failed
     parts = [f"## {_safe(record.suite.title)}", "", _safe(summary(book.judgement)), ""]
     parts += [f"- ✗ {_safe(sentence(v))}" for v in failed[:MOST_FAILED]]
     if len(failed) > MOST_FAILED:
         parts.append(f"- and {len(failed) - MOST_FAILED} more")
-    sections = overview_page.Overview(book).sections
+    for each in replaced:
+        parts += ["", *table(*each)]
+    sections = () if replaced else overview_page.Overview(book).sections
     first = next((s for s in sections if s.answer), None)
     if first is not None:
         parts += ["", *_variants(first)]
-    parts += ["", "### Winners", "", *_table(("shape", "winner", "µs", "mode", "reference", "floor", "limited by"))]
+    winners = []
     for s in sections:
         cells = [UNMEASURED] * 6
         if a := s.answer:
@@ -48,8 +61,10 @@ def render(
                 a.floor,
                 a.case.limiters.text or UNMEASURED,
             ]
-        parts.append(_line([s.row.name, *cells]))
-    parts += ["", f"Run `{record.id}`, {_safe(record.gpu or 'no GPU')}. Times are p50.", ""]
+        winners.append([s.row.name, *cells])
+    heads = ("shape", "winner", "µs", "mode", "reference", "floor", "limited by")
+    parts += ["", "### Winners", "", *table(heads, *winners)] if winners else []
+    parts += ["", f"Run `{record.id}`, {_safe(record.gpu or 'no GPU')}.{' Times are p50.' if winners else ''}", ""]
     return "\n".join(parts)
 
 
@@ -59,8 +74,8 @@ def _variants(section: overview_page.Section) -> list[str]:
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]
     low, high = min(t for t, _ in shown), max(t for t, _ in shown)
     heads = [f"{name} {unit}".strip() for _, name, unit, _ in _COLUMNS]
-    lines = [f"### {section.row.name}: {section.shape.params_text}", "", *_table(("", *heads))]
-    lines += [_line([bar(t, low, high), *map(_text, r.cells[: len(heads)])]) for t, r in shown]
+    rows = [(bar(t, low, high), *map(_text, r.cells[: len(heads)])) for t, r in shown]
+    lines = [f"### {section.row.name}: {section.shape.params_text}", "", *table(("", *heads), *rows)]
     left = len(section.rows) - len(shown)
     return [*lines, *(["", f"{left} slower or without a time are left out."] if left else [])]
 
@@ -75,12 +90,10 @@ def _text(cell: Cell) -> str:
     return " ".join(filter(None, (cell.text, cell.unit, cell.detail)))
 
 
-def _table(heads: Sequence[str]) -> list[str]:
-    return [_line(heads), "|" + " --- |" * len(heads)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_safe(c) for c in cells) + " |"
+def table(*rows: Sequence[str]) -> list[str]:
+    """The lines of a table; the first row is its heading."""
+    lines = ["| " + " | ".join(map(_safe, cells)) + " |" for cells in rows]
+    return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
 
 
 def _safe(text: str) -> str:

@@ -60,6 +60,7 @@ class Page(Generic[View]):
         view: the template's variables: a mapping, or an object that the template sees as ``view``.
         in_menu: whether the header links it besides the core's own pages.
         scripts: those that the page needs besides ``report.js``: files of ``static/``, or absolute paths of a plugin's.
+        tables: of an overview, for Markdown: rows of each, the heading first.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Page(Generic[View]):
     view: View
     in_menu: bool = False
     scripts: Sequence[str] = ()
+    tables: Sequence[Sequence[Sequence[str]]] = ()
 
 
 @dataclass(frozen=True, slots=True)

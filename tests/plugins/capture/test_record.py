@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError
+from flashcore.explain.predictions import Readings
 from flashcore.model.causes import Hang
+from flashcore.model.record import Source
+from flashcore.pipeline import pages
 from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
 from flashcore.plugins.capture.survey import TIME, Launch, select, survey
+from flashcore.plugins.imports import kernels, traces
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.records import store
@@ -40,11 +44,33 @@ def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captu
         ("survey", "ok", ""), ("measure-1", "failed", "the command ended with exit code 7"),
     ]  # fmt: skip
     saxpy = next(note for note in made.suite.notes if note.startswith("saxpy"))
-    assert "saxpy <<<16384, 256>>>" in saxpy and "5 launches" in saxpy and "first 1 are warm-up" in saxpy
-    assert any("1 more kernels" in note for note in made.suite.notes)
+    assert "saxpy <<<16384, 256>>>" in saxpy and "the first 1 of 5 launches are warm-up" in saxpy
     folder = store.begin(tmp_path, made.id)
     store.write(made, folder)
     assert len(store.read(store.complete(folder)).facts) == len(made.facts) > 100
+
+
+def test_a_capture_lists_every_kernel_that_the_survey_saw(captured: Captured, tmp_path: Path) -> None:
+    """Of the whole command, with launches that ncu did not measure, and the limiter only where it measured one."""
+    made, _ = record("20260101T000000Z-0001", "app", "./app", replace(captured, by_ncu=None), "2025.3.1")
+    folder = store.begin(tmp_path, made.id)
+    store.write(made, folder)
+    made = store.read(store.complete(folder))
+    rows = kernels.rows(Readings(made))
+    us = {case.key.kernel: case.us for case in captured.survey.cases}
+    assert sorted((row.launches, round(row.us or 0, 3)) for row in rows) == sorted(
+        (len(times), round(sum(times), 3)) for times in us.values()
+    )
+    assert [row.name for row in rows] == ["ns::strided<float>", "saxpy", "ns::strided<double>", "spilly<96>"]
+    assert sum(row.percent or 0 for row in rows) == pytest.approx(100)
+    assert [bool(row.limited_by) for row in rows] == [True, True, True, False]
+    assert {fact.source for fact in made.facts.named(traces.TIME)} == {Source.CUPTI}
+    assert all(fact.number != 0 for fact in made.facts.named(traces.TIME))
+    pages.write(pages.Target(str(tmp_path / "pages"), single_file=False), [made], require="static")
+    page = (tmp_path / "pages" / "index.html").read_text().partition("<main")[2]
+    assert "spilly&lt;96&gt;" in page and "variant/spilly_96" not in page, "a kernel without a page of its own"
+    assert "not measured under ncu" in page and "launched once: nothing was warm" in page
+    assert "spilly<96>" in kernels.text(Readings(made))
 
 
 def test_nothing_measured_is_no_record(captured: Captured) -> None:

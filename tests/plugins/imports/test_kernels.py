@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_ranges_are_a_tree_with_the_most_time_first() -> None:
         (0, "d:eval", 1, 2.0), (1, "d:forward", 1, 2.0),
     ]  # fmt: skip
     assert kernels.ranges(record)[0].percent == pytest.approx(100 * 10 / 32)
-    assert "\n  d:backward " in kernels.text(Readings(record))
+    assert "\n· d:backward " in kernels.text(Readings(record))
 
 
 def test_an_unmeasured_launch_leaves_its_kernel_and_range_unmeasured() -> None:
@@ -78,6 +79,25 @@ def test_the_overview_lists_all_kernels_by_time_without_words_of_a_suite(
     main_part = page.partition("<main")[2]
     assert not re.search("ladder|winner|baseline|parent|floor", main_part, re.I)
     assert "43.5&nbsp;%" in page and "L2 88 % busy" in page and 'id="index-provenance"' in page
+    assert main(["report", str(folder), "--format", "md"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in lines if line.count("|") == 6][2:] == [
+        name.replace("<", "&lt;").replace(">", "&gt;") for name in names
+    ]
+    assert not any("Winner" in line for line in lines)
+
+
+def test_the_overview_as_json_has_reasons_for_what_is_unmeasured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = nsys_export(tmp_path / "step.sqlite", LAUNCHES)
+    assert main(["import", str(path), "--profiles", str(tmp_path / "runs"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert Path(found["run"]).is_dir() and found["ranges"] == []
+    first, second = found["kernels"]
+    assert (first["name"], first["launches"], first["us"]) == ("cutlass::Kernel<float>", 2, 200.0)
+    assert first["limited_by"] is None and first["limited_by_reason"] == f"no counter shows it at {first['shape']}"
+    assert second["us_reason"] is None and first["percent"] + second["percent"] == pytest.approx(100)
 
 
 def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

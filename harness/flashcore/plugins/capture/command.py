@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options, progress, terminal
-from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
+from flashcore.explain.predictions import Readings
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.plugins.capture import activity, record
 from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
-from flashcore.plugins.imports import keep
+from flashcore.plugins.imports import keep, kernels
 from flashcore.plugins.imports.names import checked, slug
 from flashcore.records import raw, store
 
@@ -95,11 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     store.write(made, folder)
     keep.keep_sources(reports, folder / keep.SOURCES)
     raw.keep(folder, ())
-    rows = record.rows(captured)
-    print(grid(record.COLUMNS, rows))
     ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)
-    for words in (*made.suite.notes[len(rows) :], *ended):
-        print(words)
+    print(kernels.text(Readings(made)), *made.suite.notes, *ended, sep="\n")
     print(f"run:    {store.complete(folder)}\nreport: flashcore report {run_id}")
     return _exit(captured, propagate=arguments.propagate)
 

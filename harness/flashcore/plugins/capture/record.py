@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import fsum
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.cause_text import text
-from flashcore.model.record import Record, StageNote
+from flashcore.model.record import Fact, Facts, Record, Source, StageNote, Subject
+from flashcore.model.suite import Suite
 from flashcore.plugins.capture.capture import Captured, Ran, Stopped
-from flashcore.plugins.capture.survey import Case
+from flashcore.plugins.capture.survey import Case, Key
+from flashcore.plugins.imports import traces
 from flashcore.plugins.imports.assemble import record_of
+from flashcore.plugins.imports.names import shape, shape_parameters
 from flashcore.plugins.imports.read_report import read_report
-from flashcore.readers.ncu.results import Report
+from flashcore.readers.kernel_names import canonical, demangled
+from flashcore.readers.ncu.results import Report, Result
 
 
 def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | None) -> tuple[Record, list[Report]]:
@@ -31,11 +36,13 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
     """
     wanted = {case.key for case in captured.cases}
     reports = []
+    measured: dict[Key, Result] = {}
     for run in captured.runs:
-        ids = {row.id for row in run.rows if captured.survey.key_of(row) in wanted}
-        if run.name.startswith("measure") and run.report is not None and ids:
+        keys = {row.id: key for row in run.rows if (key := captured.survey.key_of(row)) in wanted}
+        if run.name.startswith("measure") and run.report is not None and keys:
             whole = _read(run.report)
-            reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in ids)))
+            reports.append(replace(whole, results=tuple(r for r in whole.results if r.id in keys)))
+            measured |= {keys[r.id]: r for r in reports[-1].results}
     if not reports:
         why = "; ".join(text(run.cause) for run in captured.runs if run.cause) or "it launched them in no later run"
         raise FlashcoreError(f"expected one of the {len(wanted)} kernels to be measured, found none: {why}")
@@ -49,7 +56,25 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
         )
         for run in captured.runs
     )
-    return replace(made, suite=suite, environment=here, stages=notes), reports
+    facts = Facts((*made.facts, *_surveyed(captured, made.suite, measured)))
+    return replace(made, suite=suite, environment=here, stages=notes, facts=facts), reports
+
+
+def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) -> Iterator[Fact]:
+    """The launches that the survey saw of each kernel, and their mean time: at each measured configuration, and at all
+    others together. A kernel that ncu did not measure is of no variant."""
+    source = Source.NCU if captured.by_ncu else Source.CUPTI
+    variants = {variant.technique: name for name, variant in suite.variants.items()}
+    times: dict[Subject, list[float]] = {}
+    for case in captured.survey.cases:
+        result = measured.get(case.key)
+        kernel = result.kernel if result else demangled(case.key.kernel)
+        at = shape(shape_parameters(result)) if result else None
+        subject = Subject(variants.get(canonical(kernel), ""), shape=at, kernel=kernel)
+        times.setdefault(subject, []).extend(case.us)
+    for subject, us in times.items():
+        yield Fact(subject, traces.TIME, 1e3 * fsum(us) / len(us), "ns", source)
+        yield Fact(subject, traces.COUNT, float(len(us)), "1", source)
 
 
 def _read(report: Path) -> Report:
@@ -69,35 +94,12 @@ def ended(run: Ran) -> str:
     return f"the command ended with exit code {run.code}" if run.code else ""
 
 
-#: What :func:`rows` says of each case.
-COLUMNS = ("kernel", "launches", "µs", "% of all", "median µs", "")
-
-
-def rows(captured: Captured) -> list[tuple[str, ...]]:
-    """What the survey saw of each chosen case, and of those that an autotuner dropped; see :data:`COLUMNS`."""
-    wanted, missed = {case.key for case in captured.cases}, {case.key for case in captured.missed}
-    whole = captured.survey.total_us
-    return [
-        (
-            str(case.key),
-            f"{len(case.us)}",
-            f"{case.total_us:,.1f}",
-            f"{100 * case.total_us / whole:.1f}",
-            f"{sorted(case.us)[len(case.us) // 2]:,.1f}",
-            _remark(case, case.key in missed),
-        )
-        for case in captured.survey.cases
-        if case.key in wanted or case.dropped
-    ]
-
-
 def remarks(captured: Captured) -> Iterator[str]:
-    """The same in words, with what was left out and what ncu refused."""
-    shown = rows(captured)
-    for kernel, launches, _, share, _, more in shown:
-        yield f"{kernel}: {launches} launches, {share} % of the time; {more}"
-    if left := len(captured.survey.cases) - len(shown):
-        yield f"{left} more kernels and configurations are not measured: --top"
+    """How the launches of each chosen case were chosen, what an autotuner dropped, and what ncu refused."""
+    wanted, missed = {case.key for case in captured.cases}, {case.key for case in captured.missed}
+    for case in captured.survey.cases:
+        if case.key in wanted or case.dropped:
+            yield f"{case.key}: {_remark(case, case.key in missed)}"
     yield from (f"ncu refused {metric}: {words}" for metric, words in captured.refused.items())
     if captured.by_ncu:
         yield f"the survey ran under ncu, which takes about 80 ms a launch: {text(captured.by_ncu)}"
@@ -110,4 +112,6 @@ def _remark(case: Case, missed: bool) -> str:
         return "an autotuner tried it and took another"
     if missed:
         return "not measured: no later run launched it again"
-    return "launched once: nothing was warm" if len(case.us) == 1 else f"first {case.warm_up} are warm-up"
+    count = len(case.us)
+    warm_up = f"the first {case.warm_up} of {count} launches are warm-up"
+    return "launched once: nothing was warm" if count == 1 else warm_up

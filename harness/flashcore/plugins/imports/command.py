@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flashcore.cli import options
+from flashcore.cli import options, output
 from flashcore.errors import Exit
 from flashcore.explain.predictions import Readings
 from flashcore.model import plugin
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name of its suite: records of one name are compared (default: %(default)s)",
     )
     parser.add_argument("--no-sources", action="store_true", help="leave out source texts and machine code")
+    output.add_format(parser)
     parser.add_argument(
         "--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)"
     )
@@ -38,8 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     reports = [_read(Path(name)) for name in arguments.files]
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
     folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
-    print(folder)
-    print(kernels.text(Readings(store.read(folder))), file=sys.stderr)  # standard output is for scripts
+    readings = Readings(store.read(folder))
+    if arguments.format == "json":
+        print(kernels.as_json(readings, str(folder)))
+    else:
+        print(folder)
+        print(kernels.text(readings), file=sys.stderr)  # standard output is for scripts
     return Exit.OK
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import NamedTuple
 
+from flashcore.cli import output
 from flashcore.cli.grid import grid
 from flashcore.explain import limiter
 from flashcore.explain.predictions import Readings
@@ -13,6 +14,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 from flashcore.model.text import UNMEASURED, fixed, number
 from flashcore.plugins.imports import traces
+from flashcore.readers.kernel_names import canonical
 
 
 class Row(NamedTuple):
@@ -21,7 +23,8 @@ class Row(NamedTuple):
     Args:
         us: of all of them; ``None``: the time of one is unmeasured.
         percent: of the measured time of all kernels.
-        shape: the launch configuration that took the most time, which ``limited_by`` is of.
+        variant: empty for a kernel that a capture did not measure.
+        shape: the measured launch configuration that took the most time, which ``limited_by`` is of.
         depth: of a range within others.
     """
 
@@ -31,27 +34,38 @@ class Row(NamedTuple):
     percent: float | None
     variant: str = ""
     shape: str = ""
-    limited_by: str = ""
+    limited_by: str | None = None
     depth: int = 0
+
+    @property
+    def us_reason(self) -> str | None:
+        """Why its time is unmeasured."""
+        return "the time of at least one launch is unmeasured" if self.us is None else None
+
+    @property
+    def limited_by_reason(self) -> str | None:
+        """Why its limiter is unmeasured."""
+        why = f"no counter shows it at {self.shape}" if self.shape else "not measured under ncu: --top"
+        return None if self.limited_by else why
 
 
 def rows(readings: Readings) -> list[Row]:
     """Every kernel, that of the most time first; unmeasured ones last."""
     times, results = _times(readings.record), []
     total = _measured(times)
-    for variant, shapes in grouped((variant, shape) for variant, shape in times).items():
-        shape = max(shapes, key=lambda s: times[variant, s][1] or 0)
-        launches, us = zip(*(times[variant, s] for s in shapes), strict=True)
-        name = readings.record.suite.variants[variant].technique
-        limited_by = limiter.limiters(readings, variant, shape).short
+    for (variant, name), shapes in grouped(((variant, name), shape) for variant, shape, name in times).items():
+        shape = max(shapes, key=lambda s: (s > "", times[variant, s, name][1] or 0))
+        launches, us = zip(*(times[variant, s, name] for s in shapes), strict=True)
+        limited_by = limiter.limiters(readings, variant, shape).short or None
         results.append(Row(name, sum(launches), *_share(us, total), variant, shape, limited_by))
     return sorted(results, key=lambda row: -(row.us or 0))
 
 
 def ranges(record: Record) -> list[Row]:
-    """The NVTX ranges as a tree: each before those within it, in each range that of the most time first."""
+    """The NVTX ranges as a tree: each before those within it, in each range that of the most time first. A capture has
+    none, since it measures few launches of a range."""
     times: dict[tuple[str, ...], list[float | None]] = {}
-    for fact in record.facts.named("nvtx__ranges"):
+    for fact in record.facts.named("nvtx__ranges") if not record.facts.named(traces.COUNT) else ():
         path, ns = str(fact.value).split(" / "), record.facts.number("ncu_duration", fact.subject)
         for depth in range(1, len(path) + 1):
             times.setdefault(tuple(path[:depth]), []).append(ns and ns / 1e3)
@@ -63,33 +77,57 @@ def ranges(record: Record) -> list[Row]:
     return [Row(path[-1], len(times[path]), *shares[path], depth=len(path) - 1) for path in ordered]
 
 
+def tables(readings: Readings) -> list[list[tuple[str, ...]]]:
+    """The kernels, and the ranges if there are any, each as a heading and its rows."""
+    columns = ("kernel", "launches", "µs", "%", "limited by")
+    nested = [("· " * row.depth + row.name, *_figures(row)) for row in ranges(readings.record)]
+    listed = [(row.name, *_figures(row), row.limited_by or UNMEASURED) for row in rows(readings)]
+    return [[columns, *listed], *([[("range", *columns[1:4]), *nested]] if nested else [])]
+
+
+def _figures(row: Row) -> tuple[str, ...]:
+    return number(row.launches), fixed(row.us), fixed(row.percent)
+
+
 def text(readings: Readings) -> str:
     """Both as tables for a terminal, names cut to 80 letters."""
-    columns, tables = ("kernel", "launches", "µs", "%", "limited by"), []
-    for heading, each in ((columns, rows(readings)), (("range", *columns[1:4]), ranges(readings.record))):
-        cells = [
-            ("  " * row.depth + row.name[:80], number(row.launches), fixed(row.us), fixed(row.percent))
-            + ((row.limited_by or UNMEASURED,) if row.variant else ())
-            for row in each
-        ]
-        tables += [grid(heading, cells)] if cells else []
-    return "\n\n".join(tables)
+    cut = ([(row[0][:80], *row[1:]) for row in table] for table in tables(readings))
+    return "\n\n".join(grid(head, body) for head, *body in cut)
 
 
-def _times(record: Record) -> dict[tuple[str, str], tuple[int, float | None]]:
-    """(Variant, shape) → its launches, and the time of all of them in µs."""
-    named = record.facts.named(traces.TIME) or record.facts.named("ncu_duration")
-    times = grouped(((f.subject.variant, f.subject.shape or ""), f.number) for f in named if f.subject.kernel)
-    counts = {(f.subject.variant, f.subject.shape): f.number for f in record.facts.named("profiled_launches")}
+def as_json(readings: Readings, folder: str) -> str:
+    """Its keys.
+
+    - ``run``: the run's folder;
+    - ``kernels``: ``name``, ``variant`` and ``shape`` of its facts, ``launches``, ``us`` of all of them, ``percent`` of
+      the time of all kernels, ``limited_by``;
+    - ``ranges``: a tree in its order, with the ``depth`` of each.
+    """
+    figures = ("name", "launches", "us", "us_reason", "percent")
+    facts = (*figures, "variant", "shape", "limited_by", "limited_by_reason")
+    return output.document(
+        run=folder,
+        kernels=[output.picked(row, *facts) for row in rows(readings)],
+        ranges=[output.picked(row, *figures, "depth") for row in ranges(readings.record)],
+    )
+
+
+def _times(record: Record) -> dict[tuple[str, str, str], tuple[int, float | None]]:
+    """(Variant, shape, kernel) → its launches, and the time of all of them in µs. A capture's survey has kernels and
+    shapes that were not measured, which are empty."""
+    named = [(f.subject, f) for f in record.facts.named(traces.TIME) or record.facts.named("ncu_duration")]
+    times = grouped(((s.variant, s.shape or "", canonical(s.kernel)), f.number) for s, f in named if s.kernel)
+    counted = [f for name in ("profiled_launches", traces.COUNT) for f in record.facts.named(name)]
+    counts = {(f.subject.variant, f.subject.shape): f.number for f in counted}
     results = {}
     for case, ns in times.items():
-        launches = int(counts.get(case) or len(ns))
+        launches = int(counts.get(case[:2]) or len(ns))
         # One time stands for several launches where it is their average.
         results[case] = launches, None if None in ns else fsum(filter(None, ns)) / 1e3 * launches / len(ns)
     return results
 
 
-def _measured(times: Mapping[tuple[str, str], tuple[int, float | None]]) -> float:
+def _measured(times: Mapping[tuple[str, str, str], tuple[int, float | None]]) -> float:
     return fsum(us or 0 for _, us in times.values())
 
 

@@ -7,19 +7,20 @@ from typing import Any
 
 from flashcore.explain.advice import advice
 from flashcore.model.suite import ImportedKernel
-from flashcore.plugins.imports import kernels
+from flashcore.plugins.imports import kernels, traces
 from flashcore.report.view import INDEX, Book, Page
 
 TEMPLATE = Path(__file__).with_name("overview.html.j2")
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
-    """The page ``index``; ``None`` unless all kernels were imported, and of a capture, which measures a few launches of
-    each kernel: their times do not add up to the command's."""
-    suite = book.record.suite
-    if suite.notes or not all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values()):
+    """The page ``index``; ``None`` unless all kernels were imported, and of a capture of a version that did not record
+    the survey: the few launches that it measured of each kernel do not add up to the command's."""
+    suite, surveyed = book.record.suite, bool(book.record.facts.named(traces.COUNT))
+    imported = all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values())
+    if not imported or (suite.notes and not surveyed):
         return None
     rows = kernels.rows(book.readings)
-    steps = advice(book.readings, rows[0].variant, rows[0].shape)
-    view = {"rows": rows, "ranges": kernels.ranges(book.record), "steps": steps}
-    return Page(INDEX, "Overview", str(TEMPLATE), view)
+    steps = advice(book.readings, rows[0].variant, rows[0].shape) if rows[0].variant else []
+    view = {"rows": rows, "ranges": kernels.ranges(book.record), "steps": steps, "surveyed": surveyed}
+    return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))

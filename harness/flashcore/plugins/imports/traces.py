@@ -21,8 +21,9 @@ from flashcore.model.catalogue import FactSpec, Kind
 from flashcore.model.groups import grouped
 from flashcore.readers.ncu.results import Metric, Report, Result
 
-TIME = "traced_duration"
+TIME, COUNT = "traced_duration", "traced_launches"
 SPEC = FactSpec(TIME, "ns", "timing", Kind.NONE, "mean time of launches in the traced run", "lower", group="imported")
+COUNT_SPEC = FactSpec(COUNT, "1", "timing", Kind.NONE, "launches that a capture's survey saw", group="imported")
 SQLITE, GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 _MEMORY = "launch__shared_mem_per_block"
 _GPU, _SMS = "device__attribute_display_name", "device__attribute_multiprocessor_count"
