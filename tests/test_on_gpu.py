@@ -28,7 +28,7 @@ from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, build_once, f
 
 pytestmark = pytest.mark.gpu
 
-FEW = ("--samples", "10", "--repeats", "3", "--no-roofs")
+FEW = ("--repeats", "3", "--no-roofs", "--samples", "10")
 
 
 def have_ncu() -> bool:
@@ -193,7 +193,7 @@ SAVED = {
 def lazy(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
     """The run of variants that are right, and do nothing where they think that nobody sees it."""
     folder = tmp_path_factory.mktemp("lazy")
-    words = ("profile", "--suite", str(LAZY), "--build-dir", build_dirs(LAZY), *FEW, "--samples", "30")
+    words = ("profile", "--suite", str(LAZY), "--build-dir", build_dirs(LAZY), *FEW[:-1], "30")
     done = flashcore(*words, cwd=folder)
     assert done.returncode == Exit.FAILED, done.stdout + done.stderr
     return newest(folder)
@@ -303,7 +303,17 @@ def test_another_process_on_the_gpu_voids_its_times(tmp_path: Path, build_dirs: 
     with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None and other.stdout.readline() == "there\n"
-            words = ("bench", "--suite", str(TOY), "--build-dir", build_dirs(TOY), "--variant", "plain", *FEW[:-1])
+            words = (
+                "bench",
+                "--suite",
+                str(TOY),
+                "--build-dir",
+                build_dirs(TOY),
+                "--variant",
+                "plain",
+                "--samples",
+                "10",
+            )
             done = flashcore(*words, cwd=tmp_path)
         finally:
             other.kill()
