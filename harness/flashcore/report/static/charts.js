@@ -6,13 +6,13 @@
   const figure = (plot) => JSON.parse(document.getElementById(plot.dataset.figure).textContent);
 
   function painted(value) {
-    if (typeof value === "string") return /^@[a-z]+$/.test(value) ? colour(value.slice(1)) : value;
+    if (typeof value === "string") return /^@[a-z0-9]+$/.test(value) ? colour(value.slice(1)) : value;
     if (Array.isArray(value)) return value.map(painted);
     if (value && typeof value === "object")
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v)]));
     return value;
   }
-  async function draw(plot) {
+  function composed(plot) {
     const source = figure(plot);
     const kind = window.charts.kinds[source.kind];
     const { data, layout: given } = painted(kind ? kind(plot, source) : source);
@@ -28,6 +28,10 @@
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") }, align: "left" },
       margin: { l: 8, r: narrow ? 20 : 40, t: 36, b: 8, ...given.margin },
     };
+    return { data, layout };
+  }
+  async function draw(plot) {
+    const { data, layout } = composed(plot);
     const turn = Number(plot.dataset.drawn ?? 0) + 1;
     plot.dataset.drawn = turn;
     plot.dataset.width = plot.clientWidth;
@@ -39,6 +43,7 @@
       if (Number(plot.dataset.drawn) > turn) return; // something else was chosen meanwhile
     }
     await Plotly.react(plot, data, layout, config);
+    if (turn === 1) plot.dispatchEvent(new Event("drawn"));
   }
   const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.clientWidth > 0);
   // One chart a frame, so that no task is long.
@@ -68,7 +73,16 @@
   }
   const redraw = () => all(".plot[data-drawn]").filter((plot) => plot.clientWidth > 0).forEach(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => pending().forEach(draw));
+  const root = document.documentElement;
+  addEventListener("beforeprint", () => {
+    root.classList.add("light");
+    redraw();
+    pending().forEach(draw);
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("light");
+    redraw();
+  });
 
   // --- what can be taken away: the picture, and the facts it was drawn from ---
   function save(name, type, text) {
@@ -79,30 +93,59 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
   const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-  // What is drawn with plain elements, as SVG: each box that has a colour or a border, and each run of text.
-  function traced(root) {
-    const frame = root.getBoundingClientRect();
+  // As other programs know colours: the style sheet also mixes them.
+  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  function plain(value) {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = value;
+    pen.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+    return a ? `rgb(${r},${g},${b})" fill-opacity="${(a / 255).toFixed(2)}` : "";
+  }
+  const dashes = { dashed: "4 3", dotted: "1.5 2" };
+  // The lines of a text as they are broken on the page: words and their box.
+  function lines(node) {
+    const found = [];
+    for (const { 0: word, index } of node.data.matchAll(/\S+/g)) {
+      const range = document.createRange();
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const box = range.getBoundingClientRect();
+      const last = found.at(-1);
+      if (last && Math.abs(last.box.top - box.top) < 2) last.text += ` ${word}`;
+      else found.push({ text: word, box });
+    }
+    return found;
+  }
+  // What is drawn with plain elements, as SVG: boxes with their colours, corners and turns, borders with their dashes, texts.
+  function traced(picture) {
+    const frame = picture.getBoundingClientRect();
     const parts = [];
-    const x = (value) => (value - frame.left).toFixed(1);
-    const y = (value) => (value - frame.top).toFixed(1);
-    for (const element of [root, ...all("*", root)]) {
-      const box = element.getBoundingClientRect();
+    for (const element of [picture, ...all("*", picture)]) {
       const style = getComputedStyle(element);
-      if (!box.width && !box.height) continue;
-      if (style.backgroundColor !== "rgba(0, 0, 0, 0)")
-        parts.push(`<rect x="${x(box.left)}" y="${y(box.top)}" width="${box.width.toFixed(1)}" height="${box.height.toFixed(1)}" fill="${style.backgroundColor}"/>`);
-      if (element.classList.contains("mark"))
-        parts.push(`<path d="M${x(box.left)} ${y(box.top)}v${box.height.toFixed(1)}" stroke="${style.borderLeftColor}"/>`);
-      for (const node of element.childNodes) {
-        if (node.nodeType !== Node.TEXT_NODE || !node.data.trim()) continue;
-        const range = document.createRange();
-        range.selectNodeContents(node);
-        const words = range.getBoundingClientRect();
-        parts.push(`<text x="${x(words.left)}" y="${y(words.bottom - 4)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" fill="${style.color}">${escaped(node.data.trim())}</text>`);
+      const box = element.getBoundingClientRect();
+      if ((!box.width && !box.height) || style.visibility === "hidden") continue;
+      // Of a turned box its own size: the box around it is larger.
+      const { a, b } = new DOMMatrix(style.transform);
+      const turn = (Math.atan2(b, a) * 180) / Math.PI;
+      const [width, height] = turn ? [element.offsetWidth, element.offsetHeight] : [box.width, box.height];
+      const [cx, cy] = [(box.left + box.right) / 2 - frame.left, (box.top + box.bottom) / 2 - frame.top];
+      const [x, y] = [cx - width / 2, cy - height / 2];
+      const fill = plain(style.backgroundColor);
+      const radius = style.borderTopLeftRadius.endsWith("%") ? (parseFloat(style.borderTopLeftRadius) / 100) * width : parseFloat(style.borderTopLeftRadius);
+      if (fill)
+        parts.push(`<rect x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${width.toFixed(1)}" height="${height.toFixed(1)}"${radius ? ` rx="${radius}"` : ""}${turn ? ` transform="rotate(${turn.toFixed(0)} ${cx.toFixed(1)} ${cy.toFixed(1)})"` : ""} fill="${fill}"/>`);
+      for (const [side, path] of [["Top", `M${x} ${y}h${width}`], ["Left", `M${x} ${y}v${height}`], ["Right", `M${x + width} ${y}v${height}`], ["Bottom", `M${x} ${y + height}h${width}`]]) {
+        const [line, thick, color] = [style[`border${side}Style`], parseFloat(style[`border${side}Width`]), plain(style[`border${side}Color`])];
+        if (line !== "none" && thick && color)
+          parts.push(`<path d="${path}" stroke="${color.replace("fill", "stroke")}" stroke-width="${thick}"${line in dashes ? ` stroke-dasharray="${dashes[line]}"` : ""}/>`);
       }
+      for (const node of element.childNodes)
+        for (const { text, box: at } of node.nodeType === Node.TEXT_NODE ? lines(node) : [])
+          parts.push(`<text x="${(at.left - frame.left).toFixed(1)}" y="${(at.bottom - frame.top - at.height / 4.5).toFixed(1)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" font-style="${style.fontStyle}" fill="${plain(style.color)}">${escaped(text)}</text>`);
     }
     const size = `width="${frame.width.toFixed(0)}" height="${frame.height.toFixed(0)}"`;
-    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="sans-serif"><rect ${size} fill="${colour("bg")}"/>${parts.join("")}</svg>`;
+    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="${escaped(getComputedStyle(picture).fontFamily)}"><rect ${size} fill="${colour("bg")}"/>${parts.join("")}</svg>`;
   }
   // An inline SVG by itself: what the style sheet gives its parts stands in them.
   function inlined(own) {
@@ -110,17 +153,31 @@
     const twins = [copy, ...all("*", copy)];
     for (const [i, part] of [own, ...all("*", own)].entries()) {
       const style = getComputedStyle(part);
-      for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family", "text-anchor", "opacity"])
+      for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "font-size", "font-weight", "font-family", "text-anchor", "opacity"])
         twins[i].setAttribute(name, style.getPropertyValue(name));
     }
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.style.background = colour("bg");
     return copy.outerHTML;
+  }
+  // On paper and in files colours are those of the light page.
+  function light(make) {
+    root.classList.add("light");
+    try {
+      return make();
+    } finally {
+      root.classList.remove("light");
+    }
   }
   async function svg(box) {
     const plot = box.querySelector(".plot");
-    if (!plot) return box.querySelector("svg") ? inlined(box.querySelector("svg")) : traced(box.querySelector("[data-picture]"));
+    if (!plot) return light(() => (box.querySelector("svg") ? inlined(box.querySelector("svg")) : traced(box.querySelector("[data-picture]"))));
     if (!plot.dataset.drawn) await draw(plot);
-    const text = await Plotly.toImage(plot, { format: "svg", width: plot.clientWidth, height: plot.clientHeight });
+    const { data, layout } = light(() => {
+      const { data, layout } = composed(plot);
+      return { data, layout: { ...layout, paper_bgcolor: colour("bg") } };
+    });
+    const text = await Plotly.toImage({ data, layout }, { format: "svg", width: plot.clientWidth, height: plot.clientHeight });
     return decodeURIComponent(text.slice(text.indexOf(",") + 1));
   }
   function table(box) {
