@@ -6,6 +6,8 @@ import csv as csv_module
 import dataclasses
 import io
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
 from flashcore.gate.judge import judge
-from flashcore.model.record import Facts, Subject
+from flashcore.model.record import Facts, Roof, Subject
 from flashcore.model.text import number
 from flashcore.plugins.compare import differences
 from flashcore.plugins.compare import page as compare_page
@@ -198,6 +200,94 @@ def test_without_a_winner_the_roofline_tells_of_the_first_point(
         assert said.startswith("elsewhere has no point here, but ") and variants[1] in said
 
 
+ROOFS = """() => {
+  const plot = document.querySelector(".byshape:not([hidden]) .plot");
+  const { xaxis, yaxis } = plot._fullLayout;
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  const lines = plot.data.filter((t) => /: /.test(t.name ?? ""));
+  const at = (t, x) => 10 ** (Math.log10(t.y[0])
+    + (Math.log10(x / t.x[0]) / Math.log10(t.x[1] / t.x[0])) * Math.log10(t.y[1] / t.y[0]));
+  const given = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+  const marks = plot.data.filter((t) => t.customdata).flatMap((t) => t.customdata.map((i, n) => {
+    const level = given.table[1 + i][3];
+    const own = lines.filter((l) => l.name.startsWith({ dram: "DRAM", l2: "L2", l1: "L1" }[level]));
+    const roof = Math.max(...own.map((l) => at(l, t.x[n])));
+    return { name: given.table[1 + i][0], level, colored: t.marker.color[n] === colour(level), size: t.marker.size[n],
+      under: t.y[n] <= roof, x: xaxis.d2p(t.x[n]), y: yaxis.d2p(t.y[n]), width: xaxis._length };
+  }));
+  const drawn = (name) => plot.data.filter((t) => t.name === name && t.x.length).length;
+  return { marks, lines: lines.map((l) => l.name), slopes: lines.filter((l) => l.y[0] !== l.y[1]).length,
+    paths: drawn("path"), gaps: drawn("gap"), own: drawn("roof"),
+    told: document.querySelector(".byshape:not([hidden]) output.telling").textContent };
+}"""
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
+def test_thirty_marks_of_one_intensity_stand_apart_under_roofs_that_are_drawn(
+    chromium: Browser, tmp_path: Path, width: int, dark: bool
+) -> None:
+    names = [f"v{i:02}" for i in range(30)]
+    suite = factory.suite([factory.variant(name) for name in names], [factory.shape()], baseline="v00")
+    times = {name: 4.0 + i // 3 for i, name in enumerate(names)}
+    measured = (Roof("l2", 9000.0, "GB/s", "measured", "H200"),)
+    slow = factory.fact("sm_clock", 0.9e9, "v05", shape="mission")
+    report.render(factory.record(suite, [slow], times, roofs=measured), tmp_path / "r", today=TODAY)
+    path = tmp_path / "r" / "roofline.html"
+    with chromium.page(path, size=(width, 900), dark=dark) as shown:
+        for level in ("dram", "l2", "l1"):
+            shown.js(f"({NAMED})('{level}')")
+            drawn = shown.js(f"({ROOFS})()")
+            marks = drawn["marks"]
+            assert len(marks) == 32, "30 variants at the level, the focus at the two others"
+            assert {m["level"] for m in marks} == {"dram", "l2", "l1"} and drawn["slopes"] >= 3
+            assert all(m["under"] and m["colored"] and 0 <= m["x"] <= m["width"] for m in marks)
+            for i, a in enumerate(marks):
+                for b in marks[i + 1 :]:
+                    assert math.hypot(a["x"] - b["x"], a["y"] - b["y"]) >= (a["size"] + b["size"]) / 2, (a, b)
+            assert (drawn["paths"], drawn["gaps"], drawn["own"]) == (0, 3, 0)
+            assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
+        told = []
+        for focus in ("v05", "v29"):
+            shown.js(f"""(() => {{
+              const select = document.querySelector("[name=focus]");
+              select.value = "{focus}";
+              select.dispatchEvent(new Event("change", {{ bubbles: true }}));
+            }})()""")
+            shown.settle()
+            drawn = shown.js(f"({ROOFS})()")
+            told.append(drawn["told"])
+            roofs = re.findall(r"% of (.*?)\)(?:, |\. $)", drawn["told"])
+            assert len(roofs) == 3 and set(roofs) <= set(drawn["lines"]), "a roof is told that is not drawn"
+            assert drawn["gaps"] == 3
+        assert "at 900 MHz" in told[0] and "at 900 MHz" not in told[1]
+        assert shown.console == []
+
+
+def test_the_path_of_the_ladder_is_drawn_for_a_chosen_or_a_hovered_mark(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "roofline.html", "?focus=fast") as shown:
+        shown.until("document.querySelector('.plot[data-drawn]') !== null")
+        assert shown.js(f"({ROOFS})()")["paths"] == 1
+    with chromium.page(folder / "roofline.html") as shown:
+        shown.until("document.querySelector('.plot[data-drawn] .points path') !== null")
+        before = shown.js(f"({ROOFS})()")
+        mark = next(m for m in before["marks"] if m["name"] == "slow")
+        place = shown.js("""(() => {
+          const plot = document.querySelector(".plot");
+          plot.scrollIntoView({ block: "center" });
+          const { left, top } = plot.getBoundingClientRect();
+          return [left + plot._fullLayout._size.l, top + plot._fullLayout._size.t];
+        })()""")
+        shown.tab.mouse.move(place[0] + mark["x"] + 1, place[1] + mark["y"] + 1)
+        shown.tab.wait_for_timeout(400)
+        hovered = shown.js(f"({ROOFS})()")
+        shown.tab.mouse.move(0, 0)
+        shown.tab.wait_for_timeout(400)
+        after = shown.js(f"({ROOFS})()")
+        counted = [(r["paths"], r["gaps"], r["own"]) for r in (before, hovered, after)]
+        assert counted == [(0, 3, 0), (1, 1, 1), (0, 3, 0)]
+        assert shown.console == []
+
+
 def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path) -> None:
     """What bench-report counts is no empty promise."""
     with chromium.page(folder / "index.html") as shown:
@@ -215,14 +305,50 @@ def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path)
 
 
 def test_a_picture_is_handed_out_as_svg_and_csv(chromium: Browser, folder: Path) -> None:
-    with chromium.page(folder / "index.html") as shown:
+    with chromium.page(folder / "index.html", dark=True) as shown:
         svg = shown.js("charts.svg(document.querySelector('figure.ladder'))")
         csv = shown.js("charts.csv(document.querySelector('figure.ladder'))")
         record = json.loads(shown.js("document.querySelector('figure.ladder script[data-csv]').textContent"))
-    words = [t.text for t in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"fast", "cudnn", "DRAM", "launch"} <= set(words)
+        marks = shown.js("""Object.fromEntries([".dot", ".peer .dot", ".baseline .dot", ".lane .mark:not(.floor)"].map(
+          (s) => [s, document.querySelectorAll(`.byshape:not([hidden]) ${s}`).length]))""")
+    drawn = list(ElementTree.fromstring(svg).iter())
+    words = [t.text for t in drawn if t.tag.endswith("text")]
+    assert {"fast", "cudnn", "DRAM", "launch", "variant"} <= set(words)
+    boxes = [e for e in drawn if e.tag.endswith("rect")]
+    turned = [e for e in boxes if (e.get("transform") or "").startswith("rotate(45 ")]
+    round_ = [
+        e for e in boxes if e.get("rx") and float(e.get("rx", "0")) * 2 == pytest.approx(float(e.get("width", 0)), 0.1)
+    ]
+    dashed = [e for e in drawn if e.get("stroke-dasharray")]
+    assert (len(turned), len(round_) + len(turned)) == (marks[".peer .dot"], marks[".dot"] - marks[".baseline .dot"])
+    assert len(dashed) == marks[".lane .mark:not(.floor)"]
     rows = list(csv_module.reader(io.StringIO(csv)))
     assert rows == [["" if v is None else repr(v) if isinstance(v, float) else str(v) for v in row] for row in record]
+
+
+EXPORTED = """async () => {
+  const made = {};
+  for (const box of document.querySelectorAll("figure.chart"))
+    if (box.clientWidth) made[box.id] = await charts.svg(box);
+  return made;
+}"""
+
+
+@pytest.mark.parametrize("name", ["index", "roofline", "variant/fast", "compare"])
+def test_an_exported_picture_is_the_light_pages_also_from_a_dark_one(
+    chromium: Browser, folder: Path, name: str
+) -> None:
+    exported = []
+    for dark in (False, True):
+        with chromium.page(folder / f"{name}.html", dark=dark) as shown:
+            exported.append(shown.js(f"({EXPORTED})()"))
+            background = shown.js("getComputedStyle(document.body).backgroundColor")
+            assert (background == "rgb(255, 255, 255)") is not dark, "the page itself keeps its colors"
+    for made in exported:  # Plotly gives each picture and each line a number
+        for key, text in made.items():
+            numbers = re.findall(r'(?<=id="defs-)\w{6}|(?<=scatter trace)\w{6}', text)
+            made[key] = re.sub("|".join(numbers) or "$", "", text)
+    assert exported[0] and exported[0] == exported[1]
 
 
 SWITCH = """async () => {

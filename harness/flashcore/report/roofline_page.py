@@ -9,7 +9,7 @@ from typing import Any
 
 from flashcore.chips import devices
 from flashcore.explain import roofline
-from flashcore.explain.roofline import LEVELS, CaseBounds, Point
+from flashcore.explain.roofline import LEVELS, CaseBounds, Ceiling, Point
 from flashcore.explain.rows import Row
 from flashcore.model.groups import grouped
 from flashcore.model.record import Roof
@@ -136,8 +136,9 @@ def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof
         ],
         "roles": {p.subject.variant: suite.role(suite.variants[p.subject.variant]) for p in points},
         "shares": [p.share and round(100 * p.share, 1) for p in points],
-        #: The roofs that each point's share is of: those of the focus are drawn.
-        "over": [[drawn.index(r) for r in _ceilings(p)] for p in points],
+        #: The roofs that each point's share is of, and the measured ones: those of the focus are drawn.
+        "over": [_indices(drawn, p.ceiling) for p in points],
+        "measured": [_indices(drawn, p.measured) for p in points],
         "faults": {i: p.faults for i, p in enumerate(points) if p.faults},
         "roofs": [
             {
@@ -170,16 +171,14 @@ def _drawn(roofs: Sequence[Roof], points: Sequence[Point]) -> list[Roof]:
     Where the clock was seen, the datasheet's own roof adds nothing.
     """
     resources = {*LEVELS, *(p.roof for p in points)}
-    above = dict.fromkeys(r for p in points for r in _ceilings(p))
+    above = dict.fromkeys(r for p in points for c in (p.theory, p.measured) for r in (c.compute, c.bandwidth) if r)
     seen = {r.resource for r in above if r.origin == "at clock seen"}
     others = (r for r in roofs if r.resource in resources and (r.origin != "datasheet" or r.resource not in seen))
     return list(dict.fromkeys((*above, *others)))
 
 
-def _ceilings(point: Point) -> list[Roof]:
-    """The roofs above a point, each once."""
-    each = (roof for c in (point.theory, point.measured) for roof in (c.compute, c.bandwidth) if roof is not None)
-    return list(dict.fromkeys(each))
+def _indices(drawn: Sequence[Roof], above: Ceiling) -> list[int]:
+    return [drawn.index(r) for r in (above.compute, above.bandwidth) if r is not None]
 
 
 def _point_row(point: Point) -> list[Cell]:

@@ -1,4 +1,4 @@
-// The roofline: one level's roofs and points at a time, the ladder's way through them, and names that never overlap.
+// The roofline: a diagonal for each memory level, the marks of one level and the focus at each, and names that never overlap.
 "use strict";
 (() => {
   let state, all; // report.js's, once it is there
@@ -10,26 +10,31 @@
   const escaped = (text) => text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
 
   const points = (given) => given.table.slice(1).map(([v, k, , level, by, , bytes, time, x, y, regime], i) => ({
-    v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
-    role: given.roles[v], share: given.shares[i], over: given.over[i], faults: given.faults[i] ?? [],
+    i, v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
+    role: given.roles[v], share: given.shares[i], roofs: given.over[i].map((r) => given.roofs[r]), measured: given.measured[i].map((r) => given.roofs[r]), faults: given.faults[i] ?? [],
   }));
+  // TFLOP/s of a roof at an intensity, and the lower of a mark's two roofs there: its share is of that one.
+  const height = (roof, x) => (roof.compute ? roof.value : (roof.value * x) / 1e3);
+  const ceiling = (p, x = p.x) => Math.min(...p.roofs.map((r) => height(r, x)));
+  const cited = (p) => p.roofs.find((r) => height(r, p.x) === ceiling(p));
+  const called = (resource) => NAMES[resource] ?? resource.replace("_", " ");
+  const share = (p) => (p.share === null ? "no roof is known" : `${p.share} % of ${called(cited(p).resource)}: ${cited(p).label}`);
   const tell = (p) => [
     `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
-    p.share === null ? "no roof is known" : `${p.share} % of the roof above it, at its own clock`,
+    share(p),
     `${short(p.time)} µs, ${short(p.gbps)} GB/s, FLOPs by ${p.by}`,
     ...p.faults.map((f) => `cannot be right: ${f}`),
   ];
 
-  // One roof for each resource and origin: that of the focus, whose share is told, else the highest.
-  function roofsOf(given, focused) {
-    const own = new Set(focused.flatMap((p) => p.over));
-    const chosen = new Map();
-    given.roofs.forEach((r, i) => {
-      const key = `${r.resource} ${r.origin}`;
-      const best = chosen.get(key);
-      if (best === undefined || own.has(i) > own.has(best) || (own.has(i) === own.has(best) && r.value > given.roofs[best].value)) chosen.set(key, i);
-    });
-    return [...chosen.values()].map((i) => given.roofs[i]);
+  // Those above the focus, whose shares are told; of other resources and origins the highest. A mark that would stand above
+  // them, since its clock was higher, brings its own.
+  function roofsOf(given, focused, shown) {
+    const chosen = new Set(focused.flatMap((p) => [...p.roofs, ...p.measured]));
+    const like = (r) => [...chosen].filter((c) => c.resource === r.resource && c.origin === r.origin);
+    for (const r of [...given.roofs].sort((a, b) => b.value - a.value)) if (!like(r).length) chosen.add(r);
+    for (const p of shown)
+      for (const r of p.roofs) if (!p.faults.length && like(r).every((c) => height(c, p.x) < p.y)) chosen.add(r);
+    return given.roofs.filter((r) => chosen.has(r));
   }
   function choices(plot) {
     const form = document.querySelector(`form[data-for="${plot.id}"]`);
@@ -59,8 +64,8 @@
     const here = every.filter((p) => p.level === level && (kernels || !p.k) && (formula || p.by === by));
     const { focus, names } = named(given);
     const linked = cases.filter((p) => p.v === focus);
-    const roofs = roofsOf(given, linked);
-    const slopes = roofs.filter((r) => r.resource === level);
+    const roofs = roofsOf(given, linked, here);
+    const slopes = roofs.filter((r) => !r.compute);
     const flats = roofs.filter((r) => r.compute);
     const ridges = flats.flatMap((c) => slopes.map((s) => (c.value / s.value) * 1e3));
     const xs = [...here.map((p) => p.x), ...linked.map((p) => p.x), ...ridges];
@@ -68,71 +73,115 @@
     const across = [log(Math.min(...xs)) - 0.3, log(Math.max(...xs)) + 0.45];
     const up = [log(Math.min(...ys)) - 0.25, log(Math.max(...ys)) + 0.3];
     const [left, right] = across.map((x) => 10 ** x);
+    const narrow = plot.clientWidth < 520;
+    const margin = { l: narrow ? 52 : 64, r: 8, t: 30, b: 46 };
+    const frame = { across, up, width: plot.clientWidth - margin.l - margin.r, height: plot.clientHeight - margin.t - margin.b };
     const top = Math.max(...flats.map((r) => r.value), -Infinity);
-    const data = [];
-    const line = (roof, x, y) => data.push({
-      type: "scatter", mode: "lines", x, y, hoverinfo: "skip", line: { color: "@soft", width: 1.3, dash: DASHES[roof.origin] },
+    const line = (roof, [x0, x1]) => ({
+      type: "scatter", mode: "lines", x: [x0, x1], y: [height(roof, x0), height(roof, x1)], hoverinfo: "skip", name: `${called(roof.resource)}: ${roof.label}`,
+      line: { color: roof.compute ? "@soft" : `@${roof.resource}`, width: roof.compute || roof.resource === level ? 1.6 : 1, dash: DASHES[roof.origin] },
     });
-    for (const r of slopes) {
-      const end = Number.isFinite(top) ? Math.min(right, (top / r.value) * 1e3) : right;
-      line(r, [left, end], [(left * r.value) / 1e3, (end * r.value) / 1e3]);
-    }
-    for (const r of flats) {
-      const start = slopes.length ? Math.max(left, (r.value / Math.max(...slopes.map((s) => s.value))) * 1e3) : left;
-      line(r, [start, right], [r.value, r.value]);
-    }
+    const span = (r) => (r.compute
+      ? [slopes.length ? Math.max(left, (r.value / Math.max(...slopes.map((s) => s.value))) * 1e3) : left, right]
+      : [left, Number.isFinite(top) ? Math.min(right, (top / r.value) * 1e3) : right]);
     const way = given.way.map((v) => cases.find((p) => p.v === v && p.level === level)).filter(Boolean);
-    data.push({ type: "scatter", mode: "lines", x: way.map((p) => p.x), y: way.map((p) => p.y), hoverinfo: "skip",
-      line: { color: "@variant", width: 1.2 }, opacity: 0.55 });
-    data.push({ type: "scatter", mode: "lines+markers", x: linked.map((p) => p.x), y: linked.map((p) => p.y), hoverinfo: "skip",
+    const marks = spread([...new Set([...here, ...linked])], (p) => (p.k ? 6 : names.has(p.v) ? 11 : 7), frame);
+    // What a mark points at: the ladder's path, the distance to its roof, and that roof, which may be of another clock.
+    const pointed = (given, path) => [
+      { x: path ? way.map((p) => p.at) : [], y: path ? way.map((p) => p.y) : [] },
+      ...["dram", "l2", "l1"].map((name) => gap(given.filter((p) => p.level === name && p.share !== null && p.y < ceiling(p)))),
+      roofline(given.length === 1 ? given[0] : null, [left, right]),
+    ];
+    const shown = pointed(linked, Boolean(state.get("focus")));
+    plot.pointed = (i) => (i === undefined ? shown : pointed([every[i]], true));
+    const data = [
+      { mode: "lines", line: { color: "@variant", width: 1.2 }, opacity: 0.7, name: "path" },
+      ...["dram", "l2", "l1"].map((name) => ({ mode: "lines", fill: "toself", fillcolor: `@${name}`, opacity: 0.22, line: { width: 0 }, name: "gap" })),
+      { mode: "lines", line: { color: "@text", width: 1 }, name: "roof" },
+    ].map((trace, i) => ({ type: "scatter", hoverinfo: "skip", ...trace, ...shown[i] }));
+    data.push(...slopes.map((r) => line(r, span(r))), ...flats.map((r) => line(r, span(r))));
+    data.push({ type: "scatter", mode: "lines+markers", x: linked.map((p) => p.at), y: linked.map((p) => p.y), hoverinfo: "skip",
       line: { color: "@text", width: 1, dash: "dot" }, marker: { symbol: "circle-open", size: 13, color: "@text" } });
     for (const role of ["variant", "baseline", "peer"]) {
-      const own = here.filter((p) => p.role === role);
+      const own = marks.filter((p) => p.role === role);
       if (!own.length) continue;
       data.push({
-        type: "scatter", mode: "markers", x: own.map((p) => p.x), y: own.map((p) => p.y),
+        type: "scatter", mode: "markers", x: own.map((p) => p.at), y: own.map((p) => p.y),
         marker: {
-          color: own.map((p) => (p.faults.length ? "@fault" : `@${role}`)),
+          color: own.map((p) => (p.faults.length ? "@fault" : `@${p.level}`)),
           symbol: own.map((p) => (p.faults.length ? "x" : SYMBOLS[role]) + (p.by === by ? "" : "-open")),
-          size: own.map((p) => (p.k ? 6 : names.has(p.v) ? 11 : 7)),
-          opacity: own.map((p) => (names.has(p.v) && !p.k ? 1 : 0.6)),
+          size: own.map((p) => p.size), line: { color: "@bg", width: 0.7 },
+          opacity: own.map((p) => (names.has(p.v) && !p.k ? 1 : 0.75)),
         },
-        customdata: own.map((p) => tell(p).map(escaped).join("<br>")), hovertemplate: "%{customdata}<extra></extra>",
+        customdata: own.map((p) => p.i), text: own.map((p) => tell(p).map(escaped).join("<br>")), hovertemplate: "%{text}<extra></extra>",
       });
     }
     // Where words may go: each with its anchor in data, in order of importance.
     const words = [];
     for (const [name, why] of names) {
       const p = cases.find((q) => q.v === name && q.level === level);
-      if (p) words.push({ x: p.x, y: p.y, text: why ? `${name} (${why})` : name, bold: name === focus });
+      if (p) words.push({ x: p.at, y: p.y, text: why ? `${name} (${why})` : name, bold: name === focus });
     }
-    for (const p of linked) if (p.level !== level) words.push({ x: p.x, y: p.y, text: NAMES[p.level] });
-    const narrow = plot.clientWidth < 520;
+    for (const p of linked) if (p.level !== level) words.push({ x: p.at, y: p.y, text: NAMES[p.level], color: p.level });
     const label = (own) => `${called(own[0].resource)}: ${own.map((r) => r.label).join(narrow ? "\n" : "; ")}`;
     // One label for each resource: above its highest roof at the right end, below its lowest slope at the left.
     for (const own of grouped(flats)) words.push({ x: right / 1.001, y: Math.max(...own.map((r) => r.value)), text: label(own), above: true });
-    if (slopes.length) {
-      const lowest = Math.min(...slopes.map((r) => r.value));
+    for (const own of grouped(slopes)) {
+      const lowest = Math.min(...own.map((r) => r.value));
       // Where it comes into view: on the very edge the chart library leaves words out.
       const x = 1.001 * Math.max(left, (10 ** up[0] * 1e3) / lowest);
-      words.push({ x, y: (x * lowest) / 1e3, text: label(slopes), below: true });
+      const { resource } = own[0];
+      words.push({ x, y: (x * lowest) / 1e3, text: narrow && resource !== level ? NAMES[resource] : label(own), color: resource, below: true });
     }
-    const margin = { l: narrow ? 52 : 64, r: 8, t: 30, b: 46 };
-    const frame = { across, up, width: plot.clientWidth - margin.l - margin.r, height: plot.clientHeight - margin.t - margin.b };
-    const lines = [...flats.map((r) => [left, right, r.value]), [Math.min(...linked.map((p) => p.x)), Math.max(...linked.map((p) => p.x)), linked[0]?.y]];
+    const lines = [...flats.map((r) => [...span(r), r.value]), [Math.min(...linked.map((p) => p.x)), Math.max(...linked.map((p) => p.x)), linked[0]?.y]];
     return {
       data,
       layout: {
-        xaxis: axis(`FLOP per byte of ${NAMES[level]} (log)`, across),
+        xaxis: axis("FLOP per byte (log)", across),
         yaxis: axis("TFLOP/s (log)", up),
         title: { text: here[0]?.regime ?? "", font: { size: 12 }, x: 0.005, xanchor: "left", y: 0.995, yanchor: "top" },
-        annotations: place(words, [...here, ...linked], lines, frame, narrow ? 10.5 : 12),
+        annotations: place(words, marks, lines, slopes.map((r) => [...span(r), r]), frame, narrow ? 10.5 : 12),
         showlegend: false, hovermode: "closest", margin, dragmode: false,
       },
     };
   }
   const grouped = (given) => [...new Set(given.map((r) => r.resource))].map((name) => given.filter((r) => r.resource === name));
-  const called = (resource) => NAMES[resource] ?? resource.replace("_", " ");
+  // From each mark up to its roof, as wide as a mark.
+  function gap(given) {
+    const [x, y] = [[], []];
+    for (const p of given) {
+      const [a, b] = [p.at / 1.03, p.at * 1.03];
+      x.push(a, a, b, b, a, null);
+      y.push(p.y, ceiling(p, a), ceiling(p, b), p.y, p.y, null);
+    }
+    return { x, y };
+  }
+  function roofline(p, [left, right]) {
+    const [flat, slope] = [p?.roofs.find((r) => r.compute), p?.roofs.find((r) => !r.compute)];
+    const x = !p?.roofs.length ? [] : flat && slope ? [left, (flat.value / slope.value) * 1e3, right].sort((a, b) => a - b) : [left, right];
+    return { x, y: x.map((at) => ceiling(p, at)) };
+  }
+  // Marks that would cover each other stand side by side, never above their own roof; `at` is where a mark stands.
+  function spread(given, size, { across, up, width, height: tall }) {
+    const px = (x) => ((log(x) - across[0]) / (across[1] - across[0])) * width;
+    const placed = [];
+    for (const p of [...given].sort((a, b) => size(b) - size(a) || b.y - a.y)) {
+      p.size = size(p);
+      const y = (1 - (log(p.y) - up[0]) / (up[1] - up[0])) * tall;
+      const near = placed.filter((q) => Math.abs(q.py - y) < (q.size + p.size) / 2 + 1);
+      for (let step = 0; step < 400; step++) {
+        const x = px(p.x) + (step % 2 ? 1 : -1) * Math.ceil(step / 2) * 2;
+        p.at = 10 ** (across[0] + (x / width) * (across[1] - across[0]));
+        const inside = x > 6 && x < width - 6 && (p.faults.length || p.y <= ceiling(p, p.at) || p.y > ceiling(p));
+        if (!step || inside) {
+          if (near.every((q) => Math.hypot(q.px - x, q.py - y) > (q.size + p.size) / 2 + 1)) break;
+        }
+        p.at = p.x;
+      }
+      placed.push({ size: p.size, px: px(p.at), py: y });
+    }
+    return given;
+  }
   function axis(title, [from, to]) {
     let ticks = [];
     for (const steps of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9]]) {
@@ -147,16 +196,18 @@
   }
   // Places for the words, so that none covers another, a point or a line where that can be helped: beside its point, or
   // further off, with a line to it.
-  function place(words, marks, lines, { across, up, width, height }, size) {
+  function place(words, marks, lines, slopes, { across, up, width, height: tall }, size) {
     const px = (x) => ((log(x) - across[0]) / (across[1] - across[0])) * width;
-    const py = (y) => (1 - (log(y) - up[0]) / (up[1] - up[0])) * height;
+    const py = (y) => (1 - (log(y) - up[0]) / (up[1] - up[0])) * tall;
     const pen = document.createElement("canvas").getContext("2d");
     const family = getComputedStyle(document.body).fontFamily;
-    const soft = marks.map((p) => ({ l: px(p.x) - 5, r: px(p.x) + 5, t: py(p.y) - 5, b: py(p.y) + 5 }));
+    const soft = marks.map((p) => ({ l: px(p.at) - 5, r: px(p.at) + 5, t: py(p.y) - 5, b: py(p.y) + 5 }));
     for (const [from, to, y] of lines) if (y) soft.push({ l: px(from), r: px(to), t: py(y) - 2, b: py(y) + 2 });
+    for (const [from, to, r] of slopes)
+      for (let x = from; x < to; x *= 1.04) soft.push({ l: px(x) - 3, r: px(x) + 3, t: py(height(r, x)) - 4, b: py(height(r, x)) + 4 });
     const taken = [];
     const free = (a, others) => !others.some((b) => a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b);
-    const inside = (a) => a.l >= 0 && a.r <= width && a.t >= -4 && a.b <= height;
+    const inside = (a) => a.l >= 0 && a.r <= width && a.t >= -4 && a.b <= tall;
     const found = [];
     // Roofs first: their places are few.
     for (const word of [...words].sort((a, b) => Boolean(b.above || b.below) - Boolean(a.above || a.below))) {
@@ -170,8 +221,8 @@
       else if (word.below) {
         for (let d = 0; d < 3; d++) offsets.push([24, 4 + d * h]);
         // Further up along the slope, which rises by one decade in a decade.
-        const rise = height / (up[1] - up[0]) / (width / (across[1] - across[0]));
-        for (const t of [30, 60, 90, 130, 180, 240, 320]) offsets.push([t + 16, -t * rise]);
+        const rise = tall / (up[1] - up[0]) / (width / (across[1] - across[0]));
+        for (const t of [30, 60, 90, 130, 180, 240, 300, 360, 420]) offsets.push([t + 16, -t * rise], [t - w - 12, -t * rise - h]);
       }
       else
         for (const far of [0, 1, 2, 3, 4, 6, 8, 10])
@@ -181,7 +232,9 @@
         const l = Math.max(0, Math.min(x + dx, width - w));
         return { l, r: l + w, t: y + dy, b: y + dy + h };
       });
-      const box = boxes.find((a) => inside(a) && free(a, taken) && free(a, soft)) ?? boxes.find((a) => inside(a) && free(a, taken));
+      // The first place is the nearest one.
+      const cost = (a) => soft.filter((b) => !free(a, [b])).length + (word.above || word.below ? 0.5 : 0.05) * boxes.indexOf(a);
+      const box = boxes.filter((a) => inside(a) && free(a, taken)).reduce((best, a) => (best && cost(best) <= cost(a) ? best : a), null);
       if (!box) continue;
       taken.push(box);
       const [cx, cy] = [(box.l + box.r) / 2, (box.t + box.b) / 2];
@@ -189,7 +242,7 @@
       found.push({
         xref: "x", yref: "y", x: log(word.x), y: log(word.y), ax: cx - x, ay: cy - y, axref: "pixel", ayref: "pixel",
         showarrow: true, arrowhead: 0, arrowwidth: 0.7, arrowcolor: apart ? "@soft" : "rgba(0,0,0,0)", standoff: 6,
-        text: (word.bold ? "<b>" : "") + rows.map(escaped).join("<br>") + (word.bold ? "</b>" : ""), font: { size }, borderpad: 0, align: "right",
+        text: (word.bold ? "<b>" : "") + rows.map(escaped).join("<br>") + (word.bold ? "</b>" : ""), font: { size, color: word.color ? `@${word.color}` : undefined }, borderpad: 0, align: "right",
       });
     }
     return found;
@@ -206,8 +259,7 @@
         const own = points(given).filter((p) => p.v === focus && !p.k);
         const by = own.some((p) => p.by === "hardware") ? "hardware" : "formula";
         const shown = own.filter((p) => p.by === by);
-        const each = shown.map((p) => `${short(p.x)} FLOP/B of ${NAMES[p.level]} (${short(p.gbps)} GB/s`
-          + `${p.share === null ? "" : `, ${p.share} % of the roof above it`})`);
+        const each = shown.map((p) => `${short(p.x)} FLOP/B of ${NAMES[p.level]} (${short(p.gbps)} GB/s, ${share(p)})`);
         const faults = [...new Set(shown.flatMap((p) => p.faults))].map((f) => `; cannot be right: ${f}`).join("");
         output.textContent = shown.length
           ? `${focus}: ${short(shown[0].y)} TFLOP/s, ${short(shown[0].time)} µs, FLOPs by ${by}, at ${each.join(", ")}${faults}. `
@@ -230,6 +282,14 @@
         if (name === "focus" || name === "level") state.set({ [name]: value });
         window.charts.draw(plot);
         say();
+      });
+      plot.addEventListener("drawn", () => {
+        const point = (i) => {
+          const traces = plot.pointed(i);
+          Plotly.restyle(plot, { x: traces.map((t) => t.x), y: traces.map((t) => t.y) }, traces.map((_, at) => at));
+        };
+        plot.on("plotly_hover", ({ points: [mark] }) => point(mark.customdata));
+        plot.on("plotly_unhover", () => point());
       });
       form.addEventListener("submit", (event) => event.preventDefault());
       take();
