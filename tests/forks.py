@@ -51,7 +51,7 @@ _CHILDREN = (
     "flashcore.plugins.tune.trial",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
-_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH")
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")
 _PR_SET_CHILD_SUBREAPER = 36
 _STARTED: list[Forks] = []
 
