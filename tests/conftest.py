@@ -274,7 +274,9 @@ def copy(tmp_path: Path) -> Callable[[], Path]:
     return make
 
 
-#: The same in Python that a process runs first.
+#: Python that a process runs first, so that it builds no operator.
+NO_TORCH = "\nimport flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None\n"
+#: The same for SASS, as :func:`hide_disassembler`.
 NO_DISASSEMBLER = """
 import flashcore.measure.machine.toolchain as t
 found = t.optional_tool
@@ -282,12 +284,17 @@ t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)
 """
 
 
-@contextlib.contextmanager
-def no_disassembler() -> Iterator[None]:
+def hide_disassembler(patch: pytest.MonkeyPatch) -> None:
     """Hides nvdisasm, which takes a third of the time of a small compilation and says nothing of how one is built."""
     found = toolchain.optional_tool
+    patch.setattr(toolchain, "optional_tool", lambda name: None if name == "nvdisasm" else found(name))
+
+
+@contextlib.contextmanager
+def no_disassembler() -> Iterator[None]:
+    """Hides it meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(toolchain, "optional_tool", lambda name: None if name == "nvdisasm" else found(name))
+        hide_disassembler(patch)
         yield
 
 

@@ -22,14 +22,23 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
 from flashcore.records import lookup, raw, store
 from tests import factory
-from tests.conftest import FAULTS, NO_DISASSEMBLER, ROOT, TOY, Built, StuckNvcc, compile_one, flashcore, skip_without
+from tests.conftest import (
+    FAULTS,
+    NO_DISASSEMBLER,
+    NO_TORCH,
+    ROOT,
+    TOY,
+    Built,
+    StuckNvcc,
+    compile_one,
+    flashcore,
+    skip_without,
+)
 
 #: Python that hides every nvcc of this machine from the process.
 NO_NVCC = "import flashcore.measure.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
 #: Python that hides the GPU, so that these tests mean the same everywhere.
 NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
-#: Python that hides torch, so that no operator is built.
-NO_TORCH = "\nimport flashcore.measure.machine.toolchain as t; t.torch_root = lambda: None"
 #: Python that leaves the pages out where a test is not about them.
 NO_PAGES = f"""{NO_GPU}
 import pathlib; from flashcore.pipeline import pages

@@ -24,7 +24,7 @@ from flashcore.pipeline.present import present
 from flashcore.plugins.pack import pack
 from flashcore.records import lookup, store
 from tests import factory
-from tests.conftest import ROOT, flashcore
+from tests.conftest import NO_TORCH, ROOT, flashcore
 
 ONE = {"CUDA_ARCH": "sm_90a"}
 GATE = ("gate", "--suite", "kernels", "--variant", "warp", "--format", "json", "--quiet")
@@ -54,7 +54,10 @@ class Runner:
     def records(self, us: float = 5.0, run_id: str = "20260102T030405Z-0001") -> None:
         """Records a run as the GPU runner would, whose one time is ``us``, packs it and throws the folder away."""
         there = self.folder / "runner"
-        made = present(Settings(str(self.suite), profiles=str(there), build=str(self.folder / "build")), lambda _: None)
+        made = present(
+            Settings(str(self.suite), variant="warp", profiles=str(there), build=str(self.folder / "build")),
+            lambda _: None,
+        )
         gpu = dataclasses.replace(made.environment, gpu=factory.GPU, gpu_arch="sm_90a")
         facts = [factory.fact(name, value, "warp", shape="main", source=source) for name, value, source in
                  (("isolated_p50", us, Source.EVENTS), ("plan_matches", 1, Source.NCU))]  # fmt: skip
@@ -78,7 +81,7 @@ class Runner:
         shutil.rmtree(there)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return flashcore(*words, cwd=self.folder, env=ONE)
+        return flashcore(*words, cwd=self.folder, env=ONE, start=NO_TORCH)
 
     def gate(self, *words: str) -> tuple[int, dict[str, Any]]:
         """The exit code, and the verdict on the time."""
@@ -93,6 +96,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvcc) -> 
     """The repository, built and recorded once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_ARCH", "sm_90a")
+        patch.setattr(toolchain, "torch_root", lambda: None)
         runner = Runner(tmp_path_factory.mktemp("runner"))
         runner.records()
     return runner.folder
@@ -102,6 +106,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvcc) -> 
 def runner(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """A copy of it, to change."""
     monkeypatch.setenv("CUDA_ARCH", "sm_90a")
+    monkeypatch.setattr(toolchain, "torch_root", lambda: None)
     made = Runner.__new__(Runner)
     made.folder = shutil.copytree(kept, tmp_path / "repository")
     made.suite, made.file = made.folder / "kernels", made.folder / "records" / f"gpu{lookup.PACKED}"
