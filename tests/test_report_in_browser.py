@@ -547,22 +547,42 @@ def test_the_source_of_both_is_whole_and_what_is_equal_is_aligned(chromium: Brow
         assert "No source was recorded of cudnn" in shown.js("document.querySelector('[data-part=source]').innerText")
 
 
-def test_stalls_of_both_are_charts_that_can_be_taken_away(chromium: Browser, compared: Path) -> None:
+LEANS = """Array.from(document.querySelectorAll("#compare-counters-chart tbody tr"), (row) => {
+  const [bar, axis] = ["i", "u"].map((part) => row.querySelector(`.lean ${part}`).getBoundingClientRect());
+  const width = row.querySelector(".lean").clientWidth / 2;
+  return [row.cells[0].innerText, row.cells[5].innerText, bar.width / width, bar.right > axis.right + 1,
+    getComputedStyle(row.querySelector(".lean i")).backgroundColor];
+})"""
+
+
+def test_differences_diverge_from_one_axis_the_largest_first(chromium: Browser, tmp_path: Path) -> None:
+    """Better to the left and worse to the right in colors of their own; what is neither in a third."""
     record = contradicting()
-    with chromium.page(compared / "compare.html", "?focus=fast&against=slow") as shown:
-        box = "document.querySelector('figure#compare-stalls')"
-        rows = list(csv_module.reader(io.StringIO(shown.js(f"charts.csv({box})"))))
-        assert rows[0] == ["name", "slow percent", "fast percent"]
-        for reason, *values in rows[1:]:
-            facts = [record.facts.number(f"stall_share_{reason.replace(' ', '_')}", Subject(v, shape="mission"))
-                     for v in ("slow", "fast")]  # fmt: skip
-            assert [float(v) for v in values] == pytest.approx(facts, rel=1e-5)
-        words = {
-            t.text
-            for t in ElementTree.fromstring(shown.js(f"charts.svg({box})")).iter("{http://www.w3.org/2000/svg}text")
-        }
-        assert {"slow", "fast", rows[1][0]} <= words
-        assert shown.js(f"{box}.querySelectorAll('.tools button').length") == 2
+    given = {
+        "bank_conflicts": (100, 485), "l2_bytes": (1000, 400), "op_fmul": (10, 30), "dram_bytes": (100, 99),
+        "stall_share_wait": (20.0, 50.0), "stall_share_barrier": (0.1, 1.0),
+    }  # fmt: skip
+    values = [(name, (("fast", was), ("split", now))) for name, (was, now) in given.items()]
+    facts = [factory.fact(n, value, v, shape="mission") for n, both in values for v, value in both]
+    record = dataclasses.replace(record, facts=Facts([*record.facts, *facts]))
+    report.render(record, tmp_path / "r", today=TODAY, pages=MORE)
+    with chromium.page(tmp_path / "r" / "compare.html", "?focus=split&against=fast") as shown:
+        rows = {name: rest for name, *rest in shown.js(LEANS) if name in given}
+        assert list(rows) == ["bank_conflicts", "op_fmul", "l2_bytes", "stall_share_wait"]
+        assert [(row[0], row[2]) for row in rows.values()] == [
+            ("worse", True), ("changed", True), ("better", False), ("worse", True)
+        ]  # fmt: skip
+        assert [row[1] for row in rows.values()] == pytest.approx([385 / 485, 2 / 3, 0.6, 0.3], abs=0.02)
+        assert len({row[3] for row in rows.values()}) == 3
+        others = shown.js("document.querySelector('[data-part=counters] details').textContent")
+        assert "dram_bytes" in others and "stall_share_barrier" in others and "no difference" in others
+        box = "document.querySelector('#compare-counters-chart')"
+        csv = list(csv_module.reader(io.StringIO(shown.js(f"charts.csv({box})"))))
+        assert csv[0] == ["name", "fast", "split", "unit", "change"]
+        assert ["bank_conflicts", "100", "485", "1", "worse"] in csv
+        svg = ElementTree.fromstring(shown.js(f"charts.svg({box})"))
+        assert "bank_conflicts" in {t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")}
+        assert shown.console == []
 
 
 def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compared: Path) -> None:

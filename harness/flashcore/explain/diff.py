@@ -20,7 +20,7 @@ from flashcore.model.text import faster, number
 
 Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
 MODES = (*REGIMES, "eager")
-MOVED = 0.05  # the smallest relative change of a counter that is shown
+MOVED = 0.05  # the smallest change of a counter that is shown, as its share
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,12 @@ class Change:
 
     @property
     def share(self) -> float:
-        """The change as a share of the larger value, 0 to 2; 0 unless both are numbers."""
+        """The change as a share of the larger value, 0 to 2, of a percentage in hundreds of points; 0 unless both are
+        numbers."""
         was, now = self.before, self.after
         if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
             return 0.0
-        return abs(now - was) / max(abs(was), abs(now))
+        return abs(now - was) / (100 if self.unit == "pct" else max(abs(was), abs(now)))
 
 
 def changes(a: Record, b: Record) -> list[Change]:

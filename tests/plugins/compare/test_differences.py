@@ -165,10 +165,10 @@ def test_the_counters_that_moved_the_most_come_first() -> None:
     assert differences.moved(before, before, CASE) == []
 
 
-def test_from_none_is_the_largest_move_and_a_twentieth_is_none() -> None:
+def test_from_none_is_the_largest_move_and_a_twentieth_or_five_points_are_none() -> None:
     before, after = (
-        counters(bank_conflicts=0, l2_bytes=100, dram_bytes=95),
-        counters(bank_conflicts=3, l2_bytes=10, dram_bytes=100),
+        counters(bank_conflicts=0, l2_bytes=100, dram_bytes=95, l2_hit=0.5),
+        counters(bank_conflicts=3, l2_bytes=10, dram_bytes=100, l2_hit=4.5),
     )
     assert [c.fact for c in differences.moved(before, after, CASE)] == ["bank_conflicts", "l2_bytes"]
 

@@ -144,7 +144,8 @@
       for (const [part, i] of [["before", against], ["after", focus]]) this.part(part).innerHTML = breaks(this.labels[i]);
       this.part("times").innerHTML = [...REGIMES, "under_ncu"].map((m) => this.time(m, plain[m], known[m])).join("");
       this.part("counters").innerHTML = this.counters();
-      this.charts();
+      this.part("charts").innerHTML = this.phases();
+      window.charts.watch(this.box);
       this.part("source").innerHTML = `<h2>Source <span class="detail">lines that machine code was made of</span></h2>${this.source()}`;
     }
     answer(mode, ratio, known) {
@@ -179,7 +180,7 @@
     moves() {
       const found = this.given.facts.map(([fact, unit, better, why], i) => {
         const [now, was] = this.cases.map((c) => c?.c[i] ?? null);
-        const most = Math.max(Math.abs(was ?? 0), Math.abs(now ?? 0));
+        const most = unit === "pct" ? 100 : Math.max(Math.abs(was ?? 0), Math.abs(now ?? 0));
         const share = was === null || now === null || !most ? 0 : Math.abs(now - was) / most;
         return { fact, unit, better, why, now, was, share };
       });
@@ -188,50 +189,50 @@
       moved.sort((a, b) => b.share - a.share || (a.fact < b.fact ? -1 : 1));
       return [moved, there.filter((f) => f.share <= this.given.moved)];
     }
+    // Each counter's difference from the middle of one axis: better to the left, worse to the right.
     counters() {
       const [moved, rest] = this.moves();
       if (!moved.length && !rest.length) return `<p class="note">Neither was profiled at ${esc(this.name)}.</p>`;
       const bound = `${fixed(100 * this.given.moved, 0)} %`;
       const alike = this.given.alike || !this.across; // of two shapes, less is not better
-      const row = ({ fact, unit, better, why, now, was, share }) => {
-        const [before, after] = [was, now].map((v) => (v === null ? missing(`not counted at ${this.name}`) : number(...quantity(v, unit))));
-        const word = share <= this.given.moved ? "" : !better || !alike ? "changed" : now < was === (better === "lower") ? "better" : "worse";
-        const times = was && now ? number(`${significant(now / was, 3)} ×`) : `<td class="none">–</td>`;
-        return `<tr>${name(fact, why)}${before}${after}${times}<td>${word}</td></tr>`;
+      const change = ({ better, now, was, share }) =>
+        now === null || was === null ? "" : share <= this.given.moved ? "no difference" : !better || !alike ? "changed" : now < was === (better === "lower") ? "better" : "worse";
+      const lean = (f) => {
+        const [word, size] = [change(f), (50 * f.share).toFixed(1)];
+        const left = word === "better" || (word !== "worse" && f.now < f.was);
+        return `<td><span class="bar lean"><i class="${word.replace(" ", "-")}" style="left:${left ? 50 - size : 50}%;width:${size}%"></i><u style="left:50%"></u></span></td>`;
       };
-      const [was, now] = [this.against, this.focus].map((i) => breaks(this.labels[i]));
-      const heading = heads("counter", was, now, "focus over against", "change");
-      const none = `<tr><td colspan="5">No counter that both have moved by more than ${bound}.</td></tr>`;
-      const caption = `Counters that differ by more than ${bound}, the most moved first; ncu counted them with caches flushed`;
-      const first = table("num1 pair", "Counters that moved", caption, heading + `<tbody>${moved.map(row).join("") || none}</tbody>`);
-      const others = table("num1 pair", "Other counters", `Within ${bound} of each other, or counted of only one`, heading + `<tbody>${rest.map(row).join("")}</tbody>`);
-      return first + (rest.length ? `<details><summary>${rest.length} others</summary>${others}</details>` : "");
+      const row = (f) => {
+        const [before, after] = [f.was, f.now].map((v) => (v === null ? missing(`not counted at ${this.name}`) : number(...quantity(v, f.unit))));
+        const times = f.was && f.now ? number(`${significant(f.now / f.was, 3)} ×`) : `<td class="none">–</td>`;
+        return `<tr>${name(f.fact, f.why)}${lean(f)}${before}${after}${times}<td>${change(f)}</td></tr>`;
+      };
+      const [was, now] = [this.against, this.focus].map((i) => this.labels[i]);
+      const heading = heads("counter", `<span class="sides"><span>← better</span><span>worse →</span></span>`, breaks(was), breaks(now), "focus over against", "change");
+      const none = `<tr><td colspan="6">No difference: no counter that both have moved by more than ${bound}.</td></tr>`;
+      const caption = `Differences of more than ${bound}, the largest first: percentages in points, others as a share of the larger value; each half of the axis is 100 %. Gray is neither better nor worse: less to the left, more to the right. ncu counted with caches flushed.`;
+      const draw = (rows, label, words) => table("num1 pair leans", label, words, `${heading}<tbody>${rows.map(row).join("") || none}</tbody>`);
+      const csv = [["name", was, now, "unit", "change"], ...moved.map((f) => [f.fact, f.was, f.now, f.unit, change(f)])];
+      const picture = draw(moved, "Differences", caption).replace("<table", "<table data-picture");
+      const others = draw(rest, "No difference", `Within ${bound} of each other, or counted of only one`);
+      return this.figure("counters", picture, csv) + (rest.length ? `<details><summary>${rest.length} others</summary>${others}</details>` : "");
+    }
+    figure(id, picture, csv) {
+      const data = JSON.stringify(csv).replaceAll("<", "\\u003c");
+      return `<figure class="chart" id="${this.box.dataset.compare}-${id}-chart">${picture}<script type="application/json" data-csv>${data}</script></figure>`;
     }
 
-    // --- stalls and phases of both ---
-    charts() {
-      const { facts } = this.given;
-      const of = (at, pick) => pick(this.cases[at]) ?? {};
-      const shares = facts.flatMap(([fact], i) => (fact.startsWith("stall_share_") ? [[fact.slice(12), i]] : []));
-      const stalls = (c) => c && Object.fromEntries(shares.map(([reason, i]) => [words(reason), c.c[i] ?? null]).filter(([, v]) => v !== null));
-      const box = this.part("charts");
-      box.innerHTML = this.bars("stalls", "Stalls", "Why warps were held, % of all stalls", of(0, stalls), of(1, stalls))
-        + this.bars("phases", "Phases", "Where warps were found, % of the samples", of(0, (c) => c?.p), of(1, (c) => c?.p));
-      window.charts.watch(box);
-    }
-    bars(id, title, caption, now, was) {
+    // --- phases of both ---
+    phases() {
+      const [now, was] = this.cases.map((c) => c?.p ?? {});
       const least = (row) => Math.max(row[1] ?? 0, row[2] ?? 0) >= 0.5;
       const rows = [...new Set([...Object.keys(was), ...Object.keys(now)])].map((key) => [key, was[key] ?? null, now[key] ?? null]).filter(least);
       if (!rows.length) return "";
-      if (id === "stalls") rows.sort((a, b) => Math.max(b[1], b[2]) - Math.max(a[1], a[2]));
       const [before, after] = [this.against, this.focus].map((i) => this.labels[i]);
       const bar = (v) => (v === null ? missing("it was not measured there") : `<td><span class="bar"><i style="width:${Math.min(v, 100)}%"></i></span> <b>${fixed(v, 1)} %</b></td>`);
       const body = rows.map(([key, a, b]) => `<tr><th scope="row">${esc(key)}</th>${bar(a)}${bar(b)}</tr>`).join("");
-      const csv = JSON.stringify([["name", `${before} percent`, `${after} percent`], ...rows]).replaceAll("<", "\\u003c");
-      return `<div><h3>${title} <span class="detail">${esc(this.name)}</span></h3>
-        <figure class="chart" id="${this.box.dataset.compare}-${id}"><table class="bars two" data-picture><caption>${caption}</caption>
-        ${heads(id === "stalls" ? "reason" : "phase", breaks(before), breaks(after))}<tbody>${body}</tbody></table>
-        <script type="application/json" data-csv>${csv}</script></figure></div>`;
+      const picture = `<table class="bars two" data-picture><caption>Where warps were found, % of the samples</caption>${heads("phase", breaks(before), breaks(after))}<tbody>${body}</tbody></table>`;
+      return `<div><h3>Phases <span class="detail">${esc(this.name)}</span></h3>${this.figure("phases", picture, [["name", `${before} percent`, `${after} percent`], ...rows])}</div>`;
     }
 
     // --- source: what both have aligned, what differs beside each other ---
