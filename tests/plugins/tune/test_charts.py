@@ -52,9 +52,23 @@ def test_a_floor_is_drawn_where_it_is_near(floor: float | None, drawn: bool, wor
     assert (lowest < 187.5) is drawn
 
 
+def test_each_candidate_is_a_line_through_its_parameters_the_fastest_on_top() -> None:
+    drawing = charts.parameters(study())
+    axes = list(SPACE.axes)
+    assert drawing.table == [["point", *axes, "µs"], *([i, *GRID.point(i).values(), TIMES[i]] for i in (C, A, B))]
+    lines = re.findall(r'<path class="(fifth\d)" d="M([^"]+)"><title>([\d.]+) µs, point (\d+)', drawing.svg)
+    assert [(kind, int(point)) for kind, _, _, point in lines] == [("fifth3", B), ("fifth1", A), ("fifth0", C)]
+    for _, way, _, point in lines:
+        *values, time = [float(place.split()[0]) for place in way.split("L")]
+        for x, (axis, place) in zip(values, GRID.places(int(point)).items(), strict=True):
+            assert x == pytest.approx(116 + 230 * place / (len(SPACE.axes[axis]) - 1), abs=5.1), axis
+        assert time == {C: 116, A: 231, B: 346}[int(point)], "in a logarithm 4 lies between 2 and 8"
+    assert all(f">{axis}</text>" in drawing.svg for axis in axes)
+
+
 def test_a_single_candidate_has_a_picture() -> None:
     one = Summary(header(), {A: Result(A, times={"small": 4.0})})
-    assert len(dots(charts.history(one).svg)) == 1
+    assert len(dots(charts.history(one).svg)) == 1 and "fifth0" in charts.parameters(one).svg
 
 
 def test_a_front_joins_what_no_other_dominates() -> None:

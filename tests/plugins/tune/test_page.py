@@ -134,3 +134,18 @@ def test_in_a_browser_it_is_quiet_fits_and_sorts(
         assert shown.js("document.querySelectorAll('figure.chart .tools button').length") >= 4, "SVG and CSV to save"
     with chromium.page(file, size=size, dark=dark, scripts=False) as shown:
         assert shown.console == [] and shown.requests == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390])
+def test_few_of_many_points_have_a_bar_that_is_seen_and_labeled(chromium: Browser, tmp_path: Path, width: int) -> None:
+    (recorded,) = (ROOT / "examples" / "tune" / "studies").glob("warpgroups-*")
+    file = written(tmp_path / "p.html", *study.read(recorded))
+    with chromium.page(file, size=(width, 900)) as shown:
+        rows = shown.js("""Array.from(document.querySelectorAll(".funnel tr"), (row) => {
+          const [bar, label] = ["i", "b"].map((part) => row.querySelector(part).getBoundingClientRect());
+          return [row.querySelector("b").innerText, bar.width, label.left - bar.right, label.right];
+        })""")
+    assert [row[0] for row in rows] == ["4,752", "1,500", "81", "80", "80", "79", "79", "1"]
+    assert all(bar >= 4 and 0 < gap < 20 and right < width for _, bar, gap, right in rows)
+    assert rows[0][1] / rows[1][1] == pytest.approx(4752 / 1500, rel=0.02), "lengths are in proportion"

@@ -12,13 +12,15 @@ from typing import Any
 
 from flashcore.model.text import significant
 from flashcore.plugins.tune.summary import Summary, Timed
-from flashcore.report.drawings import Drawing, svg
+from flashcore.report.drawings import Drawing, svg, tenth
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 352, 10, 196
 _HEIGHT = 236
 #: Where the least and the largest value are drawn.
 _INSET = (_BOTTOM - _TOP) / 22
 _ACROSS, _UP = (_LEFT + 6, _RIGHT - 6), (_BOTTOM - _INSET, _TOP + _INSET)
+#: Where the first and the last value of a parameter are drawn.
+_VALUES = (116, _RIGHT - 6)
 #: A floor more than this many times below the best is stated, not drawn: it would leave no room for the candidates.
 _NEAR = 3
 
@@ -62,6 +64,34 @@ def history(study: Summary) -> Drawing:
     parts.append(f'<path class="best" d="M{x(best[0].evaluation)} {y(best[0].us)}{steps}H{x(last)}"/>')
     parts.append(_text(_RIGHT, _HEIGHT - 6, "end", label))
     return Drawing(svg(f"Best time at {study.shape} against evaluations", _HEIGHT, parts), table)
+
+
+def parameters(study: Summary) -> Drawing:
+    """Parallel coordinates: each candidate as a line through its value on every axis, one below the other, down to its
+    time. A line's color is its fifth of the candidates by time. Lines at one value lie side by side, faster ones to the
+    left and above the others."""
+    axes = study.grid.space.axes
+    time = _scale([one.us for one in study.ranked], *_VALUES, math.log)
+    places = {axis: _scale(range(len(values)), *_VALUES) for axis, values in axes.items()}
+    heights = [22 + 36 * row for row in range(len(axes) + 1)]
+    lines, labels = [], []
+    for rank, one in enumerate(study.ranked):
+        aside = 10 * (rank / len(study.ranked) - 0.5)
+        at = [*(places[axis](place) + aside for axis, place in study.grid.places(one.index).items()), time(one.us)]
+        way = "L".join(f"{tenth(x)} {y}" for x, y in zip(at, heights, strict=True))
+        title = f"<title>{significant(one.us)} µs, point {one.index}</title>"
+        lines.append(f'<path class="fifth{5 * rank // len(study.ranked)}" d="M{way}">{title}</path>')
+    for (axis, values), y in zip(axes.items(), heights, strict=False):
+        labels.append(_text(0, y + 4, "", axis if len(axis) < 15 else f"{axis[:13]}…"))
+        labels += [_text(places[axis](place), y - 5, "middle", value) for place, value in enumerate(values)]
+    labels.append(_text(0, heights[-1] + 4, "", "µs"))
+    extremes = {study.ranked[0].us: "middle", study.ranked[-1].us: "end"}
+    labels += [_text(time(us), heights[-1] + 15, side, significant(us)) for us, side in extremes.items()]
+    grid = [f'<path class="grid" d="M{_VALUES[0]} {y}H{_VALUES[1]}"/>' for y in heights]
+    table: list[list[Any]] = [["point", *axes, "µs"]]
+    table += ([x.index, *study.grid.point(x.index).values(), x.us] for x in study.ranked)
+    label = f"The parameters of each candidate and its time at {study.shape}"
+    return Drawing(svg(label, heights[-1] + 20, [*grid, *reversed(lines), *labels]), table)
 
 
 def front(study: Summary, names: Sequence[str]) -> Drawing:

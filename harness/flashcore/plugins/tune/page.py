@@ -24,6 +24,8 @@ from flashcore.report.cells import Bar, Cell, missing, number_cell
 
 #: Rows of the table of all candidates; the study's own file has the others.
 MOST = 2000
+#: Rows of the table beside the parameters' picture, whose CSV has all.
+MOST_SHOWN = 12
 #: Fact, unit and heading.
 _FACTS = (
     ("registers", "1", "registers"),
@@ -102,8 +104,14 @@ def _timed(study: Summary) -> dict[str, Any]:
     steps = list(itertools.pairwise(path))
     changes = [f"begins: {study.grid.text(path[0].index)}", *(study.change(a.index, b.index) for a, b in steps)]
     gains = ["–", *(f"{significant(a.us / b.us, 3)} ×" for a, b in steps)]
+    drawing = charts.parameters(study)
     return {
         "axes": _axes(study),
+        "parameters": {
+            "drawing": drawing,
+            "heads": [(axis,) for axis in study.grid.space.axes],
+            "rows": [_row(*values) for values in drawing.table[1 : 1 + MOST_SHOWN]],
+        },
         "history": {"drawing": charts.history(study), "rows": improvements},
         "losers": {"rows": losers, "kept": kept and (significant(kept.us), study.grid.text(kept.index))},
         "way": {

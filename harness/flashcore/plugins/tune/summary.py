@@ -89,7 +89,7 @@ class Summary:
 
     @cached_property
     def funnel(self) -> list[Step]:
-        """From all points to those that were timed: how many were rejected at each step, and why."""
+        """From all points to the fastest: how many were rejected at each step, and why."""
         broken = Counter(text for i in range(len(self.grid)) if (text := self.grid.broken(i)))
         left, measured = len(self.results), any(r.times or r.fell in ("check", "bench") for r in self.results.values())
         steps = [
@@ -105,7 +105,7 @@ class Summary:
             reasons = _grouped([first_line(r.reason) for r in self.results.values() if r.fell == stage])
             left -= sum(count for count, _ in reasons)
             steps.append(Step(_PASSED[stage], left if measured or stage in STATIC else None, reasons))
-        return steps
+        return [*steps, Step("fastest", 1 if self.timed else None)]
 
     def fastest_by_value(self) -> dict[str, dict[int | str, tuple[float, int]]]:
         """Axis → value → the fastest time with it (us), and how many were timed with it."""
