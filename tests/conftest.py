@@ -32,6 +32,7 @@ from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
 from flashcore.readers.ncu.results import Report
+from flashcore.records import store
 from flashcore.suites import load
 from tests import forks
 
@@ -60,6 +61,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings of the user's shell must not decide what a test sees."""
     for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX"):
         monkeypatch.delenv(name, raising=False)
+
+
+@functools.cache
+def published() -> Record:
+    """The published run of the attention suite with times and counters."""
+    return store.read(ROOT / "profiles" / "20261122T201621Z-c175")
 
 
 @pytest.fixture(scope="session")

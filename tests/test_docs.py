@@ -20,11 +20,11 @@ from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
+from flashcore.measure.machine import toolchain
 from flashcore.model.catalogue import STALL_REASONS
 from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES, Shape
-from flashcore.records import store
-from tests.conftest import ROOT
+from tests.conftest import ROOT, published
 
 MADE = {".venv", "build", "_build", "generated", "SGEMM_CUDA"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not MADE & set(p.relative_to(ROOT).parts))
@@ -130,7 +130,7 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
 
 
 def test_the_readmes_results_are_those_of_the_published_run() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    record = published()
     readings = Readings(record)
     timed = [s for s in record.suite.shapes.values() if "bench" in s.stages]
     by_sizes = {_sizes(shapes[-1]): Row(readings, shapes) for shapes in record.suite.rows(timed)}
@@ -173,14 +173,14 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def test_the_answers_shown_are_those_of_the_published_run() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    record = published()
     answers = inner_loop.answers(record, None, "tma_split_keys")
     shown = blocks("find-the-limiter.md", "text")[0].splitlines()
     assert shown and set(shown) <= set(answers), "hint: copy the lines of these answers: " + "\n".join(answers)
 
 
 def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    record = published()
     sampled: dict[Subject, Counter[str]] = {}
     for listing in record.listings:
         own = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
@@ -200,7 +200,10 @@ def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
     assert f"up to {max(worst):.0f} where" in text
 
 
-def test_the_kernel_that_is_added_builds(compiler: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kernel_that_is_added_builds(
+    compiler: object, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "torch_root", lambda: None)  # no operator
     suite = tmp_path / "kernels"
     assert cli.main(["init", str(suite)]) == 0
     kernel = blocks("add-a-kernel.md", "cuda")[0]

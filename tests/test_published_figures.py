@@ -12,23 +12,17 @@ from flashcore import report
 from flashcore.cli import text_tables
 from flashcore.explain.limiter import remedies
 from flashcore.gate.wording import summary
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import Subject
 from flashcore.model.suite import Shape
-from flashcore.records import store
 from flashcore.report import cells, guardrail_page, markdown, overview_page, roofline_page, variant_page
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell
 from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
-from tests.conftest import ROOT
+from tests.conftest import published
 
 OVER_PEER = [key for key, *_ in overview_page.COLUMNS].index("over-peer")
-
-
-@functools.cache
-def published() -> Record:
-    return store.read(ROOT / "profiles" / "20261122T201621Z-c175")
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from flashcore.pipeline.judging import Rules, baseline_path, judge_records
 from flashcore.pipeline.opening import open_recordable
 from flashcore.records import store
 from tests import factory
-from tests.conftest import ROOT, TOY
+from tests.conftest import ROOT, TOY, hide_disassembler
 from tests.gate.test_formats import TODAY, troubled
 
 
@@ -133,6 +133,8 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     monkeypatch.setenv("CUDA_ARCH", "sm_90a")
     monkeypatch.setattr(Gpu, "find", lambda: None)
     monkeypatch.setattr(gpu_choice, "visible", dict)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: None)  # no operators
+    hide_disassembler(monkeypatch)
     suite = shutil.copytree(ROOT / "examples" / "row_softmax", tmp_path / "kernels")
     (suite / "suite.toml").write_text((suite / "suite.toml").read_text() + TIME)
     settings = Settings(str(suite), variant="warp", profiles=str(tmp_path), build=str(tmp_path / "build"))

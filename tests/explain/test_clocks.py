@@ -9,9 +9,8 @@ import pytest
 from flashcore.explain import clocks
 from flashcore.model.causes import OverReference
 from flashcore.model.record import Facts, Record, Source, Subject
-from flashcore.records import lookup
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import published
 
 FAST = Subject("fast", shape="mission")
 
@@ -81,6 +80,5 @@ def test_a_clock_that_is_unknown_scales_nothing(unknown: str) -> None:
 
 
 def test_the_published_run_agrees_with_itself() -> None:
-    published = lookup.latest(ROOT / "profiles", "attention")
-    assert published is not None and len(published.facts.named("ncu_duration")) > 50
-    assert clocks.agreed(published) is published
+    assert len(published().facts.named("ncu_duration")) > 50
+    assert clocks.agreed(published()) is published()

@@ -9,10 +9,9 @@ import pytest
 from flashcore.explain.predictions import Readings
 from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.record import Roof
-from flashcore.records import lookup
 from tests import factory
-from tests.conftest import ROOT
-from tests.explain.test_advice import COUNTED, Values, record, stall
+from tests.conftest import published
+from tests.explain.test_advice import Values, record, stall
 
 
 def parts(values: Values, *, gpu: bool = True) -> tuple[dict[str, float], Whole]:
@@ -63,11 +62,9 @@ def test_without_counters_the_formulas_resource_is_named() -> None:
 
 
 def test_the_parts_of_every_published_case_add_up() -> None:
-    recorded = lookup.latest(ROOT / "profiles", "attention")
-    assert recorded is not None and COUNTED
-    readings = Readings(recorded)
-    for shape in recorded.suite.shapes.values():
-        for variant in recorded.suite.variants.values():
+    readings = Readings(published())
+    for shape in published().suite.shapes.values():
+        for variant in published().suite.variants.values():
             if variant.runs_on(shape):
                 time = whole(readings, variant.name, shape.name)
                 assert sum(p.percent for p in time.parts) == pytest.approx(100)

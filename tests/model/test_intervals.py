@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.model.intervals import _resampled_medians, levels, ratio, ratios
-from flashcore.records import store
-from tests.conftest import ROOT
+from tests.conftest import published
 
 series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size=60)
 
@@ -74,7 +73,7 @@ def test_runs_of_different_lengths_count_whole_and_a_drift_of_both_is_no_comfort
 
 
 def test_the_published_run_recorded_these_very_intervals() -> None:
-    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    record = published()
     found = 0
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape

@@ -13,9 +13,8 @@ from flashcore.model.record import Facts, Record, Subject
 from flashcore.model.suite import REGIMES
 from flashcore.plugins.compare import command, differences
 from flashcore.plugins.compare.differences import contradiction
-from flashcore.records import store
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import published
 
 OLD = "20260101T000000Z-0000"
 
@@ -230,7 +229,7 @@ def test_regimes_contradict_where_one_gains_and_one_loses_beyond_noise() -> None
 
 def test_a_published_programmatic_launch_contradicts_itself() -> None:
     """It overlaps its neighbours: a throughput that one call by itself does not have."""
-    record = store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    record = published()
     plain, early = (
         {m: record.samples[f"{v}/mission/{m}"] for m in REGIMES} for v in ("tma_split_keys", "tma_split_keys_pdl")
     )

@@ -53,23 +53,30 @@ def softmax(x, out, CAP):
     block = triton.next_power_of_2(columns)
     softmax_kernel[(rows,)](x, out, columns, BLOCK=block, num_warps=1, maxnreg=CAP)
 """
-#: Name → what is put in the place of what.
+#: Name → what is put in the place of what, one after the other.
 HARMLESS: dict[str, tuple[tuple[str, str], ...]] = {
-    "comment": (("    row =", "    # the first element of this program's row\n    row ="),),
-    "docstring": (("constexpr):\n", 'constexpr):\n    """A program a row."""\n'),),
-    "kernel_renamed": (("softmax_kernel", "rows_kernel"),),
-    "variables_renamed": (("values", "loaded"), ("weights", "w")),
-    "parameter_renamed": (("columns, BLOCK: ", "width, BLOCK: "), ("0) * columns", "0) * width"),
-                          ("offsets < columns", "offsets < width")),
-    "blanks": (("\n\n\n", "\n\n\n\n\n"), ("(0) * columns", "( 0 )  *  columns")),
-    "reordered": (("    row = tl.program_id(0) * columns\n    offsets = tl.arange(0, BLOCK)\n",
-                   "    offsets = tl.arange(0, BLOCK)\n    row = tl.program_id(0) * columns\n"),),
-    "alias": (("triton.language as tl", "triton.language as T"), ("tl.", "T.")),
-    "launcher": (("    block = triton.next_power_of_2(columns)\n", ""),
-                 ("BLOCK=block", "BLOCK=triton.next_power_of_2(columns)")),
-    "by_keyword": (("](x, out, columns, BLOCK=block", "](out=out, x=x, BLOCK=block, columns=columns"),),
-    "grid": (("[(rows,)]", "[lambda meta: (rows, 1, 1)]"),),
-    "function_added": (("@triton.jit\n", "def unused(x):\n    return x\n\n\n@triton.jit\n"),),
+    "text": (
+        ("    row =", "    # the first element of this program's row\n    row ="),
+        ("constexpr):\n", 'constexpr):\n    """A program a row."""\n'),
+        ("\n\n\n", "\n\n\n\n\n"),
+        ("(0) * columns", "( 0 )  *  columns"),
+        ("@triton.jit\n", "def unused(x):\n    return x\n\n\n@triton.jit\n"),
+    ),
+    "names": (
+        ("    row = tl.program_id(0) * columns\n    offsets = tl.arange(0, BLOCK)\n",
+         "    offsets = tl.arange(0, BLOCK)\n    row = tl.program_id(0) * columns\n"),
+        ("softmax_kernel", "rows_kernel"),
+        ("columns, BLOCK: ", "width, BLOCK: "), ("0) * columns", "0) * width"),
+        ("offsets < columns", "offsets < width"),
+        ("values", "loaded"), ("weights", "w"),
+        ("triton.language as tl", "triton.language as T"), ("tl.", "T."),
+    ),
+    "launcher": (
+        ("](x, out, columns, BLOCK=block", "](out=out, x=x, BLOCK=block, columns=columns"),
+        ("    block = triton.next_power_of_2(columns)\n", ""),
+        ("BLOCK=block", "BLOCK=triton.next_power_of_2(columns)"),
+        ("[(rows,)]", "[lambda meta: (rows, 1, 1)]"),
+    ),
 }  # fmt: skip
 #: Tuned while it runs: one of its configurations spills.
 TUNED = SOURCE.replace(
@@ -124,7 +131,7 @@ def written(folder: Path) -> Suite:
     for name, edits in HARMLESS.items():
         text = SOURCE
         for old, new in edits:
-            assert old in text, name
+            assert old in text, (name, old)
             text = text.replace(old, new)
         texts[name] = text
     variants = ""
@@ -198,7 +205,7 @@ def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) ->
                 told = re.search(words, log)
                 assert found.number(name, subject) == int(told[1] if told else 0), (artifact.variant, kernel, name)
                 said += told is not None
-    assert said > 40
+    assert said > 10
 
 
 def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -> None:
@@ -328,11 +335,11 @@ def test_what_is_not_as_it_was_made_is_compiled_anew(
 
 def test_a_key_knows_the_compiler_the_code_and_the_arguments(compiled: Compiled) -> None:
     suite = compiled.suite
-    cases = [(suite.variants[n], suite.shapes["rows"]) for n in ("sound", "comment", "spilling")]
+    cases = [(suite.variants[n], suite.shapes["rows"]) for n in ("sound", "text", "spilling")]
     keys = freshness.case_keys(suite, cases, list(compiled.artifacts.values()), [], ARCH, "13.0.88")
-    sound, comment, spilling = (keys[f"{n}/rows"] for n in ("sound", "comment", "spilling"))
+    sound, text, spilling = (keys[f"{n}/rows"] for n in ("sound", "text", "spilling"))
     assert sound.nvcc == sound.cxx == f"triton {VERSION}"
-    assert freshness.freshness(comment, sound) is None
+    assert freshness.freshness(text, sound) is None
     assert freshness.freshness(spilling, sound) == CodeChanged("device")
 
 
@@ -340,14 +347,14 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
     suite = written(tmp_path / "suite")
     wrong = SOURCE.replace("    rows,", "    x.sum()\n    rows,")
     Path(suite.root, "sound.py").write_text(wrong, encoding="utf-8")
-    Path(suite.root, "comment.py").write_text("x = (\n", encoding="utf-8")
-    own = [suite.variants[n] for n in ("sound", "comment")]
+    Path(suite.root, "text.py").write_text("x = (\n", encoding="utf-8")
+    own = [suite.variants[n] for n in ("sound", "text")]
     first, second = traced.build(suite, tmp_path / "build", (ARCH,), own)
     assert first.status == second.status == "failed"
     line = wrong.splitlines().index("    x.sum()") + 1
     assert first.message.startswith(f"sound.py({line}): error: AttributeError: the tensor x was asked for .sum")
-    assert second.message.startswith("comment.py(1): error: SyntaxError: '(' was never closed\n")
-    for artifact, place in ((first, ("sound.py", line)), (second, ("comment.py", 1))):
+    assert second.message.startswith("text.py(1): error: SyntaxError: '(' was never closed\n")
+    for artifact, place in ((first, ("sound.py", line)), (second, ("text.py", 1))):
         assert isinstance(artifact.cause, CompileFailed) and (artifact.cause.file, artifact.cause.line) == place
 
 
