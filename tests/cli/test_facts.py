@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.cli import facts
@@ -68,6 +68,7 @@ TEXT = st.text(st.characters(codec="utf-8"))
 NAME = st.none() | TEXT.filter(bool)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.builds(
@@ -78,7 +79,8 @@ NAME = st.none() | TEXT.filter(bool)
             st.sampled_from(["1", "us", "text"]),
             st.sampled_from(Source),
             TEXT,
-        )
+        ),
+        max_size=5,
     )
 )
 def test_any_fact_survives_both_formats(found: list[Fact]) -> None:

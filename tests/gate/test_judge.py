@@ -479,7 +479,7 @@ def test_the_order_of_facts_changes_nothing() -> None:
     }
 
 
-def test_ten_thousand_cases_are_judged_and_drawn() -> None:
+def test_thousands_of_cases_are_judged_and_drawn() -> None:
     budgets = [
         REGISTERS,
         factory.budget("theoretical_occupancy", minimum=20),
@@ -487,12 +487,12 @@ def test_ten_thousand_cases_are_judged_and_drawn() -> None:
         factory.budget("spill_instructions", maximum=0),
         factory.goal("isolated_p50", maximum=5),
     ]
-    waivers = [factory.waiver("registers_limit", 200, variants=(f"v{i}",)) for i in range(100)]
-    record = factory.large_record(10_000, budgets, waivers)
+    waivers = [factory.waiver("registers_limit", 200, variants=(f"v{i}",)) for i in range(20)]
+    record = factory.large_record(2_000, budgets, waivers)
     result = judge(record, require="timing", today=TODAY)
     verdict_table.render(result)
     assert result.exit_code is Exit.OK
-    assert len(result.verdicts) > 40_000
+    assert len(result.verdicts) > 8_000
 
 
 # --- promises that stand without a budget -------------------------------------------------------

@@ -598,15 +598,15 @@ def test_a_tolerance_that_its_problem_does_not_list_is_a_mistake(tmp_path: Path)
 
 def test_limits_are_said_at_once(tmp_path: Path) -> None:  # item 18
     data = manifest()
-    axes = {a: list(range(100)) for a in ("a", "b", "c")}
+    axes = {a: list(range(22)) for a in ("a", "b", "c")}
     data["variant"]["x_{a}_{b}_{c}"] = {**data["variant"]["wide"], "sweep": axes}
     assert mistakes(tmp_path / "a", data) == [
-        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in all, found 1,000,000 more"
+        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in all, found 10,648 more"
     ]
     data = manifest()
-    points = [{"n": i, "m": i + 1} for i in range(3000)]
+    points = [{"n": i, "m": i + 1} for i in range(200)]
     data["variant"]["c{n}"] = {**data["variant"]["plain"], "sweep": points, "parent": "c{m}"}
-    data["variant"]["c3000"] = data["variant"]["plain"]
+    data["variant"]["c200"] = data["variant"]["plain"]
     assert mistakes(tmp_path / "b", data) == ["variant: expected at most 100 ancestors of each, found more"]
 
 
