@@ -151,6 +151,77 @@ def test_an_export_that_names_no_gpu_has_none(tmp_path: Path) -> None:
     assert kernels.rows(Readings(record))[0].us == 200.0
 
 
+OLD_GPU = "; ".join(
+    ["ALTER TABLE TARGET_INFO_GPU RENAME TO TARGET_INFO_CUDA_GPU"]
+    + [f"ALTER TABLE TARGET_INFO_CUDA_GPU RENAME COLUMN {new} TO {old}" for new, old in (
+        ("smCount", "numMultiprocessors"), ("computeMajor", "computeCapabilityMajor"),
+        ("computeMinor", "computeCapabilityMinor"))]
+)  # fmt: skip
+LATER = ("globalPid", "mangledName", "localMemoryTotal", "gridId", "graphNodeId", "qmdLastCtaDone", "clusterX")
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu"),
+    [
+        (OLD_GPU, H100["name"]),  # Nsight Systems to 2021.1
+        (
+            "; ".join(f"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN {name} INTEGER" for name in LATER),
+            H100["name"],
+        ),
+        ("INSERT INTO TARGET_INFO_GPU VALUES (1, 'a display', NULL, NULL, NULL)", H100["name"]),
+        ("UPDATE TARGET_INFO_GPU SET computeMajor = NULL", None),
+        ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = demangledName, demangledName = NULL", H100["name"]),
+    ],
+)
+def test_exports_of_each_schema_are_read(change: str, gpu: str | None, tmp_path: Path) -> None:
+    path = nsys_export(tmp_path / "report.sqlite", LAUNCHES)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(change)
+    record = recorded(path)
+    assert record.gpu == gpu and record.environment.gpu_sms == (132 if gpu else None)
+    assert [(row.name, row.us) for row in kernels.rows(Readings(record))] == [
+        ("cutlass::Kernel<float>", 200.0), ("layer_norm<float>", 11.0)
+    ]  # fmt: skip
+
+
+def test_a_launch_whose_end_or_name_is_lost_is_unmeasured_or_nameless(tmp_path: Path) -> None:
+    path = nsys_export(tmp_path / "report.sqlite", LAUNCHES)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE all_ AS SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL;
+            DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; ALTER TABLE all_ RENAME TO CUPTI_ACTIVITY_KIND_KERNEL;
+            UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = NULL WHERE gridX = 132;
+            UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 99 WHERE gridX = 8;""")
+    rows = kernels.rows(Readings(recorded(path)))
+    assert [(row.name, row.us) for row in rows] == [
+        ("layer_norm<float>", 10.0), ("unnamed", 1.0), ("cutlass::Kernel<float>", None)
+    ]  # fmt: skip
+
+
+def test_an_export_without_kernels_says_how_to_trace_them(tmp_path: Path) -> None:
+    path = nsys_export(tmp_path / "report.sqlite", LAUNCHES)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")  # tables are made at the first row
+    with pytest.raises(RecordError, match=r"expected kernels, found none\n  hint: .*--cuda-graph-trace=node"):
+        read_report(path)
+
+
+def test_kernels_as_old_and_new_torch_write_them(tmp_path: Path) -> None:
+    """Old ones write the category with a capital; new ones add the graph, and write what is infinite as text."""
+    new = {
+        "External id": 5,
+        "queued": 0,
+        "blocks per SM": "inf",
+        "warps per SM": "inf",
+        "graph id": 7,
+        "graph node id": 9,
+    }
+    events = [event(*LAUNCHES[0], **new), event(*LAUNCHES[1]) | {"cat": "Kernel", "dur": 90}]
+    path = tmp_path / "trace.json"
+    path.write_bytes(torch_trace([first, second]))
+    assert [row.us for row in kernels.rows(Readings(recorded(path)))] == [90.0, 4.0]
+
+
 def test_the_frame_that_torch_itself_writes(tmp_path: Path) -> None:
     profiler = pytest.importorskip("torch.profiler")
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile, profiler.record_function("step"):

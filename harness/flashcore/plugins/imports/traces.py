@@ -29,10 +29,17 @@ _MEMORY = "launch__shared_mem_per_block"
 _GPU, _SMS = "device__attribute_display_name", "device__attribute_multiprocessor_count"
 _METRICS = (_GPU, _SMS, "launch__registers_per_thread", _MEMORY, f"{_MEMORY}_static", f"{_MEMORY}_dynamic")
 _DEVICE = ("name", "numSms", "computeMajor", "computeMinor")  # torch.profiler's names
-_GPUS = "SELECT DISTINCT name, smCount, computeMajor, computeMinor FROM TARGET_INFO_GPU"
-_LAUNCHES = """SELECT "end" - start, value, gridX, gridY, gridZ, blockX, blockY, blockZ,
+#: Of schemas since mid 2021, and before. A display has no compute capability.
+_GPUS = (
+    "SELECT DISTINCT name, smCount, computeMajor, computeMinor FROM TARGET_INFO_GPU WHERE computeMajor > 0",
+    "SELECT DISTINCT name, numMultiprocessors, computeCapabilityMajor, computeCapabilityMinor"
+    " FROM TARGET_INFO_CUDA_GPU",
+)
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_LAUNCHES = f"""SELECT IFNULL("end" - start, 0), IFNULL(value, 'unnamed'), gridX, gridY, gridZ, blockX, blockY, blockZ,
     registersPerThread, staticSharedMemory + dynamicSharedMemory, staticSharedMemory, dynamicSharedMemory
-    FROM CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN StringIds ON StringIds.id = demangledName"""
+    FROM {_KERNELS} LEFT JOIN StringIds ON StringIds.id = IFNULL(demangledName, shortName)"""
+_HINT = "trace with ProfilerActivity.CUDA, or nsys profile --trace cuda --cuda-graph-trace=node"
 
 #: A kernel's name, grid, block, compute capability, and the values of ``_METRICS``, ``None`` if not recorded.
 _Launch = tuple[Any, ...]
@@ -50,7 +57,7 @@ def read(path: Path, data: bytes) -> Report:
         expected = "a trace of torch.profiler or an SQLite export of Nsight Systems"
         raise RecordError(f"{path.name}: expected {expected}; {type(error).__name__}: {error}") from error
     if not launches:
-        raise RecordError(f"{path.name}: expected kernels, found none\n  hint: trace with ProfilerActivity.CUDA")
+        raise RecordError(f"{path.name}: expected kernels, found none\n  hint: {_HINT}")
     ordered = sorted(launches.items(), key=lambda item: -math.fsum(item[1]))
     return Report(path.name, tuple(_result(i, *item) for i, item in enumerate(ordered)), reader="CUPTI by its tracer")
 
@@ -68,7 +75,7 @@ def _chrome(data: bytes) -> Iterator[tuple[_Launch, float]]:
     trace = json.loads(gzip.decompress(data) if data.startswith(GZIP) else data)
     devices = {device["id"]: [device.get(name) for name in _DEVICE] for device in trace.get("deviceProperties", ())}
     for event in trace["traceEvents"]:
-        if event.get("cat") == "kernel":
+        if event.get("cat") in ("kernel", "Kernel"):  # with a capital in old traces
             args = event["args"]
             name, sms, *cc = devices.get(args.get("device"), (None, None, 0, 0))
             sizes = (name, sms, args.get("registers per thread"), args.get("shared memory"), None, None)
@@ -78,9 +85,12 @@ def _chrome(data: bytes) -> Iterator[tuple[_Launch, float]]:
 
 def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_KERNELS,)).fetchone():
+            return  # tables are made at their first row
         gpus = []
-        with suppress(sqlite3.OperationalError):  # an export without that table
-            gpus = database.execute(_GPUS).fetchall()
+        for query in _GPUS:
+            with suppress(sqlite3.OperationalError):  # an export without that table
+                gpus += database.execute(query).fetchall()
         name, sms, *cc = gpus[0] if len(gpus) == 1 else (None, None, 0, 0)
         for time, kernel, *dims, registers, memory, static, dynamic in database.execute(_LAUNCHES):
             sizes = (name, sms, registers, memory, static, dynamic)
