@@ -208,15 +208,9 @@ def test_an_export_without_kernels_says_how_to_trace_them(tmp_path: Path) -> Non
 
 def test_kernels_as_old_and_new_torch_write_them(tmp_path: Path) -> None:
     """Old ones write the category with a capital; new ones add the graph, and write what is infinite as text."""
-    new = {
-        "External id": 5,
-        "queued": 0,
-        "blocks per SM": "inf",
-        "warps per SM": "inf",
-        "graph id": 7,
-        "graph node id": 9,
-    }
-    events = [event(*LAUNCHES[0], **new), event(*LAUNCHES[1]) | {"cat": "Kernel", "dur": 90}]
+    first, second = (event(*launch) for launch in LAUNCHES[:2])
+    first["args"] |= {"External id": 5, "queued": 0, "blocks per SM": "inf", "warps per SM": "inf", "graph id": 7}
+    second |= {"cat": "Kernel", "dur": 90}
     path = tmp_path / "trace.json"
     path.write_bytes(torch_trace([first, second]))
     assert [row.us for row in kernels.rows(Readings(recorded(path)))] == [90.0, 4.0]
