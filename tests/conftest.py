@@ -222,7 +222,12 @@ class Built:
 
 
 def build_once(
-    factory: pytest.TempPathFactory, loaded: Suite, variants: Iterable[Variant], *, with_operator: bool = True
+    factory: pytest.TempPathFactory,
+    loaded: Suite,
+    variants: Iterable[Variant],
+    *,
+    archs: tuple[str, ...] = (),
+    with_operator: bool = True,
 ) -> Built:
     """A suite's build for this worker's tests.
 
@@ -236,7 +241,8 @@ def build_once(
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.is_file():
-            artifacts = build.build(loaded, made, build.Options(), variants=variants, with_operator=with_operator)
+            options = build.Options(archs=archs)
+            artifacts = build.build(loaded, made, options, variants=variants, with_operator=with_operator)
             kept.write_bytes(pickle.dumps(artifacts))
     folder = shutil.copytree(made, factory.mktemp(loaded.name) / "build")
     return Built(loaded, folder, [_moved(a, made, folder) for a in pickle.loads(kept.read_bytes())])
@@ -257,9 +263,9 @@ def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> B
 
 @pytest.fixture(scope="session")
 def update(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The sound variant of the suite with tensors that are input and output, strided, or absent."""
+    """The sound variant of the suite with tensors that are input and output, strided, or absent, for one arch."""
     loaded = load.load(UPDATE)
-    return build_once(tmp_path_factory, loaded, [loaded.variants["plain"]])
+    return build_once(tmp_path_factory, loaded, [loaded.variants["plain"]], archs=("sm_90a",))
 
 
 @pytest.fixture(scope="session")

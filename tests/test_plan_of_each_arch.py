@@ -23,7 +23,6 @@ ARCHS = ("sm_89", "sm_90a")
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
 #: Of each variant, what its plan gives as shared memory, and what the source needs for that.
 SOURCES = {
-    "alike": ("1024", ""),
     # Not in the text of the host's code: pasted, so that no search for the macro's name finds it.
     "by_arch": (
         "(PASTED(CUDA_ARCH_, LIST) == 890 ? 90112 : 1024)",
@@ -48,7 +47,7 @@ def write_suite(folder: Path) -> Path:
         )
         table = manifest[manifest.index("[variant.plain]") : manifest.index("[variant.wide]")]
         problem += table.replace("variant.plain", f"variant.{name}").replace("scale.cu", f"{name}.cu")
-    (folder / "suite.toml").write_text(head.replace('"plain"', '"alike"') + problem + BUDGET)
+    (folder / "suite.toml").write_text(head.replace('"plain"', '"by_arch"') + problem + BUDGET)
     return folder
 
 
