@@ -24,9 +24,11 @@ from flashcore.model.record import Facts, Roof, Subject
 from flashcore.model.text import number
 from flashcore.plugins.compare import differences
 from flashcore.plugins.compare import page as compare_page
+from flashcore.plugins.imports import page as imported_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
 from tests.plugins.compare.test_page import MORE, contradicting
+from tests.plugins.imports.test_kernels import launches
 from tests.report.test_chips_page import H200, L4
 from tests.report.test_report import TODAY, full
 
@@ -545,6 +547,17 @@ def test_the_source_of_both_is_whole_and_what_is_equal_is_aligned(chromium: Brow
         assert rows[0][0][1] == "fast.cu:10" and rows[1][2][1] == "11"
     with chromium.page(compared / "compare.html", "?focus=split&against=cudnn") as shown:
         assert "No source was recorded of cudnn" in shown.js("document.querySelector('[data-part=source]').innerText")
+
+
+def test_long_names_of_kernels_leave_their_figures_in_view(chromium: Browser, tmp_path: Path) -> None:
+    record = launches((f"at::native::kernel<{'std::array<char*,3>,' * 12}>", 8, 9e3, ()), ("short", 8, 1e3, ()))
+    report.render(record, tmp_path / "r", today=TODAY, pages=[imported_page.page])
+    for width in (390, 1280):
+        with chromium.page(tmp_path / "r" / "index.html", size=(width, 844)) as shown:
+            assert shown.js("document.documentElement.scrollWidth") <= width
+            rows = shown.js("""Array.from(document.querySelectorAll(".kernels tbody tr"),
+              (row) => [row.offsetHeight, row.cells[2].getBoundingClientRect().right])""")
+            assert all(height < 100 and right < width for height, right in rows)
 
 
 LEANS = """Array.from(document.querySelectorAll("#compare-counters-chart tbody tr"), (row) => {

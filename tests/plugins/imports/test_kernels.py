@@ -74,7 +74,9 @@ def test_the_overview_lists_all_kernels_by_time_without_words_of_a_suite(
     page = overview(folder, tmp_path)
     names = ["ns::strided<float>", "saxpy", "ns::strided<double>", "spilly<96>"]
     assert [line.split()[0] for line in terminal.err.splitlines()[2:]] == names
-    shown = re.findall(r'<th scope="row" class="name"><a href="variant/\w+\.html\?shape=\w+">(.*?)</a></th>', page)
+    shown = re.findall(
+        r'<th scope="row" class="name" title="[^"]*"><a href="variant/\w+\.html\?shape=\w+">(.*?)</a></th>', page
+    )
     assert [re.sub("<wbr>", "", name) for name in shown] == [n.replace("<", "&lt;").replace(">", "&gt;") for n in names]
     main_part = page.partition("<main")[2]
     assert not re.search("ladder|winner|baseline|parent|floor", main_part, re.I)

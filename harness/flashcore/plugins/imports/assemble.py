@@ -298,5 +298,5 @@ def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Enviro
         gpu_sm_clock_mhz=clock / 1e3 if clock else None,
         cuda_runtime=container.cuda or None,
         ncu=container.ncu or None,
-        libraries=dict([report.reader.rsplit(" ", 1) for report in reports if " " in report.reader][:1]),
+        libraries=dict([report.reader.rsplit(" ", 1) for report in reports if report.reader[-1:].isdigit()][:1]),
     )

@@ -100,7 +100,7 @@ def as_json(readings: Readings, folder: str) -> str:
 
     - ``run``: the run's folder;
     - ``kernels``: ``name``, ``variant`` and ``shape`` of its facts, ``launches``, ``us`` of all of them, ``percent`` of
-      the time of all kernels, ``limited_by``;
+      the time of all kernels, ``limited_by``; ``us_reason`` and ``limited_by_reason`` where one is ``null``;
     - ``ranges``: a tree in its order, with the ``depth`` of each.
     """
     figures = ("name", "launches", "us", "us_reason", "percent")
