@@ -166,9 +166,9 @@ def test_bytes_are_exact_and_tma_traffic_is_drawn_past_l1() -> None:
     drawing = case("tma_split_keys", "mission").memory
     assert drawing is not None
     assert "524,288 B" in drawing.svg and "342,048 passes" in drawing.svg
-    assert "TMA, past L1" in drawing.svg and "both ways" in drawing.svg
+    assert "TMA unmeasured" in drawing.svg and "part of L2&#x27;s bytes" in drawing.svg
     other = case("mma_split_keys", "mission").memory
-    assert other is not None and "TMA" not in other.svg and "both ways" not in other.svg
+    assert other is not None and "TMA" not in other.svg
     assert cells.six_digits(8_224_608.0) == 8_224_608 and cells.six_digits(0.123456789) == 0.123457
 
 

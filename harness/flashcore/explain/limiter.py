@@ -244,10 +244,8 @@ class _Case:
                 yield name, share, (fact,)
         if (share := roofline.shared_busy(self.record, self.subject)) is not None:
             yield "shared", share, ("shared_wavefronts", "elapsed_cycles")
-        cycles, sms, l1_bytes = self("elapsed_cycles"), roofline.sm_count(self.record), self("l1_bytes")
-        device = devices.find(self.record.gpu)
-        if cycles and sms and device and l1_bytes is not None:
-            yield "l1", 100 * l1_bytes / (cycles * sms * device.smem_per_clock), ("l1_bytes", "elapsed_cycles")
+        if (share := roofline.l1_busy(self.record, self.subject)) is not None:
+            yield "l1", share, ("l1_bytes", "elapsed_cycles")
         time, ceilings = self.time_us, self.ceilings()
         for name, fact in (("fp32", "cuda_core_flop"), ("exp", "formula_exp")):
             amount, roof = self(fact), roofline.pick(ceilings, name, roofline.REACHABLE)

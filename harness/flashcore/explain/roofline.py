@@ -427,6 +427,15 @@ def shared_busy(record: Record, subject: Subject) -> float | None:
     return 100 * passes / (cycles * sms) if sms and cycles and passes is not None else None
 
 
+def l1_busy(record: Record, subject: Subject) -> float | None:
+    """Returns bytes through L1 over the most that the SMs' L1 pass in their elapsed cycles under ncu, %."""
+    size, cycles = (record.facts.number(n, subject) for n in ("l1_bytes", "elapsed_cycles"))
+    sms, device = sm_count(record), devices.find(record.gpu)
+    if not sms or not cycles or device is None or size is None:
+        return None
+    return 100 * size / (cycles * sms * device.smem_per_clock)
+
+
 def fits_l2(record: Record, size: float | None) -> bool:
     """Returns whether ``size`` bytes fit the recorded GPU's L2; false if either is unknown."""
     device = devices.find(record.gpu)

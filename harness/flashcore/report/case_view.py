@@ -15,7 +15,7 @@ from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
 from flashcore.model.text import faster, quantity, significant
 from flashcore.report import drawings
-from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, unbroken, words
+from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import Case
 
 #: Instructions that copy from L2 to shared memory past L1 (TMA).
@@ -23,6 +23,25 @@ _BULK_COPY = re.compile(r"\b(UTMALDG|UBLKCP)\b")
 MOST_LINES = 20
 MOST_INSTRUCTIONS = 12
 MOST_LIMITERS = 6
+#: The pair that ncu calls Speed of Light, then the SM's pipes and the levels of memory: name, and fact or share.
+SPEED_OF_LIGHT = (
+    ("Compute", "sm_throughput"),
+    ("Memory", "memory_throughput"),
+    ("tensor pipe", "tensor_active"),
+    ("FMA pipe", "fma_active"),
+    ("ALU pipe", "alu_active"),
+    ("LSU pipe", "lsu_active"),
+    ("shared memory", "shared_busy"),
+    ("L1/TEX", "l1_throughput"),
+    ("bytes of L1", "l1_busy"),
+    ("L2", "l2_throughput"),
+    ("DRAM", "dram_throughput"),
+)
+#: A share that is computed → its function, and the counter that it needs.
+_COMPUTED = {
+    "shared_busy": (roofline.shared_busy, "shared_wavefronts"),
+    "l1_busy": (roofline.l1_busy, "l1_bytes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,21 @@ class CaseView(Case):
         return rows
 
     @property
+    def speed_of_light(self) -> list[Bar]:
+        """How busy compute and memory were, then their parts; empty if no counter says."""
+        here, before = _reader(self), _reader(self.parent) if self.parent else lambda _: None
+        bars = [Bar(name, self._share(fact), here(fact), before(fact)) for name, fact in SPEED_OF_LIGHT]
+        return bars if any(bar.percent is not None for bar in bars) else []
+
+    def _share(self, fact: str) -> Cell:
+        if fact not in _COMPUTED:
+            return self.book.cell(fact, self.subject)
+        share, counter = _reader(self)(fact), self.book.cell(_COMPUTED[fact][1], self.subject)
+        if share is not None:
+            return number_cell(share, title=f"{_COMPUTED[fact][1]} over the most in the elapsed cycles")
+        return counter if counter.kind == "missing" else missing("this GPU's peak or the elapsed cycles are unmeasured")
+
+    @property
     def stalls(self) -> list[Bar]:
         bars = []
         for reason in STALL_REASONS:
@@ -142,8 +176,9 @@ class CaseView(Case):
 
 
 def _reader(case: Case) -> Callable[[str], float | None]:
-    busy = roofline.shared_busy(case.book.record, case.subject)
-    return lambda fact: busy if fact == "shared_busy" else case.number(fact)
+    """The value of a fact, or of a share that is computed."""
+    record, subject = case.book.record, case.subject
+    return lambda fact: _COMPUTED[fact][0](record, subject) if fact in _COMPUTED else case.number(fact)
 
 
 # --- source lines -----------------------------------------------------------------------------------

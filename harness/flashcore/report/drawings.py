@@ -83,61 +83,162 @@ def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing
 # --- memory -------------------------------------------------------------------------------------------
 
 
-#: The place of an arrow, and the two figures next to it: fact, word, and the fact of how busy it is.
-_FLOWS = (
-    (30, 42, (("shared_wavefronts", "passes", "shared_busy"), ("bank_conflicts", "conflicts", ""))),
-    (300, 42, (("l1_bytes", "", ""), ("l1_hit", "hit", ""))),
-    (300, 140, (("l2_bytes", "", "l2_throughput"), ("l2_hit", "hit", ""))),
-    (300, 238, (("dram_read_bytes", "read", "dram_throughput"), ("dram_write_bytes", "written", ""))),
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """The arrows between two boxes, one for each direction, or one for both where only their sum was counted.
+
+    Args:
+        left, top, bottom: where its arrows stand; its words stand on their right.
+        reads, writes, both: facts of bytes, or of passes through shared memory.
+        busy: the fact of the share of its peak, %; none where no peak is known.
+        more: another fact and its word.
+        within: facts of bytes that ``reads`` and ``writes`` count too but that take other ways.
+    """
+
+    left: int
+    top: int
+    bottom: int
+    reads: str
+    writes: str
+    both: str = ""
+    busy: str = ""
+    more: tuple[str, str] = ("", "")
+    within: tuple[Sequence[str], ...] = ()
+    name: str = ""
+
+
+_LINKS = (
+    _Link(
+        *(18, 42, 126, "shared_load_wavefronts", "shared_store_wavefronts", "shared_wavefronts", "shared_busy"),
+        ("bank_conflicts", "conflicts"),
+    ),
+    _Link(200, 42, 126, "global_load_bytes", "global_store_bytes", "l1_bytes", "l1_busy", ("l1_hit", "hit")),
+    _Link(
+        *(200, 160, 276, "l2_read_bytes", "l2_write_bytes", "l2_bytes", "l2_throughput", ("l2_hit", "hit")),
+        (
+            ("tma_read_bytes", "cluster_read_bytes"),
+            ("tma_write_bytes", "cluster_write_bytes", "atomic_bytes", "reduction_bytes"),
+        ),
+    ),
+    _Link(100, 310, 386, "dram_read_bytes", "dram_write_bytes", "", "dram_throughput"),
 )
+#: Ways that a kernel takes or does not: drawn where counters show bytes.
+_TMA = _Link(18, 160, 276, "tma_read_bytes", "tma_write_bytes", name="TMA ")
+_CLUSTER, _ATOMICS = ("cluster_read_bytes", "cluster_write_bytes"), ("atomic_bytes", "reduction_bytes")
 #: Name, left, top and width of each box.
 _BOXES = (
-    ("registers", 10, 8, 340),
-    ("shared memory", 10, 106, 150),
-    ("L1", 200, 106, 150),
-    ("L2", 200, 204, 150),
-    ("DRAM", 200, 302, 150),
+    ("registers", 10, 8, 346),
+    ("shared memory", 10, 126, 150),
+    ("L1", 200, 126, 156),
+    ("L2", 10, 276, 346),
+    ("DRAM", 10, 386, 346),
 )
+_WIDEST, _PASS = 13, 128  # pixels of the arrow of most bytes; most bytes of a pass through shared memory
 
 
 def memory(case: str, read: Read, read_parent: Read | None, *, tma: bool = False) -> Drawing:
-    """The traffic between registers, shared memory, L1, L2 and DRAM, with hit rates and how busy each is; the
-    parent's figures below, smaller.
+    """The traffic between registers, shared memory, L1, L2 and DRAM: an arrow's width is by bytes, its filled part the
+    share of the link's peak; the parent's figures below, smaller. TMA goes from L2 to shared memory past L1.
 
     Args:
-        tma: whether it copies tiles from L2 to shared memory past L1; L2's bytes then are those of both ways.
-        read, read_parent: counter (or ``shared_busy``, %) → its value in the catalogue's unit; ``None`` if unmeasured.
+        tma: whether its code copies by TMA; without counters its bytes are among L2's.
+        read, read_parent: counter (or a computed share, %) → its value in the catalogue's unit; ``None`` if unmeasured.
     """
+    table: list[list[Any]] = [["counter", "value", "parent"]]
+
+    def recorded(*facts: str) -> None:
+        table.extend([n, read(n), read_parent(n) if read_parent else None] for n in facts if n)
+
     parts = [
         f'<rect x="{x}" y="{y}" width="{w}" height="34" rx="5"/>'
         f'<text x="{tenth(x + w / 2)}" y="{y + 22}" class="middle strong">{name}</text>'
         for name, x, y, w in _BOXES
     ]
-    if tma:
-        parts.append('<path class="flow" d="M85 144V221H196m-7 -5l8 5l-8 5"/>')
-        parts.append('<text x="20" y="240" class="begin">TMA, past L1</text>')
-    table: list[list[Any]] = [["counter", "value", "parent"]]
-    for x, y, facts in _FLOWS:
-        parts.append(f'<path class="flow" d="M{x} {y + 4}v54m-5 -7l5 8l5 -8"/>')
-        # Figures in the right half of the picture stand on the left of their arrow.
-        at, side = (x - 10, "end") if x > WIDTH / 2 else (x + 12, "begin")
-        for row, (fact, word, busy) in zip((y, y + 25), facts, strict=True):
-            share = read(busy) if busy else None
-            word = "both ways" if tma and fact == "l2_bytes" else word
-            text = _figure(fact, read(fact), word) + ("" if share is None else f", {share:.0f} % busy")
-            parts.append(f'<text x="{at}" y="{row + 16}" class="{side}">{escape(text)}</text>')
-            if read_parent is not None:
-                text = f"parent {_figure(fact, read_parent(fact), '')}"
-                parts.append(f'<text x="{at}" y="{row + 27}" class="{side} was">{escape(text)}</text>')
-            table += [[n, read(n), read_parent(n) if read_parent else None] for n in (fact, busy) if n]
+    links = [*_LINKS, _TMA] if tma or _moved(read, _TMA.reads, _TMA.writes) else list(_LINKS)
+    most = max((_bytes(n, x) for link in links for _, n, x in _arrows(link, read)), default=0.0) or 1.0
+    for link in links:
+        arrows, share = _arrows(link, read), read(link.busy) if link.busy else None
+        before = {fact: value for _, fact, value in _arrows(link, read_parent)} if read_parent else {}
+        lines = []
+        for i, (word, fact, value) in enumerate(arrows):
+            middle = link.left + (16 if len(arrows) == 1 else 8 + 23 * i)
+            parts.append(_arrow(middle, link.top, link.bottom, _bytes(fact, value) / most, word, link.busy, share))
+            lines.append((link.name + _figure(fact, value, word), ""))
+            if fact in before:
+                lines.append((f"parent {_figure(fact, before[fact], '')}", "was"))
+        if not arrows:
+            parts.append(f'<path class="unknown" d="M{link.left + 16} {link.top + 4}V{link.bottom - 4}"/>')
+            lines.append((f"{link.name}unmeasured", ""))
+            if link is _TMA:
+                lines.append(("part of L2's bytes", ""))
+        if share is not None:
+            lines.append((f"{share:.0f} % of its peak", ""))
+        if link.more[0]:
+            lines.append((_figure(link.more[0], read(link.more[0]), link.more[1]), ""))
+        if link.within and _moved(read, *_ATOMICS):
+            size = sum(read(n) or 0.0 for n in _ATOMICS)
+            parts.append(_arrow(351, link.top, link.bottom, size / most, "written"))
+            lines.append((_figure(_ATOMICS[0], size, "atomics"), ""))
+            recorded(*_ATOMICS)
+        y = link.top + (54 if link is _TMA else 3)
+        for text, style in lines:
+            y += 11 if style else 14
+            parts.append(f'<text x="{link.left + 44}" y="{y}" class="{style}">{escape(text)}</text>')
+        recorded(*[fact for _, fact, _ in arrows] or [link.both or link.reads], link.busy, link.more[0])
+    if _moved(read, *_CLUSTER):
+        parts.append('<path class="flow" d="M104 160v14h22v-10m-4 5l4 -6l4 6"/>')
+        words = ["cluster", *(_figure(n, read(n), w) for n, w in zip(_CLUSTER, ("read", "written"), strict=True))]
+        parts += [
+            f'<text x="{130 if i == 0 else 96}" y="{176 + 13 * i}">{escape(t)}</text>' for i, t in enumerate(words)
+        ]
+        recorded(*_CLUSTER)
     label = f"Memory chart of {case}: bytes between registers, shared memory, L1, L2 and DRAM"
-    return Drawing(svg(label, 344, parts), table)
+    return Drawing(svg(label, 428, parts), table)
+
+
+def _moved(read: Read, *facts: str) -> bool:
+    return any(read(fact) for fact in facts)
+
+
+def _arrows(link: _Link, read: Read) -> list[tuple[str, str, float]]:
+    """The word, fact and value of each arrow; none where nothing was counted."""
+    reads, writes = read(link.reads), read(link.writes)
+    if reads is None or writes is None:
+        total = read(link.both) if link.both else None
+        return [] if total is None else [("both ways", link.both, total)]
+    rest = [sum(read(other) or 0.0 for other in others) for others in link.within or ((), ())]
+    return [("read", link.reads, max(reads - rest[0], 0)), ("written", link.writes, max(writes - rest[1], 0))]
+
+
+def _bytes(fact: str, value: float) -> float:
+    return value * (_PASS if "wavefronts" in fact else 1)
+
+
+def _arrow(x: int, top: int, bottom: int, size: float, word: str, busy: str = "", share: float | None = None) -> str:
+    """An arrow up for what is read, down for what is written, filled from its start by its share of the peak, %.
+
+    ``size`` is its bytes over those of the widest arrow.
+    """
+    half, (start, end) = tenth(max(_WIDEST * size, 2.5) / 2), (top + 3, bottom - 3)
+    up, down = word != "written", word != "read"
+    first, last = start + 8 * up, end - 8 * down
+    full = tenth((last - first) * min(share or 0.0, 100.0) / 100)
+    wide = tenth(2 * half)
+    head = tenth(half + 4)
+    tips = [f"M{x} {start}l{head} 8h{tenth(-2 * head)}z"] * up + [f"M{x} {end}l{head} -8h{tenth(-2 * head)}z"] * down
+    box = f'x="{tenth(x - half)}" width="{wide}"'
+    return (
+        f'<rect class="link{" unknown" if share is None else ""}" {box} y="{first}" height="{last - first}"/>'
+        f'<rect class="share {busy.split("_")[0]}" {box} y="{tenth(last - full) if up else first}" height="{full}"/>'
+        f'<path class="head" d="{"".join(tips)}"/>'
+    )
 
 
 def _figure(fact: str, value: float | None, word: str) -> str:
     if value is None:
         return f"{word} unmeasured".strip()
     unit = "B" if fact.endswith("bytes") else "pct" if fact.endswith("hit") else "1"
+    word = f"passes {word}".strip() if fact.endswith("wavefronts") else word
     return " ".join(filter(None, (*quantity(value, unit), word)))
 
 

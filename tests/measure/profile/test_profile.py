@@ -180,7 +180,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_ask("gh100", sampled=True)
-    costly = {FACTS["sm_throughput"].ncu, *BY_ADDRESS.values()}
+    costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
     assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
     assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
     with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}

@@ -25,6 +25,14 @@ _NOTHING = {
 _TIMES = {
     "lts__t_bytes.sum": ("lts__t_sectors.sum", 32, "byte"),
     "l1tex__t_bytes.sum": ("l1tex__t_sectors.sum", 32, "byte"),
+} | {
+    f"{bytes_}_{memory}.sum": (f"{bytes_.replace('_bytes', '_sectors')}_{memory}.sum", 32, "byte")
+    for bytes_, memory in (
+        ("l1tex__t_bytes_pipe_lsu", "mem_global_op_ld"),
+        ("l1tex__t_bytes_pipe_lsu", "mem_global_op_st"),
+        ("l1tex__m_l1tex2xbar_write_bytes", "mem_global_op_atom"),
+        ("l1tex__m_l1tex2xbar_write_bytes", "mem_global_op_red"),
+    )
 }
 _PER_CYCLE = ".per_cycle_elapsed"
 _WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on a whole number

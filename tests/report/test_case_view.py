@@ -1,0 +1,50 @@
+"""The speed of light on a case's page."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from flashcore.explain.limiter import limiters
+from flashcore.model.record import Facts, Record
+from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
+from flashcore.report.cells import Bar
+from flashcore.report.view import Book
+from tests import factory
+
+BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
+
+
+def bars(record: Record, variant: str, shape: str) -> dict[str, Bar]:
+    book, suite = Book(record, "static", None), record.suite
+    return {bar.name: bar for bar in CaseView(book, suite.variants[variant], suite.shapes[shape]).speed_of_light}
+
+
+def test_an_imported_kernel_has_ncus_own_figures(sample_record: Any) -> None:
+    """Those that ncu prints of the launch of median duration."""
+    record = sample_record("triton_full")
+    drawn = bars(record, "softmax_kernel", next(iter(record.suite.shapes)))
+    assert list(drawn) == [name for name, _ in SPEED_OF_LIGHT]
+    figures = {name: bar.percent for name, bar in drawn.items() if bar.percent is not None}
+    assert figures == pytest.approx(
+        {
+            "Compute": 44.70, "Memory": 46.69, "tensor pipe": 0.0, "FMA pipe": 21.33, "ALU pipe": 29.23,
+            "LSU pipe": 52.14, "L1/TEX": 46.69, "L2": 72.62, "shared memory": 33.2,
+        },
+        rel=2e-3,
+    )  # fmt: skip
+
+
+def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> None:
+    facts = factory.facts_of(BUSY, "fast", shape="mission")
+    record = factory.record(facts=facts)
+    drawn = bars(record, "fast", "mission")
+    assert drawn["Compute"].percent is None and "unmeasured: no reason given" in drawn["Compute"].cell.title
+    assert all(bar.cell.text == "unmeasured" for bar in drawn.values() if bar.percent is None)
+    assert drawn["tensor pipe"].percent == 20.0 and drawn["FMA pipe"].percent is None
+    shares = {x.kind: x.share for x in limiters(Book(record, "static", None).readings, "fast", "mission").limiters}
+    assert (shares["l2"], shares["shared"]) == (drawn["L2"].percent, drawn["shared memory"].percent)
+    without = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
+    assert not bars(without, "fast", "mission")
