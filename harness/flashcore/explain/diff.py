@@ -131,7 +131,8 @@ def time_change(
     subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
 ) -> TimeChange:
     """Returns the change between one mode's samples; ``judged`` ones were timed in the same rounds."""
-    r = ratio(before, after, paired=judged)
+    same = before == after  # both joined from one run: a measurement against itself
+    r = Ratio(1.0, 1.0, 1.0) if same else ratio(before, after, paired=judged)
     was, now = statistics.median(before), statistics.median(after)
     return TimeChange(subject, mode, was, now, r.value, r.low, r.high, judged, same_code)
 
