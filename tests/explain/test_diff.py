@@ -94,3 +94,9 @@ def test_a_change_of_time_lies_in_its_interval_whatever_the_counts() -> None:
     change = diff.time_change(Subject("fast", shape="small"), "isolated", before, after, True, False)
     assert (change.low, change.ratio, change.high) == (2.0, 2.0, 2.0)
     assert change.after_us == 8.0
+
+
+def test_samples_that_both_joined_from_one_run_are_the_same_time() -> None:
+    samples = [3.0, 4.0, 5.0, 4.5]
+    change = diff.time_change(Subject("fast", shape="small"), "isolated", samples, list(samples), False, False)
+    assert (change.ratio, change.low, change.high, change.direction) == (1, 1, 1, "no difference")

@@ -81,12 +81,6 @@ def test_the_overview_lists_all_kernels_by_time_without_words_of_a_suite(
     main_part = page.partition("<main")[2]
     assert not re.search("ladder|winner|baseline|parent|floor", main_part, re.I)
     assert "43.5&nbsp;%" in page and "L2 88 % busy" in page and 'id="index-provenance"' in page
-    assert main(["report", str(folder), "--format", "md"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[0].strip("| ") for line in lines if line.count("|") == 6][2:] == [
-        name.replace("<", "&lt;").replace(">", "&gt;") for name in names
-    ]
-    assert not any("Winner" in line for line in lines)
 
 
 def test_the_overview_as_json_has_reasons_for_what_is_unmeasured(
