@@ -1,10 +1,13 @@
-"""What a record may say: every way found to have a wrong value, unit, name or subject read as a fact."""
+"""What a record may say: an edited one is refused, whatever was edited, and no wrong value, unit, name or subject is
+read as a fact."""
 
 from __future__ import annotations
 
 import dataclasses
 import gzip
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,48 +15,157 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import RecordError
-from flashcore.model.record import Fact, Source, Subject
-from flashcore.records import soundness, store
+from flashcore.cli.main import main
+from flashcore.errors import Exit, RecordError
+from flashcore.model import times
+from flashcore.model.causes import OverReference
+from flashcore.model.record import Fact, Facts, Source, Subject
+from flashcore.records import lookup, soundness, store
 from tests import factory
 
 RUN = "20260102T030405Z-0001"
 BUDGET = dataclasses.asdict(factory.budget("registers", maximum=9))
 WAIVER = dataclasses.asdict(factory.waiver("registers_limit", 200))
+Edit = Callable[[Any], object]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A recorded run of a few facts."""
-    folder = tmp_path / RUN
-    folder.mkdir()
-    store.write(factory.bare_record(facts=factory.static_facts("fast"), samples={"fast/mission/cold": (1.5,)},
-                                     outcomes=(factory.outcome("fast", "mission", "check"),)), folder)  # fmt: skip
-    return folder
+    """A recorded run of one shape, with rates of `fast`; its first fact is the registers of slow_kernel on sm_80."""
+    made = factory.record(factory.suite(shapes=[factory.shape()]))
+    samples = {k: tuple(round(x, 4) for x in v) for k, v in made.samples.items()}
+    series = {v: samples[f"{v}/mission/isolated"] for v in ("slow", "fast", "cudnn")}
+    flop = next(f.number for f in made.facts.named("formula_flop") if f.subject.case == "fast/mission")
+    rates = {"tflops": times.tflops(flop or 0.0, series["fast"])}
+    for name, other in (("speedup_vs_baseline", "slow"), ("speedup_vs_peer", "cudnn")):
+        value = times.speedup(series[other], series["fast"])
+        rates |= {name: value, f"{name}_low": 0.9 * value, f"{name}_high": 1.1 * value}
+    basis = OverReference("slow", "isolated", 30)
+    facts = [factory.fact(n, v, "fast", shape="mission", detail=basis) for n, v in rates.items()]
+    folder = store.begin(tmp_path, RUN)
+    store.write(dataclasses.replace(made, facts=Facts([*made.facts, *facts])), folder)
+    return store.complete(folder)
 
 
-def change(folder: Path, file: str, edit: Callable[[Any], None]) -> None:
-    """Edits a file of a run as an attacker would."""
+def edit(folder: Path, file: str, change: Edit) -> None:
+    """Edits a file of a run by hand."""
     path = folder / file
     packed = file.endswith(".gz")
     data = json.loads(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
-    edit(data)
+    change(data)
     text = json.dumps(data).encode()
     path.write_bytes(gzip.compress(text) if packed else text)
+
+
+def refused(folder: Path, file: str, change: Edit, message: str) -> None:
+    """Edits it as an attacker would, who writes new hashes too."""
+    edit(folder, file, change)
     store.seal(folder)
+    with pytest.raises(RecordError, match=message):
+        store.read(folder)
 
 
-def row(index: int, value: Any) -> Callable[[Any], None]:
-    """Changes the first fact: registers of fast_kernel on sm_80."""
+# --- files that are not as they were written ----------------------------------------------------
+
+
+def scaled(fact: str, factor: float) -> Edit:
+    """Scales each value of a fact."""
+
+    def change(data: Any) -> None:
+        rows = [row for row in data["facts"] if row[1] == fact and row[2] is not None]
+        assert rows
+        for row in rows:
+            row[2] = type(row[2])(row[2] * factor)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        (store.FACTS, scaled("registers", 0.9)),
+        (store.SAMPLES, lambda data: data.update({k: [0.9 * x for x in v] for k, v in data.items()})),
+        (store.HEADER, lambda data: data["environment"].update(gpu="NVIDIA B200")),
+        (store.HEADER, lambda data: data.update(reads={})),
+    ],
+)
+def test_an_altered_file_is_refused(run: Path, file: str, change: Edit, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["gate", str(run)])
+    assert f"run {RUN}: intact" in capsys.readouterr().out
+    edit(run, file, change)
+    with pytest.raises(RecordError, match=f"with the hashes in SHA256SUMS, found altered: {file}"):
+        store.read(run)
+    assert main(["gate", str(run)]) == Exit.USAGE
+
+
+def test_hashes_can_be_checked_without_flashcore_and_not_left_out(run: Path) -> None:
+    subprocess.run(["sha256sum", "--check", "--quiet", store.SUMS], cwd=run, check=True)
+    (run / store.SUMS).unlink()
+    with pytest.raises(RecordError, match="expected hashes of its files in SHA256SUMS, found none"):
+        store.read(run)
+
+
+@pytest.mark.parametrize("name", [store.LISTINGS, store.FACTS])
+def test_a_file_that_was_added_or_removed_is_refused(run: Path, name: str) -> None:
+    if (run / name).exists():
+        (run / name).unlink()
+    else:
+        shutil.copy(run / store.FACTS, run / name)
+    with pytest.raises(RecordError, match=f"found altered: {name}"):
+        store.read(run)
+
+
+def test_a_folder_with_the_id_of_a_newer_run_is_refused(run: Path) -> None:
+    newer = run.rename(run.with_name("20260203T030405Z-0001"))
+    with pytest.raises(RecordError, match=f"id: expected {newer.name}, as its folder is named, found {RUN}"):
+        store.read(newer)
+
+
+def test_a_date_in_the_future_is_refused_and_is_not_the_newest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    later = run.with_name("20990102T030405Z-0001")
+    shutil.copytree(run, later)
+    dates = {"id": later.name, "created": "2099-01-02T03:04:05Z"}
+    refused(later, store.HEADER, lambda d: d.update(dates), f"id: expected no time in the future, found {later.name}")
+    newest = lookup.latest(run.parent, "attention")
+    assert newest is not None and newest.id == RUN
+    assert "no time in the future" in capsys.readouterr().err
+
+
+# --- facts and samples --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        *(f"{mode}_{what}" for mode in ("isolated", "cold", "back_to_back") for what in ("p50", "mean", "std")),
+        "speedup_vs_baseline",
+        "speedup_vs_peer",
+        "speedup_vs_baseline_low",
+        "tflops",
+    ],
+)
+def test_facts_that_their_samples_contradict_are_refused(run: Path, fact: str) -> None:
+    change = scaled(fact, 1.5 if fact.endswith("_low") else 0.999 if "50" in fact else 1.001)
+    refused(run, store.FACTS, change, rf"fact {fact.removesuffix('_low')} of .*: expected .*, found")
+
+
+@pytest.mark.parametrize("fact", ["isolated_samples", "isolated_p50", "tflops", "speedup_vs_peer"])
+def test_facts_without_their_samples_are_refused(run: Path, fact: str) -> None:
+    message = f"{fact} of fast/mission: expected samples that it follows from, found"
+    refused(run, store.SAMPLES, lambda data: data.pop("fast/mission/isolated"), message)
+
+
+def row(index: int, value: Any) -> Edit:
+    """Changes the first fact."""
     return lambda data: data["facts"][0].__setitem__(index, value)
 
 
-def subject(index: int, value: Any) -> Callable[[Any], None]:
+def subject(index: int, value: Any) -> Edit:
     return lambda data: data["subjects"][0].__setitem__(index, value)
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("change", "message"),
     [
         (row(2, float("nan")), "NaN is no measurement"),
         (row(2, float("-inf")), "Infinity is no measurement"),
@@ -79,37 +191,51 @@ def subject(index: int, value: Any) -> Callable[[Any], None]:
         (subject(4, "first"), "a kernel's name and a launch's number"),
     ],
 )
-def test_what_is_no_fact_is_refused_by_name(run: Path, edit: Callable[[Any], None], said: str) -> None:  # item 7
-    change(run, store.FACTS, edit)
-    with pytest.raises(RecordError, match=said):
-        store.read(run)
+def test_what_is_no_fact_is_refused_by_name(run: Path, change: Edit, message: str) -> None:  # item 7
+    refused(run, store.FACTS, change, message)
 
 
 @pytest.mark.parametrize("series", [[1.5, "2"], [None], [[1.5]], [1e999], [10**400], [1.5, 0]])
 def test_samples_are_numbers(run: Path, series: list[Any]) -> None:
-    change(run, store.SAMPLES, lambda data: data.update({"fast/mission/cold": series}))
-    with pytest.raises(RecordError, match="samples"):
-        store.read(run)
+    refused(run, store.SAMPLES, lambda data: data.update({"fast/mission/cold": series}), "samples")
 
 
-def renamed(table: str, name: str) -> Callable[[Any], None]:
-    def edit(data: Any) -> None:
+def test_samples_are_of_the_suites_cases(run: Path) -> None:
+    message = "expected cases of the suite's variants and shapes, found 'nobody/mission'"
+    refused(run, store.SAMPLES, lambda data: data.update({"nobody/mission/isolated": [1.0]}), message)
+
+
+# --- headers ------------------------------------------------------------------------------------
+
+
+def renamed(table: str, name: str) -> Edit:
+    def change(data: Any) -> None:
         entry = data["suite"][table].pop(next(iter(data["suite"][table])))
         data["suite"][table][name] = {**entry, "name": name}
 
-    return edit
+    return change
+
+
+def suite_with(**changes: Any) -> Edit:
+    return lambda data: data["suite"].update(changes)
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("change", "message"),
     [
         (lambda d: d.update(id="../../elsewhere"), "id: expected one such as"),  # item 21: its report was written there
         (lambda d: d.update(id="/tmp/x"), "id: expected"),
+        (lambda d: d.update(id="20261302T030405Z-0001"), "id: expected one such as"),
+        (lambda d: d.update(id="20260230T030405Z-0001"), "id: expected one such as"),
+        *(
+            (lambda d, at=at: d.update(created=at), "created: expected 2026-01-02T03:04:05Z, as in its id, found")
+            for at in ("2026-01-02T03:04:06Z", "2025-01-02T03:04:05Z", "", 7, None)
+        ),
         (renamed("variants", "../x"), "expected variants under their names"),
         (renamed("shapes", "a/b"), "expected shapes under their names"),
         (renamed("variants", "v" * 300), "expected variants under their names"),
-        (lambda d: d["suite"].update(variants={}), "expected variants"),  # item 5
-        (lambda d: d["suite"].update(shapes={}), "expected shapes"),
+        (suite_with(variants={}), "expected variants"),  # item 5
+        (suite_with(shapes={}), "expected shapes"),
         (lambda d: d["plans"][0].update(variant="nobody"), "expected cases of the suite"),
         (
             lambda d: d["keys"].update({"nobody/mission": {"code": "", "closure": "", "nvcc": ""}}),
@@ -119,25 +245,20 @@ def renamed(table: str, name: str) -> Callable[[Any], None]:
         (lambda d: d["suite"]["variants"]["fast"].update(problem="other"), "expected variants and shapes of the probl"),
         (lambda d: d["suite"]["shapes"]["mission"].update(problem="other"), "expected variants and shapes of the prob"),
         (lambda d: d.update(suite=[]), "expected a run record"),
-        (
-            lambda d: d["suite"].update(budgets=[{**BUDGET, "fact": "registres"}]),
-            "facts in the catalogue, found 'regis",
-        ),
+        (suite_with(budgets=[{**BUDGET, "fact": "registres"}]), "facts in the catalogue, found 'regis"),
         (  # by its form it could be ncu's own, which no compiler gives
-            lambda d: d["suite"].update(budgets=[{**BUDGET, "fact": "fast_kernel"}]),
+            suite_with(budgets=[{**BUDGET, "fact": "fast_kernel"}]),
             "budgets of the fact 'fast_kernel' to have its tier, counters, found 'static'",
         ),
-        (lambda d: d["suite"].update(waivers=[{**WAIVER, "expires": "2026-02-30"}]), "expected a day such as"),
+        (suite_with(waivers=[{**WAIVER, "expires": "2026-02-30"}]), "expected a day such as"),
         (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
         (lambda d: d.update(stale={"fast/mission": {"cause": "never_measured"}}), "and none of what is stale"),
         (lambda d: d.update(stale={"slow/long": {"cause": "hang", "seconds": 1}}), "expected a stale, found hang"),
         (lambda d: d["environment"].update(gpu_sm_clock_mhz=1e999), "is no measurement"),
     ],
 )
-def test_a_header_that_no_run_has_is_refused(run: Path, edit: Callable[[Any], None], said: str) -> None:
-    change(run, store.HEADER, edit)
-    with pytest.raises(RecordError, match=said):
-        store.read(run)
+def test_a_header_that_no_run_has_is_refused(run: Path, change: Edit, message: str) -> None:
+    refused(run, store.HEADER, change, message)
 
 
 @pytest.mark.parametrize("file", [store.HEADER, store.FACTS])
@@ -149,15 +270,13 @@ def test_deep_nesting_is_refused(run: Path, file: str) -> None:  # item 18
         store.read(run)
 
 
-def test_samples_are_of_the_suites_cases(run: Path) -> None:
-    change(run, store.SAMPLES, lambda data: data.update({"nobody/mission/isolated": [1.0]}))
-    with pytest.raises(RecordError, match="expected cases of the suite's variants and shapes, found 'nobody/mission'"):
-        store.read(run)
-
-
 def test_a_record_need_not_name_its_host(run: Path) -> None:  # item 19
-    change(run, store.HEADER, lambda data: data["environment"].update(host=None))
+    edit(run, store.HEADER, lambda data: data["environment"].update(host=None))
+    store.seal(run)
     assert store.read(run).environment.host is None
+
+
+# --- any facts ----------------------------------------------------------------------------------
 
 
 def test_fifty_thousand_facts_are_looked_at_in_seconds_of_processor() -> None:

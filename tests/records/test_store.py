@@ -216,38 +216,32 @@ def test_a_flipped_byte_is_refused(run: Path, name: str, at: int) -> None:
         whole(run)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [[], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
-     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a", 1, "1", "hearsay", ""]]},
-     {"subjects": [["v", None, None, None, None]], "facts": [[0, "a"]]},
-     {"subjects": [[[]]], "details": [], "facts": []}],
-)  # fmt: skip
-def test_rows_that_are_no_facts_are_refused(run: Path, content: object) -> None:
-    (run / store.FACTS).write_bytes(gzip.compress(json.dumps(content).encode()))
-    store.seal(run)
-    with pytest.raises(RecordError, match="expected rows of facts"):
-        store.read(run)
-
-
-@pytest.mark.parametrize("content", [[], 7, {"v/s/back_to_back": 7}])
-def test_samples_of_another_form_are_refused(run: Path, content: object) -> None:
-    (run / store.SAMPLES).write_bytes(gzip.compress(json.dumps(content).encode()))
-    with pytest.raises(RecordError, match="expected a table of samples"):
-        store.read(run)
+ONE = {"subjects": [["v", None, None, None, None]]}
+LINES = {"lines": [["a", 1, ""]], "names": []}
 
 
 @pytest.mark.parametrize(
-    "content",
-    [[], 7, {"lines": [], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, []]]]]},
-     {"lines": [["a", 1, ""]], "names": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0, 1]]]]]},
-     {"lines": [["a", 1, ""]], "names": ["samples"], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0]]]]]}],
+    ("name", "message", "contents"),
+    [
+        (store.FACTS, "expected rows of facts", [
+            [], {}, 7, {"subjects": [], "facts": [[0, "a", 1, "1", "ptxas", ""]]}, {"subjects": [[1, 2]], "facts": [1]},
+            {**ONE, "facts": [[0, "a", 1, "1", "hearsay", ""]]}, {**ONE, "facts": [[0, "a"]]},
+            {"subjects": [[[]]], "details": [], "facts": []},
+        ]),
+        (store.SAMPLES, "expected a table of samples", [[], 7, {"v/s/back_to_back": 7}]),
+        (store.LISTINGS, "expected instructions by kernel", [
+            [], 7, {**LINES, "lines": [], "kernels": [["v", "s", "k", [[0, "EXIT", 0, []]]]]},
+            {**LINES, "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0, 1]]]]]},
+            {**LINES, "names": ["samples"], "kernels": [["v", "s", "k", [[0, "EXIT", 0, [0]]]]]},
+        ]),
+    ],
 )  # fmt: skip
-def test_listings_of_another_form_are_refused(run: Path, content: object) -> None:
-    (run / store.LISTINGS).write_bytes(gzip.compress(json.dumps(content).encode()))
-    store.seal(run)
-    with pytest.raises(RecordError, match="expected instructions by kernel"):
-        whole(run)
+def test_contents_of_another_form_are_refused(run: Path, name: str, message: str, contents: list[object]) -> None:
+    for content in contents:
+        (run / name).write_bytes(gzip.compress(json.dumps(content).encode()))
+        store.seal(run)
+        with pytest.raises(RecordError, match=message):
+            whole(run)
 
 
 def test_listings_are_not_read_before_somebody_looks(run: Path) -> None:
