@@ -226,6 +226,7 @@ def build_once(
     loaded: Suite,
     variants: Iterable[Variant],
     *,
+    name: str = "",
     archs: tuple[str, ...] = (),
     with_operator: bool = True,
 ) -> Built:
@@ -235,7 +236,7 @@ def build_once(
     which no other worker's test changes.
     """
     own = factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built" / loaded.name
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built" / (name or loaded.name)
     shared.mkdir(parents=True, exist_ok=True)
     made, kept = shared / "build", shared / "artifacts.pickle"
     with (shared / "lock").open("w") as lock:
@@ -259,6 +260,17 @@ def toy(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> B
     """The toy suite, built once. Tests that change anything take a copy."""
     loaded = load.load(TOY)
     return build_once(tmp_path_factory, loaded, loaded.variants.values())
+
+
+@pytest.fixture(scope="session")
+def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two variants of the toy suite, built for one arch without the torch operator and SASS."""
+    loaded = load.load(TOY)
+    chosen = [loaded.variants[name] for name in ("plain", "two_steps")]
+    with no_disassembler():
+        return build_once(
+            tmp_path_factory, loaded, chosen, name="compiled", archs=("sm_90a",), with_operator=False
+        ).folder
 
 
 @pytest.fixture(scope="session")

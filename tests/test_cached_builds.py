@@ -168,13 +168,6 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("compiled") / "build"
-    compile_one(TOY, folder, "[pt]*[ns]")
-    return folder
-
-
 @pytest.fixture
 def place(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of a build folder, used where nothing can be compiled."""

@@ -76,7 +76,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the toy suite and a recorded run."""
     folder = tmp_path_factory.mktemp("work")
     shutil.copytree(TOY, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
-    record = factory.record()
+    record = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")], [factory.shape()]))
     (folder / "profiles" / record.id).mkdir(parents=True)
     store.write(record, folder / "profiles" / record.id)
     return folder
@@ -145,6 +145,7 @@ def test_the_plugins_of_the_documentation_work_as_shown(work: Path, tmp_path: Pa
     page = (ROOT / "docs" / "developing" / "extend.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?ms)^```(python|jinja|toml|console)\n(.*?)^```$", page)
     cwd = shutil.copytree(work, tmp_path / "work")
+    store.write(factory.record(), next((cwd / "profiles").iterdir()))
     names = []
     for language, block in blocks:
         if named := re.match(r"(?:# |\{# )([\w./]+)", block):

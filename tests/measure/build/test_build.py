@@ -99,13 +99,6 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
 # --- what changes what --------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def compiled(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("compiled") / "build"
-    compile_one(TOY, folder, PLAIN_AND_TWO_STEPS)
-    return folder
-
-
 @pytest.fixture
 def first(compiled: Path, tmp_path: Path) -> Built:
     """The toy suite as it is, found built in a copy of the folder it was compiled into."""
