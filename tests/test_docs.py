@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import statistics
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.anchors import anchors_plugin
 
+from docs import ladder
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
 from flashcore.explain.predictions import Readings
@@ -120,13 +119,11 @@ def options_are_known(benchmark: str, arguments: str, command: str) -> None:
     assert not unknown, command
 
 
-def test_the_ladders_page_is_what_the_manifest_and_its_run_give() -> None:
+def test_the_ladders_page_is_what_the_manifest_and_its_run_give(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "kernels" / "attention" / "README.md").read_text(encoding="utf-8")
     run = re.findall(r"^Run `([^`]+)`", page, re.MULTILINE)
-    made = subprocess.run(
-        [sys.executable, "docs/ladder.py", *run], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert page == made.stdout, "hint: make ladder"
+    ladder.main(run)
+    assert page == capsys.readouterr().out, "hint: make ladder"
 
 
 def test_the_readmes_results_are_those_of_the_published_run() -> None:

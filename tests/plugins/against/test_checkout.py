@@ -11,11 +11,14 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.explain import diff
+from flashcore.measure.build import build
+from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.plugins.against import checkout, diff_options
 from flashcore.plugins.compare import differences
-from tests.conftest import TOY, Built, flashcore
+from flashcore.suites.load import load
+from tests.conftest import NO_TORCH, TOY, flashcore
 
 SOURCE = "kernels/toy/scale.cu"
 
@@ -28,7 +31,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, toy: Built) -> Path:
+def repository(tmp_path_factory: pytest.TempPathFactory, compiler: toolchain.Nvcc) -> Path:
     """Three commits: the toy suite, a comment more, and twice the shared memory."""
     root = tmp_path_factory.mktemp("repository")
     shutil.copytree(TOY, root / "kernels" / "toy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -40,14 +43,17 @@ def repository(tmp_path_factory: pytest.TempPathFactory, toy: Built) -> Path:
     git(root, "commit", "-qam", "comment")
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
     git(root, "commit", "-qam", "barrier")
-    shutil.copytree(toy.folder, root / "build")  # the first is found built
+    suite = load(TOY)  # the first is found built
+    options = build.Options(archs=("sm_90a",))
+    build.build(suite, root / "build", options, variants=[suite.variants["plain"]], with_operator=False)
     return root
 
 
 @pytest.fixture
 def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Record]:
-    """Reads one side of a diff, built for one arch."""
+    """Reads one side of a diff, built for one arch without the torch operator."""
     monkeypatch.chdir(repository)
+    monkeypatch.setattr(toolchain, "torch_root", lambda: None)
     monkeypatch.setenv("CUDA_ARCH", "9.0")
 
     def record(name: str) -> Record:
@@ -121,7 +127,7 @@ def test_a_hooks_own_git_variables_do_not_lead_astray(
 
 def test_the_command_compares_two_revisions(repository: Path) -> None:
     done = flashcore("diff", "HEAD~1", "HEAD", "--suite", "kernels/toy", "--variant", "plain", cwd=repository,
-                     env={"CUDA_ARCH": "9.0"})  # fmt: skip
+                     env={"CUDA_ARCH": "9.0"}, start=NO_TORCH)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "HEAD~1 (" in done.stdout and "sass_bar  0 → 1  worse" in done.stdout
     assert "machine code: the same in 0 of 1 builds" in done.stdout
