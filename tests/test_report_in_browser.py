@@ -196,6 +196,7 @@ def test_without_a_winner_the_roofline_tells_of_the_first_point(
                             "(o) => o.textContent)")  # fmt: skip
         assert variants[0] == "the first"
         assert shown.js(told).startswith(f"{variants[1]}: ") and "TFLOP/s" in shown.js(told)
+        assert "the bandwidth of L2 is unmeasured" in shown.js(told) and "of DRAM is unmeasured" not in shown.js(told)
         assert shown.console == []
     with chromium.page(tmp_path / "r" / "roofline.html", "?focus=elsewhere") as shown:
         said = shown.js(told)

@@ -116,15 +116,15 @@ _LINKS = (
     _Link(
         *(200, 160, 276, "l2_read_bytes", "l2_write_bytes", "l2_bytes", "l2_throughput", ("l2_hit", "hit")),
         (
-            ("tma_read_bytes", "cluster_read_bytes"),
-            ("tma_write_bytes", "cluster_write_bytes", "atomic_bytes", "reduction_bytes"),
+            ("tma_read_bytes", "cluster_bytes"),
+            ("tma_write_bytes", "atomic_bytes", "reduction_bytes"),
         ),
     ),
     _Link(100, 310, 386, "dram_read_bytes", "dram_write_bytes", "", "dram_throughput"),
 )
 #: Ways that a kernel takes or does not: drawn where counters show bytes.
 _TMA = _Link(18, 160, 276, "tma_read_bytes", "tma_write_bytes", name="TMA ")
-_CLUSTER, _ATOMICS = ("cluster_read_bytes", "cluster_write_bytes"), ("atomic_bytes", "reduction_bytes")
+_ATOMICS = ("atomic_bytes", "reduction_bytes")
 #: Name, left, top and width of each box.
 _BOXES = (
     ("registers", 10, 8, 346),
@@ -185,13 +185,11 @@ def memory(case: str, read: Read, read_parent: Read | None, *, tma: bool = False
             y += 11 if style else 14
             parts.append(f'<text x="{link.left + 44}" y="{y}" class="{style}">{escape(text)}</text>')
         recorded(*[fact for _, fact, _ in arrows] or [link.both or link.reads], link.busy, link.more[0])
-    if _moved(read, *_CLUSTER):
+    if between := read("cluster_bytes"):
         parts.append('<path class="flow" d="M104 160v14h22v-10m-4 5l4 -6l4 6"/>')
-        words = ["cluster", *(_figure(n, read(n), w) for n, w in zip(_CLUSTER, ("read", "written"), strict=True))]
-        parts += [
-            f'<text x="{130 if i == 0 else 96}" y="{176 + 13 * i}">{escape(t)}</text>' for i, t in enumerate(words)
-        ]
-        recorded(*_CLUSTER)
+        words = enumerate((_figure("cluster_bytes", between, ""), "in the cluster"))
+        parts += [f'<text x="134" y="{176 + 13 * i}">{escape(text)}</text>' for i, text in words]
+        recorded("cluster_bytes")
     label = f"Memory chart of {case}: bytes between registers, shared memory, L1, L2 and DRAM"
     return Drawing(svg(label, 428, parts), table)
 
@@ -219,7 +217,7 @@ def _arrow(x: int, top: int, bottom: int, size: float, word: str, busy: str = ""
 
     ``size`` is its bytes over those of the widest arrow.
     """
-    half, (start, end) = tenth(max(_WIDEST * size, 2.5) / 2), (top + 3, bottom - 3)
+    half, (start, end) = tenth(max(_WIDEST * size, 2.5 if size else 0.5) / 2), (top + 3, bottom - 3)
     up, down = word != "written", word != "read"
     first, last = start + 8 * up, end - 8 * down
     full = tenth((last - first) * min(share or 0.0, 100.0) / 100)

@@ -197,7 +197,7 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
     if metric in refused and metric not in row:  # some are returned even so
         return Measured(None, CounterRefused(metric, refused[metric]))
     reading = row.read(metric)
-    if spec.many_passes and metric not in row and reading.value is None:
+    if spec.many_passes and metric not in row:
         return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
     if spec.opcodes:
         return _opcodes(reading, spec.opcodes)

@@ -13,7 +13,11 @@ from flashcore.readers.ncu.results import Reading, Result
 _SAME = {
     f"smsp__inst_executed_op_local_{access}.sum": f"smsp__sass_inst_executed_op_local_{access}.sum"
     for access in ("ld", "st")
-} | {"smsp__inst_executed.sum": "inst_executed"}
+} | {
+    # On all chips since GA100 it is made of no other counters (libnvperf_host).
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram__cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "smsp__inst_executed.sum": "inst_executed",
+}
 #: A metric → what it is the sum of, where all parts are 0: of others it is not known how they add up.
 _NOTHING = {
     "sm__ops_path_tensor_src_fp8.sum": (
@@ -60,7 +64,7 @@ def reading(metric: str, number: Callable[[str], float | None]) -> Reading | Non
         number: the value of a metric that the report has.
     """
     if (same := _SAME.get(metric)) and (value := number(same)) is not None:
-        return Reading(value, "inst", detail=f"as {same}")
+        return Reading(value, "%" if ".pct_" in same else "inst", detail=f"as {same}")
     if metric in _NOTHING and all(number(part) == 0 for part in _NOTHING[metric]):
         return Reading(0.0, detail=f"as {' + '.join(_NOTHING[metric])}")
     if metric in _TIMES:

@@ -18,7 +18,9 @@
   const ceiling = (p, x = p.x) => Math.min(...p.roofs.map((r) => height(r, x)));
   const cited = (p) => p.roofs.find((r) => height(r, p.x) === ceiling(p));
   const called = (resource) => NAMES[resource] ?? resource.replace("_", " ");
-  const share = (p) => (p.share === null ? "no roof is known" : `${p.share} % of ${called(cited(p).resource)}: ${cited(p).label}`);
+  const bounded = (p) => p.roofs.some((r) => !r.compute); // by its level's bandwidth
+  const share = (p) => (p.share === null ? "no roof is known" : `${p.share} % of ${called(cited(p).resource)}: ${cited(p).label}`)
+    + (bounded(p) ? "" : `; the bandwidth of ${NAMES[p.level]} is unmeasured`);
   const tell = (p) => [
     `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
     share(p),
@@ -89,7 +91,7 @@
     // What a mark points at: the ladder's path, the distance to its roof, and that roof, which may be of another clock.
     const pointed = (given, path) => [
       { x: path ? way.map((p) => p.at) : [], y: path ? way.map((p) => p.y) : [] },
-      ...["dram", "l2", "l1"].map((name) => gap(given.filter((p) => p.level === name && p.share !== null && p.y < ceiling(p)))),
+      ...["dram", "l2", "l1"].map((name) => gap(given.filter((p) => p.level === name && bounded(p) && p.y < ceiling(p)))),
       roofline(given.length === 1 ? given[0] : null, [left, right]),
     ];
     const shown = pointed(linked, Boolean(state.get("focus")));
