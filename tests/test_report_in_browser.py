@@ -345,8 +345,11 @@ def test_an_exported_picture_is_the_light_pages_also_from_a_dark_one(
     for dark in (False, True):
         with chromium.page(folder / f"{name}.html", dark=dark) as shown:
             exported.append(shown.js(f"({EXPORTED})()"))
-            background = shown.js("getComputedStyle(document.body).backgroundColor")
-            assert (background == "rgb(255, 255, 255)") is not dark, "the page itself keeps its colors"
+            backgrounds = []
+            for event in ("", "beforeprint", "afterprint"):
+                shown.js(f"dispatchEvent(new Event('{event}'))")
+                backgrounds.append(shown.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)")
+            assert backgrounds == [not dark, True, not dark], "the page keeps its colors, but on paper it is light"
     for made in exported:  # Plotly gives each picture and each line a number
         for key, text in made.items():
             numbers = re.findall(r'(?<=id="defs-)\w{6}|(?<=scatter trace)\w{6}', text)
