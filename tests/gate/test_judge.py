@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from typing import Any
 
@@ -132,7 +132,7 @@ def test_a_fact_that_vanished_leaves_a_gap(fact: str, removed: dict[str, str]) -
     result = judge(factory.without(of([factory.budget(fact, minimum=10)]), fact, **removed))
     assert result.exit_code is Exit.UNMEASURED
     (gap,) = found(result, f"{fact}_limit", "unmeasured")
-    assert removed.items() <= vars(gap.subject).items()
+    assert removed.items() <= asdict(gap.subject).items()
 
 
 def test_an_empty_record_is_no_pass() -> None:
