@@ -227,7 +227,7 @@ extern "C" __global__ void BOUNDS map_kernel(const float* __restrict__ x, float*
   out[i] = y;
 #elif CASE == IMBALANCE
   // Half of the elements for one block of sixty-four, the rest for all others.
-  const long long rare = gridDim.x / 64, half = count / 2;
+  const long long rare = (gridDim.x + 63) / 64, half = count / 2;
   const bool busy = blockIdx.x % 64 == 0;
   const long long group = busy ? blockIdx.x / 64 : blockIdx.x - blockIdx.x / 64 - 1;
   const long long groups = busy ? rare : gridDim.x - rare;

@@ -23,7 +23,8 @@ SOUND: Values = {
     "registers": 64, "spill_store_bytes": 0, "spill_load_bytes": 0, "stack_bytes": 0, "static_smem": 0,
     "local_memory": "none", "compiler_warnings": 0, "sass_hmma": 64, "sass_hgmma": 0, "sass_ffma": 64, "sass_bar": 4,
     "sass_ldg": 8, "sass_ldg_128": 8, "sass_ldgsts": 8, "sass_utmaldg": 0, "sass_stg": 4, "sass_stg_128": 4,
-    "sass_lds": 64, "sass_sts": 8, "sass_ldsm": 32, "sass_local_loop": 0,
+    "sass_lds": 64, "sass_sts": 8, "sass_ldsm": 32, "sass_local_loop": 0, "sass_split_ldg": 0, "sass_split_stg": 0,
+    "sass_atom": 0, "sass_mufu": 0, "sass_indexed_ldc": 0,
     "threads": 256, "blocks": 1056, "blocks_per_sm": 4, "theoretical_occupancy": 50.0, "occupancy_limiter": "registers",
     "smem": 33792, "dynamic_smem": 33792,
 }  # fmt: skip
@@ -62,6 +63,9 @@ def stall(reason: str, share: float = 60.0) -> Values:
     return {**COUNTED, f"stall_share_{reason}": share}
 
 
+BUSY_PIPES: Values = {**COUNTED, "stall_share_mio_throttle": 40.0, "stall_share_short_scoreboard": 30.0,
+                      "stall_share_math_pipe_throttle": 0.0, "stall_share_lg_throttle": 20.0,
+                      "shared_wavefronts": 0.0, "instructions": 1e6}  # fmt: skip
 #: Rule, what is planted, and a neighbor that lacks only the defect.
 CASES: list[tuple[str, Values, Values]] = [
     ("launch-bounds", {**SPILLS, "max_threads": 1024}, {**SPILLS, "max_threads": 256}),
@@ -89,8 +93,20 @@ CASES: list[tuple[str, Values, Values]] = [
     ("no-ldmatrix", {"sass_ldsm": 0}, {"sass_ldsm": 16}),
     ("no-tensor-cores", {"formula_flop": 1e9, "formula_tensor_flop": 1e9, "tensor_instructions": 0},
      {"formula_flop": 1e9, "formula_tensor_flop": 1e9, "tensor_instructions": 1000}),
-    ("narrow-loads", {"sass_ldg_128": 0}, {"sass_ldg_128": 1}),
-    ("narrow-stores", {"sass_stg_128": 0}, {"sass_stg": 1, "sass_stg_128": 0}),
+    ("narrow-loads", {"sass_split_ldg": 4, "l1_bytes": 2e6, "formula_bytes": 1e6},
+     {"sass_split_ldg": 4, "l1_bytes": 1e6, "formula_bytes": 1e6}),
+    ("narrow-loads", {"sass_split_ldg": 4}, {"sass_split_ldg": 0}),
+    ("narrow-stores", {"sass_split_stg": 4}, {"sass_split_stg": 0}),
+    ("uncoalesced", {"load_sectors": 32.0, "store_sectors": 4.0, "sass_ldg_128": 0},
+     {"load_sectors": 4.0, "store_sectors": 4.0, "sass_ldg_128": 0}),
+    ("uncoalesced", {"load_sectors": 4.0, "store_sectors": 32.0}, {"load_sectors": 16.0, "store_sectors": 16.0}),
+    ("divergence", {"active_threads": 8.0, "instructions": 1e6}, {"active_threads": 30.0, "instructions": 1e6}),
+    ("divergence", {"active_threads": 14.0}, {"active_threads": 14.0, "threads": 36}),
+    ("atomics", {"sass_atom": 8, **BUSY_PIPES}, {"sass_atom": 0, **BUSY_PIPES}),
+    ("atomics", {"sass_atom": 8, **BUSY_PIPES}, {"sass_atom": 1, **BUSY_PIPES}),
+    ("constant-index", {"sass_indexed_ldc": 4, **BUSY_PIPES}, {"sass_indexed_ldc": 0, **BUSY_PIPES}),
+    ("special-functions", {"sass_mufu": 16, **BUSY_PIPES}, {"sass_mufu": 16, **BUSY_PIPES, "issue_active": 80.0}),
+    ("special-functions", {"sass_mufu": 16, **BUSY_PIPES}, {"sass_mufu": 16, **BUSY_PIPES, "shared_wavefronts": 2e5}),
     ("no-async-copy", {"sass_ldgsts": 0}, {"sass_ldgsts": 0, "sass_utmaldg": 2}),
     ("reread", {"dram_bytes": 4e6, "formula_bytes": 1e6}, {"dram_bytes": 1.2e6, "formula_bytes": 1e6}),
     ("double-precision", {"op_dadd": 0, "op_dmul": 0, "op_dfma": 4096}, {"op_dadd": 0, "op_dmul": 0, "op_dfma": 0}),
@@ -156,6 +172,15 @@ def test_the_largest_gain_comes_first_and_tiny_ones_are_left_out() -> None:
     both = advised({**stall("barrier", 20.0), "stall_share_wait": 50.0})
     assert [x.rule for x in both] == ["stall-wait", "stall-barrier"]
     assert not advised({**stall("barrier", 20.0), "instructions_issued": 1e5})
+
+
+def test_a_cause_in_the_code_comes_before_a_busy_resource_that_takes_more_time() -> None:
+    busy = {**COUNTED, "l2_throughput": 85.0, "formula_bytes": 1e6, "stall_share_long_scoreboard": 60.0}
+    reread = advised({**busy, "dram_bytes": 4e6})
+    assert [x.rule for x in reread][:2] == ["reread", "l2-bound"]
+    assert (reread[0].gain or 0) < (reread[1].gain or 0) and not reread[0].effect and reread[1].effect
+    small = advised({**busy, "dram_bytes": 4e6, "stall_share_long_scoreboard": 12.0})
+    assert small[0].rule == "l2-bound", "a cause of a few percent is not named first"
 
 
 def test_a_specific_cause_comes_before_the_stall_that_it_leads_to() -> None:

@@ -6,6 +6,7 @@ bound of the gain, from the parts of the case's time (:mod:`flashcore.explain.ti
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value, plans_for
 from flashcore.model.text import in_words, same_hardware, significant
 
+#: Percent of the time from which a cause in the code is named before a busy resource or a wait.
+MUCH = 10.0
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
 
 
@@ -38,6 +41,7 @@ class Rule:
     when: Sequence[str]
     action: str
     removes: Sequence[str]
+    effect: bool = False
 
     def applies(self, values: Mapping[str, Any]) -> bool:
         """Whether all its conditions hold; no, if one of their facts is unmeasured."""
@@ -67,6 +71,7 @@ class Advice:
         bound: how the gain was derived, or why there is none.
         limiter: the kind of the largest part that it can remove; empty if none was measured.
         remedy: the step of the ladder that reduced this limiter most.
+        effect: whether it names a busy resource or a wait only, and no cause in the code.
     """
 
     rule: str
@@ -77,6 +82,7 @@ class Advice:
     bound: str
     limiter: str = ""
     remedy: Remedy | None = None
+    effect: bool = False
 
 
 def sentence(advice: Advice) -> str:
@@ -103,7 +109,8 @@ def as_data(advice: Advice) -> dict[str, Any]:
 
 @lru_cache(64)  # the gate asks for each failure
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
-    """Returns the advice on a case, the largest possible gain first; none on a reference.
+    """Returns the advice on a case; none on a reference. Causes that may take :data:`MUCH` of the time come first, then
+    the rest; in both the largest possible gain.
 
     Args:
         arch: whose static facts are used; the measured or usual one by default. Counters count only for that one.
@@ -111,7 +118,12 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
     results: dict[tuple[str, object], Advice] = {}
     for item in _every(readings, variant, shape, arch):
         results.setdefault((item.rule, item.evidence), item)  # of kernels with equal evidence, the first
-    return tuple(sorted(results.values(), key=lambda x: -(x.gain or 0.0)))
+    return tuple(sorted(results.values(), key=_order))
+
+
+def _order(item: Advice) -> tuple[bool, float]:
+    gain = item.gain or 0.0
+    return item.effect or gain < MUCH, -gain
 
 
 def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> Iterator[Advice]:
@@ -175,6 +187,16 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "tensor_part": lambda f: f["formula_tensor_flop"] / f["formula_flop"],
     "reread": lambda f: f["dram_bytes"] / f["formula_bytes"],
     "double_operations": lambda f: f["op_dadd"] + f["op_dmul"] + f["op_dfma"],
+    "l1_excess": lambda f: f.get("l1_bytes", math.inf) / f["formula_bytes"] if "formula_bytes" in f else math.inf,
+    "scattered": lambda f: max(
+        f["load_sectors"] / (16 if f.get("sass_ldg_128", 1) else 8),
+        f["store_sectors"] / (16 if f.get("sass_stg_128", 1) else 8),
+    ),
+    "atomic_wait": lambda f: f["stall_share_lg_throttle"] + f["stall_share_short_scoreboard"],
+    "pipe_wait": lambda f: sum(
+        f[f"stall_share_{x}"] for x in ("mio_throttle", "short_scoreboard", "math_pipe_throttle")
+    ),
+    "shared_use": lambda f: 100 * f["shared_wavefronts"] / f["instructions"],
     "occupied": lambda f: f["achieved_occupancy"] / f["ncu_theoretical_occupancy"],
 }
 
@@ -212,6 +234,7 @@ def _advice(readings: Readings, rule: Rule, subject: Subject, values: Mapping[st
         bound or "its part of the time is unmeasured",
         limiter,
         _step(readings, limiter, subject),
+        rule.effect,
     )
 
 
@@ -244,7 +267,7 @@ def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
     case = (variant.name, shape, subject.arch)
     if case not in cached:
         cached[case] = {}
-        for item in sorted(_every(readings, *case), key=lambda x: -(x.gain or 0.0)):
+        for item in sorted(_every(readings, *case), key=_order):
             for name, *_ in item.evidence:
                 cached[case].setdefault((item.subject.kernel, name), item)
     items = (cached[case].get((kernel, fact)) for kernel in (subject.kernel, None))

@@ -75,6 +75,9 @@ def _needs(readings: Readings, variant: Variant, shape: Shape) -> Iterator[Need]
     least = roofline.pick(ceilings, "launch", roofline.REACHABLE)
     if time and least and launches:
         yield _need("launch", launches, time, f"{launches:.0f} launches", least)
+    elif time and launches and (floor := number("isolated_launch_floor")):
+        text = f"{launches:.0f} launches of {significant(floor, 3)} µs, as empty ones took beside it"
+        yield Need("launch", 100 * launches * floor / time, text, counted=True)
 
 
 def _need(resource: str, amount: float, us: float, source: str, roof: Roof, counted: bool = False) -> Need:

@@ -316,3 +316,19 @@ def test_a_cluster_is_unmeasured_without_the_driver(artifact: Artifact) -> None:
     facts = planned(artifact, Launch("shared", (4, 1, 1), (128, 1, 1), (2, 1, 1), 0))
     fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shared"))
     assert fact is not None and fact.value is None and "driver" in fact.note
+
+
+def test_narrow_accesses_to_neighbors_and_indexed_constants_are_counted() -> None:
+    lines = [
+        "LDG.E R0, desc[UR4][R2.64]", "LDG.E R1, desc[UR4][R2.64+0x4]", "LDG.E R5, desc[UR4][R2.64+0x100]",
+        "LDG.E.64 R8, desc[UR4][R6.64]", "LDG.E.64 R10, desc[UR4][R6.64+0x4]",  # 4 bytes apart, 8 wide
+        "LDG.E.128 R12, [R2.64+0x10]", "LDG.E.128 R16, [R2.64+0x20]",
+        "STG.E.U8 desc[UR4][R2.64+-0x1], R7", "STG.E.U8 desc[UR4][R2.64], R8", "STG.E.U8 desc[UR4][R4.64+0x1], R9",
+        "LDC R4, c[0x3][R5]", "LDC.64 R6, c[0x0][0x210]",
+    ]  # fmt: skip
+    listing = '\t.section\t.text.k,"ax"\n.text.k:\n'
+    listing += "".join(f"        /*{16 * i:04x}*/                   {line} ;\n" for i, line in enumerate(lines))
+    counts = sass_counts(listing)["k"]
+    assert (counts["sass_split_ldg"], counts["sass_split_stg"], counts["sass_indexed_ldc"]) == (2, 2, 1)
+    apart = listing.replace("        /*0010*/", ".L_x_1:\n        /*0010*/")  # another basic block
+    assert sass_counts(apart)["k"]["sass_split_ldg"] == 0

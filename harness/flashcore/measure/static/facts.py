@@ -12,7 +12,7 @@ import operator
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,15 @@ OPCODES = {
     "REDG": "sass_atom",
 }
 _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
-_COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values()})
+_SPLIT = {"LDG": "sass_split_ldg", "STG": "sass_split_stg"}
+_INDEXED = "sass_indexed_ldc"
+_COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPLIT.values(), _INDEXED})
+#: Bytes of an access by its modifiers; 4 without one.
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+#: The registers and the offset of an address: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
+_ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 11  # of static.json; raise it when what is read changes
+_FORMAT = 12  # of static.json; raise it when what is read changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -194,7 +200,7 @@ def disassemble(path: Path, disassembler: Path) -> str:
     return result.stdout if result.returncode == 0 else ""
 
 
-def sass_counts(code: Iterable[sass.Instruction]) -> dict[str, int]:
+def sass_counts(code: Sequence[sass.Instruction]) -> dict[str, int]:
     """Fact name → count of a function's instructions in the code (not executed), without padding NOPs."""
     counts = dict.fromkeys(_COUNTS, 0)
     for opcode, times in Counter(instruction.opcode for instruction in code).items():
@@ -206,6 +212,31 @@ def sass_counts(code: Iterable[sass.Instruction]) -> dict[str, int]:
             counts[OPCODES[name]] += times
         if name in _WIDE and "128" in modifiers:
             counts[_WIDE[name]] += times
+    return counts | _addressed(code)
+
+
+def _addressed(code: Sequence[sass.Instruction]) -> dict[str, int]:
+    """Counts that depend on addresses. Accesses adjoin if, between two labels, they have the same registers and width,
+    and offsets that differ by that width."""
+    counts = dict.fromkeys([*_SPLIT.values(), _INDEXED], 0)
+    offsets: dict[tuple[str, str, int], list[int]] = {}
+
+    def count() -> None:
+        for (name, _, width), at in offsets.items():
+            counts[_SPLIT[name]] += sum(o - width in at or o + width in at for o in at)
+        offsets.clear()
+
+    for instruction in code:
+        if instruction.labels:
+            count()
+        name, *modifiers = instruction.opcode.split(".")
+        if name == "LDC" and re.search(r"\]\[R\d", instruction.text):
+            counts[_INDEXED] += 1
+        elif name in _SPLIT and (address := _ADDRESS.search(instruction.text)):
+            width = next((_BYTES[m] for m in modifiers if m in _BYTES), 4)
+            if width < 16:
+                offsets.setdefault((name, address[1], width), []).append(int(address[2] or "0", 16))
+    count()
     return counts
 
 
