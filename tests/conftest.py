@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -394,3 +395,19 @@ def pytest_unconfigure() -> None:
 def without_line(mistake: str) -> str:
     """A mistake of a manifest as ``file: key: …``, without the file where that is ``suite.toml``."""
     return re.sub(r"suite\.toml:\d+: |(?<=\.toml):\d+(?=: )", "", mistake)
+
+
+Change = dict[str, Any]  # path → value, `...` for none
+
+
+def change(data: dict[str, Any], changes: Change) -> None:
+    """Sets the value at each path of nested tables and lists, or removes what is there."""
+    for path, value in changes.items():
+        *outer, last = (int(part) if part.isdecimal() else part for part in path.split("."))
+        inner: Any = data
+        for part in outer:
+            inner = inner[part]
+        if value is ...:
+            del inner[last]
+        else:
+            inner[last] = value

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.suites import load, variants
-from tests.conftest import FAULTS, TOY, without_line
-
-Change = dict[str, Any]  # path → value, `...` for none
+from tests.conftest import FAULTS, TOY, Change, change, without_line
 
 
 def toml(value: Any) -> str:
@@ -51,19 +49,6 @@ def mistakes(folder: Path, data: dict[str, Any]) -> list[str]:
         load.load(write(folder, data))
     assert str(folder / load.MANIFEST) in str(caught.value)
     return [*map(without_line, caught.value.mistakes)]
-
-
-def change(data: dict[str, Any], changes: Change) -> None:
-    """Sets the value at each path, or removes what is there."""
-    for path, value in changes.items():
-        *outer, last = (int(part) if part.isdecimal() else part for part in path.split("."))
-        inner: Any = data
-        for part in outer:
-            inner = inner[part]
-        if value is ...:
-            del inner[last]
-        else:
-            inner[last] = value
 
 
 # A change to the valid manifest → the whole line that must come of it.
