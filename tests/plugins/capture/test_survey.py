@@ -98,7 +98,7 @@ def launches_of(surveyed: Survey, choice: Choice, process: str = "1") -> list[in
     seen, places = Counter[str](), []
     for place, kernel in enumerate(surveyed.launches[process]):
         seen[kernel] += 1
-        if re.search(choice.pattern, kernel) and seen[kernel] in choice.numbers:
+        if re.search(pattern(choice.kernels), kernel) and seen[kernel] in choice.numbers:
             places.append(place)
     return places
 
@@ -141,39 +141,30 @@ def test_a_launch_without_a_time_is_counted_and_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "inside", "others"),
+    ("printed", "inside"),
     [
-        (
-            "void ns::strided<float>(T1 *, int, int)",
-            "void ns::strided<float>(T1 *, int, int)",
-            ["void ns::stride(int)"],
-        ),
-        # ncu 2025.3: in CSV, and in its report
-        ("void spilly<96>(float *, int)", "void spilly<(int)96>(float *, int)", ["void spill(int)"]),
-        ("void (anonymous namespace)::f<1>(int)", "void (anonymous namespace)::f<1>(int)", ["void f2(int)", "f(int)"]),
-        ("void <unnamed>::f(int)", "void <unnamed>::f(int)", ["void f(int)"]),
-        ("softmax_kernel", "softmax_kernel", ["softmax_kernel_2", "my_softmax_kernel"]),
-        ("a[b].c", "a[b].c", ["xa[b].c", "a[b].cd"]),
+        ("void ns::strided<float>(T1 *, int, int)", "void ns::strided<float>(T1 *, int, int)"),
+        ("void spilly<96>(float *, int)", "void spilly<(int)96>(float *, int)"),  # ncu 2025.3: CSV, and its report
+        ("void (anonymous namespace)::f<1>(int)", "void (anonymous namespace)::f<1>(int)"),
+        ("void <unnamed>::f(int)", "void <unnamed>::f(int)"),
+        ("softmax_kernel", "softmax_kernel"),
+        ("a[b].c", "a[b].c"),
     ],
 )
-def test_a_pattern_matches_its_own_function_and_no_other(printed: str, inside: str, others: list[str]) -> None:
-    made = pattern([printed, "saxpy(int)"], [printed, "saxpy(int)", *others])
-    assert re.search(made, inside) and re.search(made, "saxpy(int)") and ":" not in made
-    assert not any(re.search(made, name) for name in others)
-
-
-def test_a_pattern_of_long_mangled_names_is_short() -> None:
-    """ncu took 75 ms for each launch of a command with a pattern of eight such names."""
-    names = [f"_ZN2at6native29vectorized_elementwise_kernelILi4E{'ZN' * 120}{i:03}EvT_" for i in range(30)]
-    made = pattern(names[:8], names)
-    assert len(made) < 80 and [n for n in names if re.search(made, n)] == names[:8]
+def test_a_pattern_matches_its_own_function_and_no_longer_name(printed: str, inside: str) -> None:
+    made = pattern([printed, "saxpy(int)"])
+    assert re.search(made, inside) and re.search(made, "saxpy(int)")
+    head = re.split(r"(?<=\w)[<(]", inside)[0]
+    assert not re.search(made, "x" + inside) and not re.search(made, head + "x(int)")
 
 
 def test_mangled_names_tell_the_instances_of_a_template_apart() -> None:
     surveyed = seen(*[row("_Z1fILi1EEvi", 9), row("_Z1fILi2EEvi", 1), row("softmax_kernel", 5)] * 10)
     (choice,) = choices(surveyed, select(surveyed, 2))
     assert choice.base == "mangled" and set(choice.kernels) == {"_Z1fILi1EEvi", "softmax_kernel"}
-    assert not re.search(choice.pattern, "_Z1fILi2EEvi") and str(surveyed.cases[0].key).startswith("f<1> <<<10,")
+    assert not re.search(pattern(choice.kernels), "_Z1fILi2EEvi") and str(surveyed.cases[0].key).startswith(
+        "f<1> <<<10,"
+    )
     assert choices(seen(row("f(int)", 1)), seen(row("f(int)", 1)).cases)[0].base == "demangled"
 
 
@@ -185,7 +176,7 @@ def test_instances_that_the_pattern_cannot_tell_apart_are_all_counted() -> None:
 
 def test_a_kernel_id_has_the_parts_that_ncu_expects() -> None:
     kernels = ("void ns::f<a::b>(int)", "saxpy")
-    kernel_id = Choice(kernels, pattern(kernels), (3, 12), 4).kernel_id
+    kernel_id = Choice(kernels, (3, 12), 4).kernel_id
     context, stream, marker, names, numbers = kernel_id.split(":")
     assert (context, stream, marker) == ("", "", "regex")
     assert all(re.search(names, kernel) for kernel in kernels)

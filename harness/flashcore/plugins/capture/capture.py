@@ -212,9 +212,7 @@ class _Passes:
             choice.base,
             "--kernel-id",
             choice.kernel_id,
-            "--launch-count",
-            str(choice.count),
-            *(["--kill", "yes"] if hangs or self.chosen.stop_early else []),
+            *(["--launch-count", str(choice.count), "--kill", "yes"] if hangs or self.chosen.stop_early else []),
             *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
             *(["--set", self.chosen.sections] if self.chosen.sections else []),
         ]

@@ -3,18 +3,17 @@
 What is measured is a *case*: a kernel at a launch configuration. Launches that are not steady are left out: each
 case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu chooses
 launches by a name pattern and by each kernel's launch numbers, so one run of the command measures a few launches
-anywhere in it. A launch that ncu does not measure costs it about 1 ms, one with all metrics half a second.
+anywhere in it.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import statistics
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flashcore.readers.kernel_names import canonical
@@ -35,7 +34,6 @@ _CODE = (
 #: The namespaces and the name of a function.
 _HEAD = re.compile(r"(?:[^<(]*(?:\(anonymous namespace\)|<unnamed>)::)*[^<(]*")
 _SHOWN = 60  # letters of a kernel's name
-_FEWEST_LETTERS, _MOST_LETTERS = 4, 32  # of a name, in an expression for ncu
 _TUNED, _TRIES = 3, 2  # codes of one function, and launches in a row of each, from which an autotuner is known
 
 
@@ -120,10 +118,9 @@ class Survey:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Launches to measure in one run of the command: in each process, those of ``kernels`` with these ``numbers``,
-    which count each kernel's launches from 1. The survey saw ``count`` such launches, by :func:`pattern`."""
+    which count each kernel's launches from 1. The survey saw ``count`` such launches."""
 
     kernels: tuple[str, ...]
-    pattern: str
     numbers: tuple[int, ...]
     count: int
 
@@ -135,7 +132,7 @@ class Choice:
     @property
     def kernel_id(self) -> str:
         """The value of ncu's ``--kernel-id``: any context, any stream, a name pattern, a pattern of numbers."""
-        return f"::regex:{self.pattern}:^({'|'.join(map(str, self.numbers))})$"
+        return f"::regex:{pattern(self.kernels)}:^({'|'.join(map(str, self.numbers))})$"
 
 
 def survey(launches: Iterable[Launch]) -> Survey:
@@ -227,8 +224,8 @@ class _Numbered:
         """Few numbers that hold a steady launch of each case, by a greedy cover: ncu measures all kernels' launches of
         each number. Of equal numbers the middle one, since the command may launch slightly earlier or later."""
         kernels = tuple(sorted({case.key.kernel for case in cases}))
-        names = pattern(kernels, self.totals)
-        totals = sorted(total for name, total in self.totals.items() if re.search(names, name))
+        passing = re.compile(pattern(kernels))
+        totals = sorted(total for name, total in self.totals.items() if passing.search(name))
         measures: dict[int, set[int]] = {}
         for i, case in enumerate(cases):
             for at in case.at:
@@ -241,7 +238,7 @@ class _Numbered:
             best = sorted(n for n, value in worth.items() if value == most)
             numbers.append(best[len(best) // 2])
             left -= measures[numbers[-1]]
-        return Choice(kernels, names, tuple(sorted(numbers)), sum(costs[number] for number in numbers))
+        return Choice(kernels, tuple(sorted(numbers)), sum(costs[number] for number in numbers))
 
 
 def _split(numbered: _Numbered, cases: Sequence[Case], seconds: float) -> list[Choice]:
@@ -267,36 +264,8 @@ def wider_choices(surveyed: Survey, cases: Sequence[Case], attempt: int) -> list
     return again
 
 
-def pattern(kernels: Iterable[str], launched: Iterable[str] = ()) -> str:
-    """A short regular expression for ncu that matches these kernels' names and no other that was ``launched``.
-
-    With eight mangled names of 300 letters, ncu takes tens of ms for each launch of the command. So it holds a few
-    letters of each name that no other name has. Of demangled names template arguments and parameters are left out,
-    which ncu spells in several ways: instances of one template are not told apart.
-    """
-    heads = dict.fromkeys(map(_head, kernels))
-    others = [name for name in launched if _head(name) not in heads]
-
-    @functools.cache
-    def elsewhere(length: int) -> set[str]:
-        return {name[i : i + length] for name in others for i in range(len(name) - length + 1)}
-
-    parts: list[str] = []
-    for head in heads:
-        if not any(part in head for part in parts):
-            parts.append(_fragment(head, elsewhere))
-    return "|".join(parts)
-
-
-def _head(name: str) -> str:
-    return _HEAD.match(name)[0]  # type: ignore[index] # it matches the empty text
-
-
-def _fragment(head: str, elsewhere: Callable[[int], set[str]]) -> str:
-    """The shortest word in the name that no other name holds, or the whole name. Dots replace what means something to
-    ncu."""
-    for length in range(_FEWEST_LETTERS, min(len(head), _MOST_LETTERS) + 1):
-        for i in range(len(head) - length + 1):
-            if (part := head[i : i + length]) not in elsewhere(length) and re.fullmatch(r"\w+", part, re.ASCII):
-                return part
-    return "^" + re.sub(r"[\\^$.|?*+()\[\]{}:]", ".", head) + "([<(]|$)"
+def pattern(kernels: Iterable[str]) -> str:
+    """A regular expression of ncu's for the kernels' names. Of demangled ones template arguments and parameters are
+    left out, which ncu spells in several ways. Dots replace characters with a meaning to ncu."""
+    heads = dict.fromkeys(_HEAD.match(name)[0] for name in kernels)  # type: ignore[index] # it matches the empty text
+    return "^(" + "|".join(re.sub(r"[\\^$.|?*+()\[\]{}:]", ".", head) for head in heads) + r")([<(]|$)"
