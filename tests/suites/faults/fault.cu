@@ -52,7 +52,7 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
   if (kFault == FAULT_plan_refuses && s.N > 2000) p.error = "at most 2000 elements";
   if (kFault == FAULT_plan_null) *reinterpret_cast<volatile int*>(8) = 1;
   if (kFault == FAULT_plan_abort) std::abort();
-  if (kFault == FAULT_plan_hangs) for (volatile int i = 0;; i = 1) {}
+  if (kFault == FAULT_plan_hangs) for (;;) pause();
   if (kFault == FAULT_plan_prints) std::printf("a plan under development\n");
   if (kFault == FAULT_plan_answers) {  // for another variant, wherever an answer may go
     const char answer[] = "{\"cause\": null, \"workspace\": 0, \"launches\": []}\n";
