@@ -89,9 +89,9 @@ subprocess.Popen([sys.executable, '-c', {stubborn!r}])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(99)
 """
-    found = run(LOOP + body, tmp_path, time_limit=2)
+    found = run(LOOP + body, tmp_path, time_limit=4)
     survey, measure = found.runs
-    assert survey.code is None and survey.cause == Hang(2) and len(survey.rows) == 30
+    assert survey.code is None and survey.cause == Hang(4) and len(survey.rows) == 30
     assert len(measured(found)) == 2 and not found.missed and measure.cause == capturing.Stopped()
     assert not [p for p in _command_lines() if tmp_path.name in p and "time.sleep(99)" in p]
 
