@@ -411,7 +411,7 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     failed = found["failed"]
     assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
     assert failed["said"] == f"{len(judged.failed)} of {len(wanted)} shown"
-    assert "without=unmeasured%2Cwaived%2Cpass%2Copen" in failed["address"]
+    assert "without=unmeasured%2Cwaived%2Cat_risk%2Cpass%2Copen" in failed["address"]
     for shown, way in ((found["up"], 1), (found["down"], -1)):
         numbers = [way * v for v in shown if v is not None]
         assert numbers == sorted(numbers) and len(numbers) == sum(v.value is not None for v in judged.limits)

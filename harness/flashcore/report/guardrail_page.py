@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,10 +22,10 @@ from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_u
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
-#: The order of statuses: what a reader should see first.
-RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "pass": 4}
+#: The order of states: what a reader should see first. A limit at risk passes.
+RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "at_risk": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: A limit that passes with a smaller share of it left is at risk.
+#: A limit that passes with a smaller share of it left is at risk. A limit of 0 that is met has no such share.
 AT_RISK = 0.05
 #: Variants in the matrix: the data have all of them.
 MOST_VARIANTS = 150
@@ -32,11 +33,16 @@ MOST_VARIANTS = 150
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """For each variant and limited fact: the worst verdict, and the least headroom among equals."""
+    """For each variant and limited fact: the worst verdict, and the least headroom among equals; the worst first.
+
+    Args:
+        quiet: the facts and variants that pass everywhere and are not at risk, if there are others.
+    """
 
     facts: list[str]
     rows: list[tuple[Cell, dict[str, Cell]]]
     left_out: int
+    quiet: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -53,19 +59,33 @@ class Guardrails:
             name: {fact: self._worst(same) for fact, same in grouped(verdicts).items()}
             for name, verdicts in by_variant.items()
         }
-        worst = sorted(cells, key=lambda name: min(cell.sort or 0 for cell in cells[name].values()))
-        shown = set(worst[:MOST_VARIANTS])
-        facts = list(dict.fromkeys(v.fact for v in self.book.judgement.limits))
-        rows = [(self._variant(name), row) for name, row in cells.items() if name in shown]
-        return Matrix(facts, rows, len(cells) - len(rows))
+        facts = dict.fromkeys(v.fact for v in self.book.judgement.limits)
+        worst = {name: min(cell.sort or 0 for cell in row.values()) for name, row in cells.items()}
+        worst |= {f: min(row[f].sort or 0 for row in cells.values() if f in row) for f in facts}
+        quiet = frozenset(name for name, rank in worst.items() if rank == RANK["pass"])
+        shown = sorted(cells, key=lambda name: sorted(cell.sort or 0 for cell in cells[name].values()))[:MOST_VARIANTS]
+        rows = [(self._variant(name), cells[name]) for name in shown]
+        ordered = sorted(facts, key=lambda fact: worst[fact])
+        return Matrix(ordered, rows, len(cells) - len(rows), quiet if quiet < worst.keys() else frozenset())
 
     def _worst(self, verdicts: Sequence[Verdict]) -> Cell:
         left = {v: math.inf if (h := self._headroom(v)) is None else h for v in verdicts}
-        v = min(verdicts, key=lambda v: (RANK[v.status], left[v]))
-        counts = ", ".join(f"{n} {s}" for s in RANK if (n := sum(x.status == s for x in verdicts)))
+        v = min(verdicts, key=lambda v: (RANK[self.state(v)], left[v]))
+        states = Counter(map(self.state, verdicts))
+        counts = ", ".join(f"{states[s]} {s.replace('_', ' ')}" for s in RANK if states[s])
         title = f"{v.budget} {v.limit}: {counts}; worst {number(v.value, v.unit)} ({v.subject})"
         text = percent(left[v]) if left[v] < math.inf and v.status != "unmeasured" else ""
-        return Cell(text, title=title, sort=RANK[v.status], mark=v.status)
+        return Cell(text, title=title, sort=RANK[self.state(v)], mark=self.state(v))
+
+    def state(self, v: Verdict) -> str:
+        """Its status, or that it passes but is at risk."""
+        risky = v.status == "pass" and v.severity == "limit" and at_risk(self._headroom(v))
+        return "at_risk" if risky else v.status
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Limits by state."""
+        return Counter(map(self.state, self.book.judgement.limits))
 
     def _headroom(self, v: Verdict) -> float | None:
         return headroom(self.book.budgets.get(v.budget), v.value)
@@ -80,13 +100,13 @@ class Guardrails:
     @cached_property
     def holding(self) -> list[Verdict]:
         """The verdicts that make the gate fail, worst first."""
-        return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=_rank)
+        return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=self._order)
 
     def row(self, v: Verdict) -> list[Cell]:
         """A verdict as it is shown without scripts."""
         s, reason = v.subject, v.reason or v.source
         return [
-            Cell(v.status, mark=v.status),
+            Cell(self.state(v).replace("_", " "), mark=self.state(v)),
             Cell(v.budget, title=f"on the fact {v.fact}\n{v.source}"),
             self._variant(s.variant),
             *(Cell(text or "–") for text in (s.arch, s.shape, s.kernel)),
@@ -99,9 +119,9 @@ class Guardrails:
     @cached_property
     def data(self) -> dict[str, Any]:
         """All verdicts, limits first: a column each, packed; what all of a budget share is stored once."""
-        every = sorted(self.book.judgement.verdicts, key=lambda v: (v.severity != "limit", _rank(v)))
+        every = sorted(self.book.judgement.verdicts, key=self._order)
         columns: dict[str, Iterable[Any]] = {
-            "status": (v.status for v in every),
+            "status": map(self.state, every),
             "required": (v.required for v in every),
             "budget": ([v.budget, v.fact, v.limit, v.source, v.tier, v.severity, recorded_unit(v.unit)] for v in every),
             **{n: [getattr(v.subject, n) for v in every] for n in ("variant", "arch", "shape", "kernel", "launch")},
@@ -112,6 +132,11 @@ class Guardrails:
         }
         known = list(self.book.record.suite.variants)
         return {"count": len(every), "known": known, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
+
+    def _order(self, v: Verdict) -> tuple[bool, int, bool, float]:
+        """Limits first, then by state and what is required; among equals the least headroom first."""
+        room = self._headroom(v)
+        return v.severity != "limit", RANK[self.state(v)], not v.required, math.inf if room is None else room
 
     def waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
@@ -142,10 +167,6 @@ def page(book: Book) -> Page[Guardrails]:
     return Page(GUARDRAILS, "Guardrails", "guardrails.html.j2", Guardrails(book))
 
 
-def _rank(v: Verdict) -> tuple[int, bool]:
-    return RANK[v.status], not v.required
-
-
 def value_cell(v: Verdict) -> Cell:
     """The value that a verdict checked."""
     if v.value is None:
@@ -167,6 +188,11 @@ def headroom(budget: Budget | None, value: object) -> float | None:
     over = excess(budget, float(value))
     limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
     return -over / abs(limit) if limit else None
+
+
+def at_risk(room: float | None) -> bool:
+    """Whether a limit that passes with this headroom is at risk."""
+    return room is not None and room < AT_RISK
 
 
 def by_room(book: Book, status: Status) -> list[tuple[float | None, Verdict]]:

@@ -21,7 +21,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
-from flashcore.report.guardrail_page import AT_RISK, by_room, percent
+from flashcore.report.guardrail_page import at_risk, by_room, percent
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
@@ -182,7 +182,7 @@ class Overview:
     def at_risk(self) -> list[tuple[str, Verdict]]:
         """The limits that pass with little room, and how much, the least first."""
         rooms = by_room(self.book, "pass")
-        return [(percent(room), v) for room, v in rooms if room is not None and room < AT_RISK]
+        return [(percent(room or 0.0), v) for room, v in rooms if at_risk(room)]
 
     @property
     def worst(self) -> list[tuple[str, Verdict]]:

@@ -201,7 +201,7 @@
       };
       const badge = document.createElement("span");
       badge.className = `badge ${status}`;
-      badge.append(status === "open" ? "not yet" : status);
+      badge.append(status === "open" ? "not yet" : status.replace("_", " "));
       cell(badge).append(status === "unmeasured" && this.get("required", at) ? " required" : "");
       cell(budget, `${budget}\non the fact ${fact}\n${source}`);
       cell(this.link(variant), variant);
@@ -248,7 +248,7 @@
         const next = row > 0 ? table.rows[row]?.cells[column] : null;
         if (!next || column < 1) return;
         const button = next.querySelector("button");
-        if (!button) continue;
+        if (!button?.offsetParent) continue; // none, or folded
         event.target.tabIndex = -1;
         button.tabIndex = 0;
         button.focus();
