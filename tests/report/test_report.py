@@ -147,20 +147,321 @@ def full() -> Record:
         factory.peer("cudnn"),
     ]
     shapes = [factory.shape(), factory.shape("long", factory.LONG)]
-    budgets = [factory.budget("registers", maximum=128), factory.budget("smem", maximum=10_000)]
-    values = {"fast": 124, "warp": 100}
-    facts = [
-        factory.fact(name, value, variant, arch="sm_90a", kernel="k")
-        for variant, registers in values.items()
-        for name, value in (("registers", registers), ("smem", 1024))
+    budgets = [
+        factory.budget("registers", "few_registers", maximum=90),
+        factory.budget("theoretical_occupancy", "occupancy", minimum=30),
+        factory.goal("tensor_active", "tensor_goal", minimum=60),
+        factory.goal("isolated_p50", "latency_l4", maximum=40, stretch=30, device="L4"),
     ]
-    suite = factory.suite(variants=[factory.variant(v) for v in values], budgets=budgets)
+    waivers = [factory.waiver("few_registers", 96, variants=("fast",), reason="two accumulators live at once")]
+    suite = factory.suite(variants, shapes, budgets, waivers, baseline="slow")
+    phases = {"phase_share_load": 12.5, "phase_share_softmax": 52.0, "phase_share_other": 35.5}
+    record = factory.record(
+        suite,
+        [
+            factory.fact("shared_efficiency", None, "fast", shape="mission", detail="not on GH100"),
+            *factory.facts_of(phases, "fast", shape="mission"),
+            factory.fact("phase_share_combine", None, "split", shape="mission", detail="ncu gave no samples"),
+            factory.fact("phase_share_other", None, "split", shape="mission", detail="ncu gave no samples"),
+        ],
+    )
+    gone = ("broken", "wrong")
+    facts = [f for f in record.facts if f.subject.variant not in gone or f.name.startswith("formula")]
+    return dataclasses.replace(
+        record,
+        facts=Facts(facts),
+        artifacts=tuple(map(_failed, record.artifacts)),
+        outcomes=tuple(map(_became, record.outcomes)),
+        samples={k: v for k, v in record.samples.items() if k.split("/")[0] not in gone},
+        stale={"split/long": CodeChanged("device")},
+        joined=(Origin("20260101T000000Z-0001", factory.GPU, "sm_90a", "12 facts"),),
+        roofs=(Roof("l2", 5500.0, "GB/s", "measured", "NVIDIA H200", note="read kernel"),),
+    )
+
+
+def _failed(a: Artifact) -> Artifact:
+    if a.variant != "broken" or a.status != "ok":
+        return a
+    return dataclasses.replace(
+        a, status="failed", cause=CompileFailed('k.cu(12): error: "foo<T>" is undefined\n1 error')
+    )
+
+
+def _became(o: CaseOutcome) -> CaseOutcome:
+    if o.variant == "broken":
+        return dataclasses.replace(o, status="skipped", cause=DidNotCompile("sm_90a"))
+    if o.variant == "wrong":
+        status = "failed" if o.stage == "check" else "skipped"
+        return dataclasses.replace(o, status=status, cause=Message("NaN in the output"))  # type: ignore[arg-type]
+    return o
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return render(full(), tmp_path_factory.mktemp("report") / "r")
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def test_pages_are_the_overview_first_and_one_for_each_variant(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "r"
+    found = report.render(full(), folder)
+    assert [p.relative_to(folder).as_posix() for p in found[: len(PAGES)]] == list(PAGES)
+    assert {p.stem for p in found[len(PAGES) :]} == set(full().suite.variants)
+    assert 1_000_000 < (folder / "assets/plotly-basic.min.js").stat().st_size <= 1_200_000
+    assert [p.name for p in folder.parent.iterdir()] == ["r"]  # nothing of the writing is left
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_same_bytes_twice(tmp_path: Path, single_file: bool) -> None:
+    def contents(folder: Path) -> dict[str, bytes]:
+        report.render(full(), folder, single_file=single_file, today=TODAY)
+        return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+    first = contents(tmp_path / "one")
+    assert first == contents(tmp_path / "another")
+    assert first == contents(tmp_path / "one")  # over itself
+
+
+def test_an_earlier_report_is_replaced_whole(tmp_path: Path) -> None:
+    report.render(full(), tmp_path / "r")
+    report.render(factory.record(), tmp_path / "r", single_file=True)
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [report.MARKER, "index.html"]
+
+
+def test_what_is_no_report_is_left_alone(tmp_path: Path) -> None:
+    report.render(factory.record(), tmp_path / "r")
+    (tmp_path / "r" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"found thesis\.txt"):
+        report.render(factory.record(), tmp_path / "r")
+    assert (tmp_path / "r" / "thesis.txt").read_text() == "mine"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="found a file"):
+        report.render(factory.record(), tmp_path / "file")
+
+
+def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = render(factory.record(), tmp_path / "r")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "_swap", full_disk)
+    with pytest.raises(WriteError, match="No space") as caught:
+        report.render(full(), tmp_path / "r")
+    assert caught.value.exit_code == 4, "the machine's failure, no wrong usage"
+    assert {n: unpacked((tmp_path / "r" / n).read_text(encoding="utf-8")) for n in before} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -> None:
+    """They are most of an overview, and only a script can show them."""
+    found = report.render(full(), tmp_path / "r", today=TODAY, single_file=single_file)
+    every = {p.stem: p.read_text(encoding="utf-8") for p in found}
+    for name in ("index",) if single_file else ("index", "roofline"):
+        assert "<template" not in every[name] and "Table at long" not in every[name]
+        packed = re.findall('<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name])
+        assert len(packed) == (2 if name == "index" else 1)
+        for part in packed:
+            assert f'data-shape="long">{gzip.decompress(base64.b64decode(part)).decode()}' in unpacked(every[name])
+    overview = Page(unpacked(every["index"]))
+    assert [text for text in overview.text if text.startswith("Every variant at ")] == [
+        f"Every variant at {shape}: time, speed-ups, distance from the floor, correctness, limits, limiter"
+        for shape in ("mission", "long")
+    ]
+
+
+# --- the pages ------------------------------------------------------------------------------------
+
+
+def assert_linked(folder: Path, pages: dict[str, str]) -> None:
+    """Every link of the pages leads to a file or an id of this report, and no page has an id twice."""
+    for name, text in pages.items():
+        page = Page(text)
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme == "data":
+                continue
+            assert not address.scheme and not address.netloc, f"{name} reaches out to {link}"
+            target = folder / Path(name).parent / unquote(address.path) if address.path else None
+            assert target is None or target.resolve().is_file(), f"{name}: {link} leads nowhere"
+            ids = page.ids if target is None or not address.fragment else Page(target.read_text(encoding="utf-8")).ids
+            assert not address.fragment or address.fragment.partition("?")[0] in ids, f"{name}: {link}"
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_links_resolve_and_ids_are_unique(tmp_path: Path, single_file: bool) -> None:
+    pages = render(full(), tmp_path / "r", single_file=single_file)
+    assert_linked(tmp_path / "r", pages)
+    if single_file:
+        page = Page(pages["index.html"])
+        assert {f"variant-{n}" for n in full().suite.variants} < set(page.ids)
+        assert all(link.startswith(("data:", "#")) for link in page.links)
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
+    variants = [
+        factory.variant("slow", technique=EVIL, tolerance_reason=EVIL, config={"A": EVIL}, kind=CudaSource(EVIL)),
+        factory.variant("fast", parent="slow"),
+        factory.peer("cudnn", technique=EVIL),
+    ]
+    waivers = [factory.waiver("few", 96, reason=EVIL)]
+    suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "few", maximum=9, source=EVIL)],
+                          waivers, title=EVIL, notes=(EVIL,))  # fmt: skip
+    record = factory.record(suite, [factory.fact("throttle", EVIL, "fast", shape="mission"),
+                                    factory.fact("l2_hit", None, "fast", shape="mission", detail=EVIL)])  # fmt: skip
+    record = dataclasses.replace(
+        record,
+        command=EVIL,
+        environment=factory.environment(gpu=EVIL, host=EVIL),
+        outcomes=(*record.outcomes, factory.outcome("fast", "mission", "bench", "failed", EVIL)),
+        artifacts=(*record.artifacts, factory.artifact("slow", "sm_80", "failed", EVIL)),
+        stale={"cudnn/mission": CodeChanged(EVIL)},
+        roofs=(Roof("l2", 5500.0, "GB/s", "measured", EVIL, note=EVIL),),
+    )
+    for name, text in render(record, tmp_path / "r", single_file=single_file).items():
+        scripts = [s for s in Page(text).scripts if "alert('x')" in s]
+        # Inside data for the charts it is text; a script of its own would be exactly this.
+        assert all(s.lstrip().startswith("{") for s in scripts), name
+        assert "<script>alert" not in text, name
+        assert EVIL not in text, name
+
+
+def test_every_chart_has_its_words_and_its_data(pages: dict[str, str]) -> None:
+    for attributes in re.findall(r'<div [^>]*class="plot[^>]*>', pages["roofline.html"]):
+        assert re.search(r'aria-label="[^"]{20,}"', attributes)
+        data = re.search(r'data-figure="([^"]+)"', attributes)
+        assert data and data[1] in Page(pages["roofline.html"]).ids
+    drawn = 0
+    for name, text in pages.items():
+        for figure in re.findall(r"<figure[^>]*>(.*?)</figure>", text, re.DOTALL):
+            drawn += 1
+            assert "<caption>" in figure or re.search(r'aria-label="[^"]{20,}"', figure), name
+            (table,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', figure, re.DOTALL)
+            given = json.loads(table)
+            head, *rows = given if isinstance(given, list) else given["table"]
+            assert rows and {len(row) for row in rows} == {len(head)}, name
+    assert drawn >= 20
+
+
+def test_the_chart_library_is_loaded_where_it_draws_and_nowhere_else(pages: dict[str, str]) -> None:
+    assert {name for name, text in pages.items() if "plotly" in text} == {"roofline.html"}
+
+
+def test_tables_have_captions_and_scroll_by_themselves(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        bars = text.count('<table class="bars"')  # they take the width that there is
+        assert text.count("<table") == text.count("<caption>") == len(re.findall(r'class="scroll', text)) + bars, name
+        assert len(re.findall(r"<h1[ >]", text)) == 1, name
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_no_cell_is_blank(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        for row in Page(text).rows:
+            for cls, _, content in row:
+                assert content.strip(), f"{name}: a blank cell of class {cls!r} in {row}"
+
+
+def test_unmeasured_has_a_reason_and_is_no_number(pages: dict[str, str]) -> None:
+    seen = 0
+    for name, text in pages.items():
+        for row in Page(text).rows:
+            for cls, title, content in row:
+                if "missing" in cls.split():
+                    seen += 1
+                    assert content.strip() == "unmeasured" and title, f"{name}: {row}"
+                elif content.strip() == "unmeasured":
+                    assert "number" not in cls.split(), f"{name}: {row}"
+    assert seen > 20
+
+
+def test_an_unmeasured_counter_is_never_zero(pages: dict[str, str]) -> None:
+    cls, title, text = Page(pages["variant/fast.html"]).row("shared_efficiency")[1]
+    assert (cls, text) == ("missing", "unmeasured")
+    assert "not on GH100" in title
+
+
+def test_a_zero_is_shown_as_measured(pages: dict[str, str]) -> None:
+    words = Page(pages["variant/fast.html"]).words
+    zero = re.search(r"Measured, and 0 in every column: ([\w, ]+)", words)
+    assert zero and re.search(r"\bspill_instructions\b", zero[1])
+
+
+def test_counters_that_are_all_zero_are_measured(tmp_path: Path) -> None:
+    """None of them may read as a case without counters."""
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    zero = factory.fact("spill_instructions", 0, "fast", shape="mission", source=Source.NCU)
+    record = dataclasses.replace(factory.record(suite), facts=Facts([zero]))
+    words = Page(render(record, tmp_path)["variant/fast.html"]).words
+    assert "Measured, and 0 in every column: spill_instructions" in words
+    assert "No counters:" not in words
+
+
+def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> None:
+    page = Page(pages["index.html"])
+    words = page.words
+    assert "wrong : failed in check: NaN in the output" in words
+    assert "split : stale: the device code, the plan" in words
+    assert page.cells("wrong")["right"][2] == "wrong"
+    assert page.cells("fast")["right"][2] == "right"
+    time = page.cells("fast")["time"]
+    assert time[2].startswith("40.") and "isolated_p50" in time[1] and "fast/mission" in time[1]
+    assert page.cells("cudnn")["variant"][2] == "cudnn reference"
+    assert page.cells("slow")["variant"][2] == "slow ★"  # where the way begins
+
+
+def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next_step(pages: dict[str, str]) -> None:
+    words = Page(pages["index.html"]).words
+    fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\] , [\d.]+ × above"
+    assert re.search(fastest, words)
+    assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
+    assert re.search(r"Budgets \d+ failed , \d+ waived, \d+ at risk of \d+ limits", words)
+    assert "Next step" in words
+
+
+def screen(record: Record, folder: Path) -> str:
+    """The first screen in words."""
+    return Page(render(record, folder)["index.html"]).words.partition("Missing results")[0]
+
+
+def limited(value: float, maximum: float) -> Record:
+    budgets = [factory.budget("registers", "few_registers", maximum=maximum)]
+    facts = factory.facts_of(
+        {"registers": value, "spill_store_bytes": 8, "spill_load_bytes": 8},
+        "fast",
+        arch="sm_90a",
+        kernel="fast_kernel",
+    )
+    return factory.record(factory.suite(budgets=budgets), facts)
+
+
+@pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk")])
+def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: str, tmp_path: Path) -> None:
+    words = screen(limited(value, 128.0), tmp_path / "r")
+    assert f"0 failed , 0 waived, {risk} of" in words
+    assert ("few_registers fast sm_90a : registers 124 , limit ≤ 128, 3 % room" in words) is (value == 124)
+
+
+def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_rest() -> None:
+    facts = [
+        factory.fact("registers", registers, variant, arch="sm_90a", kernel="k")
+        for variant, registers in (("fast", 124), ("warp", 100))
+    ]
+    budgets = [factory.budget("registers", maximum=128)]
+    suite = factory.suite(variants=[factory.variant(v) for v in ("warp", "fast")], budgets=budgets)
     view = guardrail_page.Guardrails(Book(factory.bare_record(suite, facts), "static", None))
-    shown = [v for v in view.book.judgement.limits if v.status == "pass"]
-    assert [view.state(v) for v in shown] == ["at_risk" if v.value == 124 else "pass" for v in shown]
-    assert view.counts["at_risk"] == 1 and view.data["status"][0][-2:] == ["at_risk", "pass"]
-    assert view.matrix.facts[-2:] == ["registers", "smem"] and view.matrix.quiet >= {"smem", "warp"}
-    assert [variant.text for variant, _ in view.matrix.rows] == ["fast", "warp"]
+    assert view.data["status"][0] == ["fail", "unmeasured", "at_risk", "pass"]
+    assert view.counts["at_risk"] == 1 and [
+        v.value for v in view.book.judgement.limits if view.state(v) == "at_risk"
+    ] == [124]
+    assert view.matrix.facts[-1] == "builds" and view.matrix.quiet == {"builds"}
 
 
 def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
