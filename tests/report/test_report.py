@@ -18,6 +18,7 @@ import pytest
 
 from flashcore import report
 from flashcore.errors import UsageError, WriteError
+from flashcore.explain.advice import advice
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import files
@@ -440,6 +441,12 @@ def limited(value: float, maximum: float) -> Record:
         kernel="fast_kernel",
     )
     return factory.record(factory.suite(budgets=budgets), facts)
+
+
+def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
+    page = Page(render(limited(124.0, 128.0), tmp_path / "r")["variant/fast.html"]).words
+    first = advice(Book(limited(124.0, 128.0), "static", None).readings, "fast", "mission")[0]
+    assert f"Next step {first.action}" in page
 
 
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk")])

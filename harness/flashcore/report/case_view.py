@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flashcore.explain import heat, roofline
+from flashcore.explain.advice import Advice, advice
 from flashcore.explain.diff import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
 from flashcore.explain.limiter import Limiter, Remedy, phase_shares, remedies
@@ -23,6 +24,7 @@ _BULK_COPY = re.compile(r"\b(UTMALDG|UBLKCP)\b")
 MOST_LINES = 20
 MOST_INSTRUCTIONS = 12
 MOST_LIMITERS = 6
+MOST_STEPS = 3
 #: The pair that ncu calls Speed of Light, then the SM's pipes and the levels of memory: name, and fact or share.
 SPEED_OF_LIGHT = (
     ("Compute", "sm_throughput"),
@@ -95,6 +97,11 @@ class CaseView(Case):
             (x, [r for r in by_kind.get(x.kind, ()) if r.variant != self.variant.name][:2])
             for x in self.limiters.limiters[:MOST_LIMITERS]
         ]
+
+    @property
+    def steps(self) -> tuple[Advice, ...]:
+        """The first advice on it."""
+        return advice(self.book.readings, self.variant.name, self.shape.name)[:MOST_STEPS]
 
     @property
     def moved(self) -> list[list[Cell]]:
