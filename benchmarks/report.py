@@ -171,7 +171,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         verdicts = verdicts_page(record, root / "verdicts")
         clicks = []
         for _ in range(CLICKED):
-            with chromium.page(verdicts) as page:
+            with chromium.page(verdicts, "?without=none") as page:
                 clicks.append(page.js(f"({CLICKS})()"))
         return {
             "machine": raw.machine(),

@@ -449,7 +449,7 @@ def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
     assert f"Next step {first.action}" in page
 
 
-@pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk")])
+@pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
 def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: str, tmp_path: Path) -> None:
     words = screen(limited(value, 128.0), tmp_path / "r")
     assert f"0 failed , 0 waived, {risk} of" in words
@@ -641,6 +641,7 @@ def test_the_guardrails_keep_what_holds_the_gate_without_scripts(pages: dict[str
         ({"minimum": 30}, 15.0, -0.5, "−50 %"),
         ({"minimum": 10, "maximum": 100}, 12.0, 0.2, "20 %"),
         ({"maximum": 0}, 0, None, ""),
+        ({"minimum": 256, "maximum": 256}, 256, None, ""),
         ({"maximum": 128}, None, None, ""),
         ({"maximum": 128}, True, None, ""),
     ],

@@ -23,9 +23,9 @@ from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
 #: The order of states: what a reader should see first. A limit at risk passes.
-RANK = {"fail": 0, "unmeasured": 1, "waived": 2, "open": 3, "at_risk": 4, "pass": 5}
+RANK = {"fail": 0, "waived": 1, "at_risk": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: A limit that passes with a smaller share of it left is at risk. A limit of 0 that is met has no such share.
+#: A limit that passes with a smaller share of it left is at risk. Where no room is possible, none is at risk.
 AT_RISK = 0.05
 #: Variants in the matrix: the data have all of them.
 MOST_VARIANTS = 150
@@ -134,9 +134,10 @@ class Guardrails:
         return {"count": len(every), "known": known, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
 
     def _order(self, v: Verdict) -> tuple[bool, int, bool, float]:
-        """Limits first, then by state and what is required; among equals the least headroom first."""
-        room = self._headroom(v)
-        return v.severity != "limit", RANK[self.state(v)], not v.required, math.inf if room is None else room
+        """Limits first, what makes the gate fail before the other states; among equals the least headroom first."""
+        state, room = self.state(v), self._headroom(v)
+        rank = RANK["fail"] if state == "unmeasured" and v.required else RANK[state]
+        return v.severity != "limit", rank, state != "fail", math.inf if room is None else room
 
     def waiver(self, use: WaiverUse) -> list[Cell]:
         waiver, budgets = use.waiver, self.book.budgets
@@ -181,13 +182,14 @@ def value_cell(v: Verdict) -> Cell:
 def headroom(budget: Budget | None, value: object) -> float | None:
     """The distance of a value inside its limit, as a share of the limit; below 0 it is beyond.
 
-    ``None``: undefined, as for a limit of 0 that is kept.
+    ``None``: no room is possible, as for a limit of 0, or for one exact value that is met.
     """
     if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     over = excess(budget, float(value))
     limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
-    return -over / abs(limit) if limit else None
+    met = budget.minimum == budget.maximum and not over
+    return -over / abs(limit) if limit and not met else None
 
 
 def at_risk(room: float | None) -> bool:

@@ -92,27 +92,32 @@
     }
 
     // --- what is chosen: from the address into the form, and back ---
+    // What passes is folded until something is chosen.
+    without() {
+      const chosen = ["kind", "fact", "tier", "variant", "q"].some(state.get);
+      return new Set((state.get("without") ?? (chosen ? "" : "pass")).split(","));
+    }
     read() {
       const { elements } = this.form;
-      const hidden = new Set((state.get("without") ?? "").split(","));
+      const hidden = this.without();
       for (const box of all("[name=status]", this.form)) box.checked = !hidden.has(box.value);
       for (const name of ["kind", "fact", "tier", "variant", "q"]) elements[name].value = state.get(name) ?? "";
       this.choose();
     }
     keep() {
       const { elements } = this.form;
-      const without = all("[name=status]", this.form).filter((box) => !box.checked).map((box) => box.value).join(",");
+      const without = all("[name=status]", this.form).filter((box) => !box.checked).map((box) => box.value).join(",") || "none";
       state.set({ without, ...Object.fromEntries(["kind", "fact", "tier", "variant", "q"].map((name) => [name, elements[name].value.trim()])) });
       this.choose();
     }
     only(chosen) {
-      state.set({ without: "", kind: "", fact: "", tier: "", variant: "", q: "", ...chosen });
+      state.set({ without: "none", kind: "", fact: "", tier: "", variant: "", q: "", ...chosen });
       this.read();
     }
     choose() {
       const kind = state.get("kind") || "limit";
       const [fact, tier, part] = ["fact", "tier", "variant"].map((name) => (state.get(name) ?? "").toLowerCase());
-      const without = new Set((state.get("without") ?? "").split(","));
+      const without = this.without();
       const budgets = this.budget.values.map(
         ([, f, , , t, severity]) => (kind === "all" || severity === kind) && (!fact || f === fact) && (!tier || t === tier),
       );
