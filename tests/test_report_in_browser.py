@@ -465,6 +465,31 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
         assert shown.console == []
 
 
+def test_back_undoes_a_choice(chromium: Browser, folder: Path, tmp_path: Path) -> None:
+    """The letters of one word are one step."""
+    there = "document.readyState === 'complete' && !document.documentElement.classList.contains('pending')"
+    shape = "document.querySelector('.page.current .byshape:not([hidden]), .page .byshape:not([hidden])').dataset.shape"
+    report.render(full(), tmp_path / "r", single_file=True, today=TODAY)
+    for page, query in ((folder / "index.html", ""), (tmp_path / "r" / "index.html", "#index")):
+        with chromium.page(page, query) as shown:
+            shown.js("""(() => {
+              const select = document.querySelector("[data-switch] select");
+              select.value = "long";
+              select.dispatchEvent(new Event("change"));
+              const words = document.querySelector("form[data-controls]").elements.q;
+              for (const text of ["w", "wr"]) {
+                words.value = text;
+                words.dispatchEvent(new Event("input", { bubbles: true }));
+              }
+            })()""")
+            for address, wanted in (("shape=long&q=wr", "long"), ("shape=long", "long"), ("", "mission")):
+                shown.until(
+                    f"{there} && (location.search || location.hash).replace(/^[^?]*[?]|^#index$/, '') === '{address}'"
+                    f" && {shape} === '{wanted}'"
+                )
+                shown.js("history.back()") if address else None
+
+
 def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
     report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     with chromium.page(tmp_path / "r" / "index.html", "#roofline?shape=long") as shown:

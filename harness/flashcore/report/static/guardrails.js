@@ -86,7 +86,7 @@
           this.choose();
         });
       }
-      for (const kind of ["input", "change"]) this.form.addEventListener(kind, () => this.keep());
+      for (const kind of ["input", "change"]) this.form.addEventListener(kind, ({ target }) => this.keep(target.type === "search" ? target.name : ""));
       this.form.addEventListener("submit", (event) => event.preventDefault());
       this.form.elements.clear.addEventListener("click", () => this.only({}));
     }
@@ -104,10 +104,10 @@
       for (const name of ["kind", "fact", "tier", "variant", "q"]) elements[name].value = state.get(name) ?? "";
       this.choose();
     }
-    keep() {
+    keep(typed) {
       const { elements } = this.form;
       const without = all("[name=status]", this.form).filter((box) => !box.checked).map((box) => box.value).join(",") || "none";
-      state.set({ without, ...Object.fromEntries(["kind", "fact", "tier", "variant", "q"].map((name) => [name, elements[name].value.trim()])) });
+      state.set({ without, ...Object.fromEntries(["kind", "fact", "tier", "variant", "q"].map((name) => [name, elements[name].value.trim()])) }, typed);
       this.choose();
     }
     only(chosen) {

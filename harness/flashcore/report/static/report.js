@@ -9,14 +9,24 @@
   const KEPT = ["shape", "focus", "against"]; // what the next page takes over
   const address = () => (single ? location.hash.slice(1).split("?") : [location.hash.slice(1), location.search.slice(1)]);
   const params = () => new URLSearchParams(address()[1] ?? "");
+  let shown = address();
+  addEventListener("popstate", () => {
+    const [[page, query], [before, asked]] = [address(), shown];
+    shown = address();
+    if ((!single || page === before) && query !== asked) location.reload(); // Back: everything is read from the address
+  });
   const listeners = [];
   const state = {
     get: (key) => params().get(key),
-    set(changes) {
+    // Each choice is a step that Back undoes. Further letters of the field `typed` are not steps.
+    set(changes, typed = "") {
       const now = params();
+      const step = !now.get(typed);
       for (const [key, value] of Object.entries(changes)) value ? now.set(key, value) : now.delete(key);
       const query = now.toString() ? `?${now}` : "";
-      history.replaceState(null, "", single ? `#${address()[0]}${query}` : `${location.pathname}${query}${location.hash}`);
+      const to = single ? `#${address()[0]}${query}` : `${location.pathname}${query}${location.hash}`;
+      if (query !== (params().toString() ? `?${params()}` : "")) history[step ? "pushState" : "replaceState"](null, "", to);
+      shown = address();
       for (const heard of listeners) heard(changes);
     },
     // Called after every change, with what changed: nothing where another page of the single file was gone to.
@@ -107,7 +117,7 @@
     if (search) {
       search.value = state.get("q") ?? "";
       search.addEventListener("input", () => {
-        state.set({ q: search.value.trim() });
+        state.set({ q: search.value.trim() }, "q");
         tables().forEach(narrow);
       });
     }
