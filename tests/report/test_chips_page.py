@@ -36,7 +36,7 @@ def test_each_chip_has_its_column_and_its_own_report_below(pages: dict[str, str]
     for chip, record in (("nvidia-h200", H200), ("nvidia-l4", L4)):
         names = {f"{chip}/{n}.html" for n in ("index", "roofline", *(f"variant/{v}" for v in record.suite.variants))}
         assert names < set(pages)
-        assert f"Run {record.id}, {record.gpu}" in pages[f"{chip}/index.html"]
+        assert f"Run {record.id}, 2026-01-02" in pages[f"{chip}/index.html"]
         assert '<a href="../index.html">Chips</a>' in pages[f"{chip}/index.html"]
     front = pages["index.html"]
     assert front.count('<th scope="colgroup" colspan="4">NVIDIA') == 2 * front.count('<table class="sortable of-chips')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flashcore.model.record import SharingGpu
+from flashcore.model.record import Origin, SharingGpu
 from flashcore.report import frame
 from tests import factory
 
@@ -20,3 +20,16 @@ def test_each_gpu_of_a_shared_run_has_a_row() -> None:
     assert rows["GPU-a"] == "check 2, bench 1; A/A 0.23 %, 1,755 MHz"
     assert rows["GPU-b"] == "node2: no cases; A/A unmeasured; lost: no CUDA GPU"
     assert not {"GPU-a", "GPU-b"} & dict(frame.provenance(one)).keys()
+
+
+def test_the_top_line_tells_where_gpu_results_come_from() -> None:
+    record = factory.record()
+    assert frame.line(record) == f"Run {record.id}, 2026-01-02, source 000000000000; measured on NVIDIA H200"
+    joined = replace(
+        record,
+        environment=factory.environment(gpu=None),
+        joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "times"),),
+    )
+    assert frame.line(joined).endswith(
+        "; no GPU on its machine; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
+    )

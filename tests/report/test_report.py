@@ -471,6 +471,16 @@ def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_res
     assert view.matrix.facts[-1] == "builds" and view.matrix.quiet == {"builds"}
 
 
+def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
+    record = factory.record()
+    failed = CompileFailed("k.cu(12): error: no such name\n1 error")
+    artifacts = [
+        dataclasses.replace(a, status="failed", cause=failed) if a.variant == "fast" else a for a in record.artifacts
+    ]
+    words = screen(dataclasses.replace(record, artifacts=tuple(artifacts)), tmp_path / "r")
+    assert words.index("build failed fast sm_80, sm_89, sm_90a: k.cu(12): error: no such name") < words.index("Fastest")
+
+
 def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
     words = screen(limited(140.0, 128.0), tmp_path / "r")
     assert "1 failed , 0 waived" in words and "few_registers fast sm_90a : registers 140 , limit ≤ 128" in words

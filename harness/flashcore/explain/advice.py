@@ -118,10 +118,11 @@ def advice(readings: Readings, variant: str, shape: str, arch: str | None = None
     results: dict[tuple[str, object], Advice] = {}
     for item in _every(readings, variant, shape, arch):
         results.setdefault((item.rule, item.evidence), item)  # of kernels with equal evidence, the first
-    return tuple(sorted(results.values(), key=_order))
+    return tuple(sorted(results.values(), key=order))
 
 
-def _order(item: Advice) -> tuple[bool, float]:
+def order(item: Advice) -> tuple[bool, float]:
+    """The sort key of advice: causes that may take :data:`MUCH` of the time, then the rest, by falling gain."""
     gain = item.gain or 0.0
     return item.effect or gain < MUCH, -gain
 
@@ -267,7 +268,7 @@ def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
     case = (variant.name, shape, subject.arch)
     if case not in cached:
         cached[case] = {}
-        for item in sorted(_every(readings, *case), key=_order):
+        for item in sorted(_every(readings, *case), key=order):
             for name, *_ in item.evidence:
                 cached[case].setdefault((item.subject.kernel, name), item)
     items = (cached[case].get((kernel, fact)) for kernel in (subject.kernel, None))

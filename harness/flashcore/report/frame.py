@@ -1,4 +1,4 @@
-"""The frame of every page: the gate as a chip above, the origin of the figures below."""
+"""The frame of every page: the gate as a chip, and the origin of the figures in a line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ def gate(judgement: Judgement, href: str) -> Cell:
 
 
 def line(record: Record) -> str:
-    """The origin of the figures in one line."""
-    e = record.environment
-    tools = ", ".join(filter(None, (e.nvcc and f"nvcc {e.nvcc}", e.ncu and f"ncu {e.ncu}", _commit(record))))
-    joined = "".join(f" Joined: {o.what} from run {o.run}, measured on {o.machine} ({o.arch})." for o in record.joined)
-    return f"Run {record.id}, {record.gpu or 'no GPU'}; {tools or 'no tools'}.{joined}"
+    """The run, its date, commit and GPU, and the runs that GPU results were joined from, for the top of each page."""
+    gpu = f"measured on {record.environment.gpu}" if record.environment.gpu else "no GPU on its machine"
+    joined = "".join(f"; {o.what} joined from run {o.run}, {o.machine} ({o.arch})" for o in record.joined)
+    return f"Run {record.id}, {record.created[:10]}, {_commit(record)}; {gpu}{joined}"
 
 
 def _commit(record: Record) -> str:

@@ -9,7 +9,7 @@ from math import log10
 from typing import Any
 
 from flashcore.explain import bounds_in_use
-from flashcore.explain.advice import Advice, advice
+from flashcore.explain.advice import Advice, advice, order
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
 from flashcore.explain.rows import Row as CaseRow
@@ -226,7 +226,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     answer = _answer(ladder, timed)
     built = [case for case in cases.values() if case.role != "peer"]
     every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
-    steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=lambda x: -(x.gain or 0.0)))
+    steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=order))
     first = next(iter(steps.values()), None)
     about = answer.case.subject if answer else first[0].subject if first else None
     return Section(
