@@ -465,6 +465,17 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
         assert shown.console == []
 
 
+@pytest.mark.parametrize("name", ["index", "guardrails", "variant/slow", "variant/{}"])
+def test_a_phone_shows_names_of_120_characters_without_scrolling(chromium: Browser, tmp_path: Path, name: str) -> None:
+    long = "v" * 120
+    variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.peer("p" * 120)]
+    suite = factory.suite(variants, [factory.shape()], [factory.budget("registers", "b" * 120, maximum=128)])
+    record = factory.record(suite, factory.static_facts(long, shapes=["mission"]))
+    report.render(record, tmp_path / "r", today=TODAY)
+    with chromium.page(tmp_path / "r" / f"{name.format(long)}.html", size=(390, 844)) as shown:
+        assert shown.js("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
 def test_back_undoes_a_choice(chromium: Browser, folder: Path, tmp_path: Path) -> None:
     """The letters of one word are one step."""
     there = "document.readyState === 'complete' && !document.documentElement.classList.contains('pending')"
