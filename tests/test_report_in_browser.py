@@ -498,7 +498,7 @@ def test_back_undoes_a_choice(chromium: Browser, folder: Path, tmp_path: Path) -
                     f"{there} && (location.search || location.hash).replace(/^[^?]*[?]|^#index$/, '') === '{address}'"
                     f" && {shape} === '{wanted}'"
                 )
-                shown.js("history.back()") if address else None
+                shown.js("void setTimeout(() => history.back(), 50)") if address else None
 
 
 def test_the_single_file_keeps_what_was_chosen_behind_the_pages_name(chromium: Browser, tmp_path: Path) -> None:
