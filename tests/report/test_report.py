@@ -39,7 +39,7 @@ from flashcore.model.record import (
 )
 from flashcore.model.suite import CudaSource, Prediction
 from flashcore.report import guardrail_page
-from flashcore.report.overview_page import COLUMNS
+from flashcore.report.overview_page import COLUMNS, Overview
 from flashcore.report.view import Book
 from tests import factory
 
@@ -58,6 +58,7 @@ class Page(HTMLParser):
         self.scripts: list[str] = []
         self.rows: list[list[tuple[str, str, str]]] = []  # (class, title, text)
         self.text: list[str] = []
+        self.keys: list[str] = []  # of the columns
         self._open = False
         self._in_script = False
         self.feed(text)
@@ -75,6 +76,8 @@ class Page(HTMLParser):
                 self.links.append(given[name])
         if tag == "tr":
             self.rows.append([])
+        if "data-key" in given:
+            self.keys.append(given["data-key"])
         if tag in ("td", "th") and self.rows:
             self.rows[-1].append((given.get("class", ""), given.get("title", ""), ""))
             self._open = True
@@ -104,7 +107,7 @@ class Page(HTMLParser):
 
     def cells(self, name: str) -> dict[str, tuple[str, str, str]]:
         """The overview's table at its first shape: the cells of one variant by the keys of their columns."""
-        keys = [key for key, *_ in COLUMNS]
+        keys = self.keys[: len(COLUMNS)]
         own = (r for r in self.rows if len(r) == len(keys) and r[0][2].split()[:1] == [name])
         return dict(zip(keys, next(own), strict=True))
 
@@ -495,6 +498,20 @@ def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Pa
     words = screen(record, tmp_path / "r")
     assert "nothing timed" in words and "fast : Idle SMs: 75 % of the GPU; nothing was timed" in words
     assert "fast : give every SM a block" in words and "at most 75 % here" in words
+
+
+def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> None:
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    facts = [f for f in factory.static_facts("fast", shapes=["mission"]) if f.name not in ("blocks", "waves")]
+    facts.append(factory.fact("blocks", 33, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel"))
+    record = factory.bare_record(suite, facts, environment=factory.environment(gpu=None))
+    page = Page(render(record, tmp_path / "r")["index.html"])
+    assert "flashcore profile" in page.words and "None of 1 was timed" in page.words
+    (section,) = Overview(Book(record, "static", None)).sections
+    shown = {key: cell for (key, *_), cell in zip(section.columns[:8], section.rows[0].cells[:8], strict=True)}
+    assert not [key for key, cell in shown.items() if cell.text == "unmeasured"]
+    per_sm = next(f.value for f in facts if f.name == "blocks_per_sm")
+    assert shown["waves"].sort == pytest.approx(33 / (132 * per_sm), abs=1e-3)
 
 
 def test_the_pictures_figures_are_the_records(pages: dict[str, str]) -> None:

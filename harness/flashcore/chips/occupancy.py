@@ -317,3 +317,8 @@ def staircase(
     # The last value of each number of blocks, which falls from step to step.
     ends = {fit.blocks_per_sm or 0: value for value, fit in zip(values, fits, strict=True)}
     return tuple((value, blocks) for blocks, value in ends.items())
+
+
+def waves(blocks: float, blocks_per_sm: float, sms: int) -> float:
+    """The grid over the blocks that the whole GPU holds at once."""
+    return round(blocks / (sms * blocks_per_sm), 4)

@@ -8,10 +8,12 @@ from functools import cached_property
 from math import log10
 from typing import Any
 
+from flashcore.chips.occupancy import waves
 from flashcore.explain import bounds_in_use
 from flashcore.explain.advice import Advice, advice, order
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
+from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
 from flashcore.explain.time_shares import Whole, whole
 from flashcore.gate.judge import Verdict
@@ -43,6 +45,7 @@ COLUMNS = (
     ("tensor", "tensor active", "%", FACTS["tensor_active"].why),
     ("occupancy", "occ. theory", "%", "theoretical occupancy of the launch plan"),
     ("achieved", "occ. achieved", "%", FACTS["achieved_occupancy"].why),
+    ("waves", "waves", "", FACTS["waves"].why),
     ("registers", "regs", "", FACTS["registers"].why),
     ("spills", "spills", "B", "bytes spilled per thread, stores and loads (ptxas)"),
     ("smem", "smem", "B", FACTS["smem"].why),
@@ -52,6 +55,8 @@ COLUMNS = (
     ("technique", "technique", "", "what it adds to its parent"),
 )
 USUAL = 8
+#: The columns that are shown where nothing was timed.
+STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
 #: Stands behind a time of which the median hides two levels.
 TWO_LEVELS = "two levels"
 #: The order of missing results.
@@ -142,6 +147,7 @@ class Section:
     """The overview of one row of cases. ``no_times`` says why nothing was timed.
 
     Args:
+        columns: of the table, as in :data:`COLUMNS`; without times the static ones come first.
         time: the winner's whole time; without times, that of the case with the most to gain.
         steps: advice on the winner; without times, on any variant, each rule once with all its variants.
     """
@@ -149,6 +155,7 @@ class Section:
     row: CaseRow
     answer: Answer | None
     picture: Picture | None
+    columns: Sequence[tuple[str, str, str, str]]
     rows: list[Row]
     no_times: str
     time: Whole | None
@@ -164,7 +171,6 @@ class Overview:
     """The page's content."""
 
     book: Book
-    columns = COLUMNS
     usual = USUAL
     resources = bounds_in_use.RESOURCES
 
@@ -228,12 +234,17 @@ def _section(book: Book, row: CaseRow) -> Section:
     every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
     steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=order))
     first = next(iter(steps.values()), None)
+    rows = [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))]
+    keys = [key for key, *_ in COLUMNS]
+    shown = [] if timed else [keys.index(key) for key in STATIC]
+    columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
     about = answer.case.subject if answer else first[0].subject if first else None
     return Section(
         row,
         answer,
         _picture(ladder, timed) if timed else None,
-        [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))],
+        [COLUMNS[i] for i in columns],
+        [replace(r, cells=tuple(r.cells[i] for i in columns)) for r in rows],
         "; ".join(list(reasons)[:3]),
         whole(book.readings, about.variant, about.shape or "") if about else None,
         [(same[0], list(dict.fromkeys(x.subject.variant for x in same))) for same in steps.values()][:MOST_STEPS],
@@ -367,7 +378,9 @@ def _row(case: Case, ladder: Ladder) -> Row:
         _over(case, row, case.book.record.suite.baseline, "speedup_vs_baseline"),
         *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90", "tflops")),
         floor,
-        *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy", "registers")),
+        *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy")),
+        _waves(case),
+        case.cell("registers"),
         _spills(case),
         case.cell("smem"),
         parent,
@@ -427,6 +440,20 @@ def _floor(case: Case) -> tuple[Cell, Cell]:
         return floor, missing(case.book.why(case.shape.time, case.subject))
     title = f"over {significant(gap.floor_us, 3)} µs, {bound.resource} bound by {roof}"
     return floor, number_cell(gap.ratio, title="\n".join(filter(None, (title, gap.note))))
+
+
+def _waves(case: Case) -> Cell:
+    """The fact of the kernel with the most waves; without a GPU, for the largest one of the arch."""
+    cell, readings, sms = case.cell("waves"), case.book.readings, sm_count(case.book.record)
+    if isinstance(cell.sort, float) or not sms:
+        return cell
+    at = (case.variant.name, case.shape.name, case.book.arch)
+    fits = {f.subject.kernel: f.number for f in readings.static("blocks_per_sm", *at)}
+    blocks = {f.subject.kernel: f.number for f in readings.static("blocks", *at)}
+    most = max((waves(n, fit, sms) for k, n in blocks.items() if n and (fit := fits.get(k))), default=None)
+    return (
+        cell if most is None else number_cell(most, title=f"on {sms} SMs, as the largest GPU of {case.book.arch} has")
+    )
 
 
 def _spills(case: Case) -> Cell:

@@ -336,4 +336,4 @@ def _launch_facts(
     for name, value in values.items():
         yield _fact(subject, name, value, Source.OCCUPANCY, detail)
     if sms is not None and fit.blocks_per_sm and blocks:
-        yield _fact(subject, "waves", round(blocks / (sms * fit.blocks_per_sm), 4), Source.OCCUPANCY)
+        yield _fact(subject, "waves", occupancy.waves(blocks, fit.blocks_per_sm, sms), Source.OCCUPANCY)
