@@ -510,7 +510,7 @@ def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> Non
     (section,) = Overview(Book(record, "static", None)).sections
     shown = {key: cell for (key, *_), cell in zip(section.columns[:8], section.rows[0].cells[:8], strict=True)}
     assert not [key for key, cell in shown.items() if cell.text == "unmeasured"]
-    per_sm = next(f.value for f in facts if f.name == "blocks_per_sm")
+    per_sm = next(f.number for f in facts if f.name == "blocks_per_sm") or 0
     assert shown["waves"].sort == pytest.approx(33 / (132 * per_sm), abs=1e-3)
 
 
