@@ -474,6 +474,15 @@ def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_res
     assert view.matrix.facts[-1] == "builds" and view.matrix.quiet == {"builds"}
 
 
+def test_the_next_step_names_a_failed_budget_that_no_rule_explains(tmp_path: Path) -> None:
+    budgets = [factory.budget("parameter_bytes", "few_parameters", maximum=32)]
+    facts = [factory.fact("parameter_bytes", 64, "fast", arch="sm_90a", kernel="fast_kernel")]
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()], budgets=budgets)
+    words = screen(factory.bare_record(suite, facts), tmp_path / "r")
+    assert "Next step few_parameters of fast: bring parameter_bytes from 64 to ≤ 32" in words
+    assert "no rule applies" not in words.partition("Next step")[2].partition("Budgets")[0]
+
+
 def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
     record = factory.record()
     failed = CompileFailed("k.cu(12): error: no such name\n1 error")
