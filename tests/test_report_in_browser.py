@@ -30,7 +30,7 @@ from tests.browser import PROGRAM, Browser, browser
 from tests.plugins.compare.test_page import MORE, contradicting
 from tests.plugins.imports.test_kernels import launches
 from tests.report.test_chips_page import H200, L4
-from tests.report.test_report import TODAY, full
+from tests.report.test_report import LISTED, TODAY, full
 
 pytestmark = [
     pytest.mark.slow,
@@ -807,3 +807,41 @@ def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: P
     report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
     found = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
     assert found == {"seen": [["index"], ["variant-fast"]], "drawn": True}
+
+
+def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_path: Path) -> None:
+    exit_ = LISTED.instructions[-1]
+    long = tuple(dataclasses.replace(exit_, offset=64 + 16 * i) for i in range(5000))
+    listed = dataclasses.replace(LISTED, instructions=(*LISTED.instructions, *long))
+    report.render(dataclasses.replace(full(), listings=(listed,)), tmp_path / "r", today=TODAY)
+    marked = """Array.from(document.querySelectorAll(".panes > *"), (pane) =>
+      Array.from(pane.querySelectorAll("[aria-selected]"), (e) => e.textContent.replace(/\\s+/g, " ").trim()))"""
+    load = "70.0 00000 LDS R2, [R4] mio throttle 86 %, 64 bank conflicts"
+    tile = "70.0 fast.cu:12 x = tile[i]; mio throttle 86 %, 64 bank conflicts"
+    spill, add = "10.0 00010 STL [R1+0x8], R4 local memory 8 ×", "20.0 00020 FADD R2, R2, R3"
+    line = "30.0 fast.cu:14 y += x; local memory 8 ×"
+    with chromium.page(tmp_path / "r/variant/fast.html") as shown:
+        assert shown.js("document.querySelectorAll('[role=option]').length") == 0, "built before it is opened"
+        shown.tab.focus("details.code summary")
+        shown.tab.keyboard.press("Enter")
+        shown.until("document.querySelector('.panes') !== null")
+        assert shown.js(marked) == [[tile], [load]], "the hottest line is chosen first"
+        for key, wanted in (
+            ("Tab", [[tile], [load]]),
+            ("ArrowDown", [[line], [spill, add]]),
+            ("ArrowUp", [[tile], [load]]),
+            ("n", [[line], [spill, add]]),
+            ("p", [[tile], [load]]),
+            ("Tab", [[tile], [load]]),
+            ("ArrowDown", [[line], [spill]]),
+            ("n", [[line], [spill]]),
+            ("p", [[line], [add]]),
+        ):
+            shown.tab.keyboard.press(key)
+            assert shown.js(marked) == wanted, key
+        active = shown.js(
+            "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).textContent"
+        )
+        assert "FADD" in active
+        assert shown.js("document.querySelectorAll('[role=option]').length") == 3 + 5004
+        assert shown.console == [] and shown.requests == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.explain.heat import lines, shares
+from flashcore.explain.heat import alone, in_order, lines, shares
 from flashcore.model.record import Instruction, Listing, Subject
 
 SUBJECT = Subject("fast", shape="mission", kernel="k")
@@ -57,3 +57,9 @@ def test_a_line_is_found_again_in_the_parent_by_its_text() -> None:
     )
     assert shares(listing) == {"line 1": 37.5, "line 2": 12.5}
     assert shares(None) == {}
+
+
+def test_the_code_in_order_keeps_every_line_and_instruction() -> None:
+    listing = Listing(SUBJECT, (instruction(0, 0), instruction(16, 9, samples=1), instruction(32, 2, samples=3)))
+    assert [(x.number, x.share) for x in in_order(listing)] == [(2, 75), (9, 25), (0, 0)]
+    assert [(x.number, x.share) for x in alone(listing)] == [(0, 0), (9, 25), (2, 75)]

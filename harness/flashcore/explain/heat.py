@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flashcore.model.groups import grouped
@@ -43,13 +43,28 @@ class Line:
 
 def lines(listing: Listing) -> list[Line]:
     """The lines of a kernel that were sampled or executed, the hottest first."""
+    return sorted(
+        (x for x in in_order(listing) if x.samples or x.executed),
+        key=lambda x: (-x.samples, -x.executed, x.file, x.number),
+    )
+
+
+def in_order(listing: Listing) -> list[Line]:
+    """All lines in the order of their files; code of no known line comes last."""
     groups = grouped(((i.file, i.line, i.source), i) for i in listing.instructions)
+    every = _lines(listing, groups.items())
+    return sorted(every, key=lambda x: (not x.number, x.file, x.number))
+
+
+def alone(listing: Listing) -> list[Line]:
+    """Each instruction as a line of its own, in the order of the code."""
+    return list(_lines(listing, (((i.file, i.line, i.source), (i,)) for i in listing.instructions)))
+
+
+def _lines(listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[Instruction]]]) -> Iterator[Line]:
     total = sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
     counted = any("wavefronts" in i.values for i in listing.instructions)  # then what has none made no passes
-    every = (_line(place, instructions, total, counted) for place, instructions in groups.items())
-    return sorted(
-        (x for x in every if x.samples or x.executed), key=lambda x: (-x.samples, -x.executed, x.file, x.number)
-    )
+    return (_line(place, instructions, total, counted) for place, instructions in parts)
 
 
 def shares(listing: Listing | None) -> Mapping[str, float]:

@@ -249,6 +249,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     )
     templates.filters |= {
         "table_json": _json,
+        "packed": lambda data: _packed(_json(data)),
         "bars_json": _bars_json,
         "breaks": _breaks,
         "significant": significant,
@@ -294,6 +295,7 @@ def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
         ('<figure class="chart', "charts.js"),
         ('<figure class="chart roofline', "roofline.js"),
         ('data-verdicts="', "guardrails.js"),
+        ('<details class="code', "source.js"),
     )
     scripts = [script for sign, script in needed if sign in html]
     scripts += [script for body in bodies for script in body.scripts]

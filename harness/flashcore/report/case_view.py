@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flashcore.explain import heat, roofline
 from flashcore.explain.advice import Advice, advice
@@ -60,13 +61,15 @@ class HotLine:
 class HotKernel:
     """The hottest lines of a kernel, and the others.
 
-    ``conflicts`` says whether passes through shared memory were counted by instruction.
+    ``conflicts`` says whether passes through shared memory were counted by instruction. ``code`` is what source.js
+    draws: rows of lines and of instructions, each with its heat in %, and for an instruction the index of its line.
     """
 
     kernel: str | None
     lines: list[HotLine]
     rest: list[heat.Line]
     conflicts: bool
+    code: dict[str, Any]
 
 
 class CaseView(Case):
@@ -196,7 +199,32 @@ def _kernel(listing: Listing, before: Sequence[Listing]) -> HotKernel:
     shares, lines = heat.shares(same), heat.lines(listing)
     counted = any(x.conflicts is not None for x in lines)
     hot = [HotLine(x, shares.get(x.source), _line(x, counted), _sass(x)) for x in lines[:MOST_LINES]]
-    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted)
+    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted, _code(listing))
+
+
+def _code(listing: Listing) -> dict[str, Any]:
+    ordered, alone = heat.in_order(listing), heat.alone(listing)
+    sampled, total = any(x.samples for x in ordered), sum(x.executed for x in ordered)
+
+    def row(at: str, text: str, x: heat.Line) -> list[Any]:
+        return [at, text, round(x.share if sampled else 100 * x.executed / (total or 1.0), 2), _why(x)]
+
+    places = {(x.file, x.number, x.source): i for i, x in enumerate(ordered)}
+    return {
+        "by": "samples" if sampled else "executed instructions" if total else "",
+        "lines": [row(f"{x.file}:{x.number}" if x.number else "no known line", x.source, x) for x in ordered],
+        "code": [
+            [*row(f"{i.offset:05x}", i.text, x), places[i.file, i.line, i.source]]
+            for i, x in zip(listing.instructions, alone, strict=True)
+        ],
+    }
+
+
+def _why(x: heat.Line) -> str:
+    """What costs time there: its stall reason, bank conflicts, local memory."""
+    stall = f"{words(x.stall[0])} {x.stall[1]:.0f} %" if x.stall else ""
+    conflicts = f"{x.conflicts:,.0f} bank conflicts" if x.conflicts else ""
+    return ", ".join(filter(None, (stall, conflicts, f"local memory {x.local:,.0f} ×" if x.local else "")))
 
 
 def _count(value: float | None) -> Cell:

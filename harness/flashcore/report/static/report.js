@@ -189,7 +189,7 @@
     for (const make of makers) make(root);
   }
   window.flashcore = {
-    state, all, enliven,
+    state, all, enliven, unpacked,
     // Runs `make(root)` on what is there, and on what comes later.
     add(make) {
       makers.push(make);

@@ -1,0 +1,73 @@
+// A kernel's source beside its machine code. It is built when it is opened: it may hold thousands of rows.
+"use strict";
+document.addEventListener("flashcore", () => {
+  let panes = 0;
+  // One list of rows [place, text, heat, why]; `moved` is called with the row that the reader went to.
+  function pane(name, rows, moved) {
+    const box = document.createElement("div");
+    const id = `pane${panes++}-`;
+    for (const [key, value] of Object.entries({ role: "listbox", tabindex: 0, "aria-label": name, "aria-multiselectable": true }))
+      box.setAttribute(key, value);
+    const most = Math.max(...rows.map((row) => row[2]), 1e-9);
+    const options = rows.map(([place, text, heat, why], i) => {
+      const option = document.createElement("div");
+      option.id = id + i;
+      option.setAttribute("role", "option");
+      option.style.setProperty("--heat", `${(100 * heat) / most}%`);
+      for (const [part, value] of [["b", heat ? heat.toFixed(1) : ""], ["span", place], ["code", text], ["i", why]])
+        option.appendChild(document.createElement(part)).textContent = value + " ";
+      return option;
+    });
+    box.append(...options);
+    const hottest = rows.map((_, i) => i).filter((i) => rows[i][2]).sort((a, b) => rows[b][2] - rows[a][2] || a - b);
+    let at = -1;
+    let marked = [];
+    function show(i) {
+      options[at]?.classList.remove("at");
+      at = i;
+      options[i].classList.add("at");
+      box.setAttribute("aria-activedescendant", options[i].id);
+      // Not scrollIntoView: the page itself must stay.
+      const { offsetTop, offsetHeight } = options[i];
+      if (offsetTop < box.scrollTop || offsetTop + offsetHeight > box.scrollTop + box.clientHeight)
+        box.scrollTop = offsetTop - box.clientHeight / 3;
+    }
+    function mark(wanted) {
+      for (const i of marked) options[i].removeAttribute("aria-selected");
+      for (const i of wanted) options[i].setAttribute("aria-selected", true);
+      marked = wanted;
+      if (wanted.length) show(wanted.reduce((a, b) => (rows[b][2] > rows[a][2] ? b : a)));
+    }
+    const go = (i) => (mark([i]), moved(i));
+    box.addEventListener("click", (event) => {
+      const i = options.indexOf(event.target.closest("[role=option]"));
+      if (i >= 0) go(i);
+    });
+    box.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      const rank = hottest.indexOf(at);
+      const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1,
+        n: hottest[rank + 1], p: hottest[Math.max(rank - 1, 0)] }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      if (options[to]) go(to);
+    });
+    return { box, mark, go, hottest };
+  }
+  async function build(details) {
+    const { lines, code } = JSON.parse(await window.flashcore.unpacked(details.querySelector("script")));
+    const made = lines.map(() => []);
+    code.forEach((row, i) => made[row[4]].push(i));
+    const source = pane(`Source of ${details.dataset.name}`, lines, (i) => sass.mark(made[i]));
+    const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark([code[i][4]]));
+    const both = document.createElement("div");
+    both.className = "panes";
+    both.append(source.box, sass.box);
+    details.append(both);
+    source.go(source.hottest[0] ?? 0);
+  }
+  window.flashcore.add((root) => {
+    for (const details of window.flashcore.all("details.code", root))
+      details.addEventListener("toggle", () => build(details), { once: true });
+  });
+});
