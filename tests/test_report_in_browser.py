@@ -465,7 +465,7 @@ def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium
         assert shown.console == []
 
 
-@pytest.mark.parametrize("name", ["index", "guardrails", "variant/slow", "variant/{}"])
+@pytest.mark.parametrize("name", ["index", "roofline", "guardrails", "variant/slow", "variant/{}"])
 def test_a_phone_shows_names_of_120_characters_without_scrolling(chromium: Browser, tmp_path: Path, name: str) -> None:
     long = "v" * 120
     variants = [factory.variant("slow"), factory.variant(long, parent="slow"), factory.peer("p" * 120)]
