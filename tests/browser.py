@@ -66,7 +66,7 @@ class Page:
     def settle(self) -> None:
         """Waits until two frames were drawn and nothing was left to do; without scripts a moment."""
         if self.scripts:
-            self.js(_TWO_FRAMES)
+            self.until(f"{_TWO_FRAMES}.then(() => true)")  # also where a link led elsewhere meanwhile
         else:
             self.tab.wait_for_timeout(300)
 
