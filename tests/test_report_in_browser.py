@@ -820,6 +820,7 @@ def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_p
     tile = "70.0 fast.cu:12 x = tile[i]; mio throttle 86 %, 64 bank conflicts"
     spill, add = "10.0 00010 STL [R1+0x8], R4 local memory 8 ×", "20.0 00020 FADD R2, R2, R3"
     line = "30.0 fast.cu:14 y += x; local memory 8 ×"
+    call = "fast.cu:17 add(y, x); inlined code 20.0 %"
     with chromium.page(tmp_path / "r/variant/fast.html") as shown:
         assert shown.js("document.querySelectorAll('[role=option]').length") == 0, "built before it is opened"
         shown.tab.focus("details.code summary")
@@ -828,14 +829,24 @@ def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_p
         assert shown.js(marked) == [[tile], [load]], "the hottest line is chosen first"
         for key, wanted in (
             ("Tab", [[tile], [load]]),
+            ("ArrowDown", [["fast.cu:13 // sum"], []]),
             ("ArrowDown", [[line], [spill, add]]),
-            ("ArrowUp", [[tile], [load]]),
+            ("ArrowUp", [["fast.cu:13 // sum"], []]),
+            ("n", [[tile], [load]]),
             ("n", [[line], [spill, add]]),
             ("p", [[tile], [load]]),
             ("Tab", [[tile], [load]]),
             ("ArrowDown", [[line], [spill]]),
             ("n", [[line], [spill]]),
-            ("p", [[line], [add]]),
+            ("p", [[line, call], [add]]),
+            ("Shift+Tab", [[line, call], [add]]),
+            ("ArrowDown", [["fast.cu:15 }"], []]),
+            ("ArrowDown", [["fast.cu:16"], []]),
+            ("ArrowDown", [[call], [add]]),
+            ("Tab", [[call], [add]]),
+            ("Home", [[tile], [load]]),
+            ("ArrowDown", [[line], [spill]]),
+            ("p", [[line, call], [add]]),
         ):
             shown.tab.keyboard.press(key)
             assert shown.js(marked) == wanted, key
@@ -843,5 +854,5 @@ def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_p
             "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).textContent"
         )
         assert "FADD" in active
-        assert shown.js("document.querySelectorAll('[role=option]').length") == 3 + 5004
+        assert shown.js("document.querySelectorAll('[role=option]').length") == 7 + 5004
         assert shown.console == [] and shown.requests == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,13 @@ def test_conflicts_are_passes_beyond_the_least_and_unknown_where_not_counted() -
     assert line.conflicts == 64 and line.executed == 4
     (line,) = lines(Listing(SUBJECT, (instruction(0, 1, "LDS R1, [R2]", samples=1),)))
     assert line.conflicts is None
+
+
+def test_a_call_has_the_samples_of_what_was_inlined_there() -> None:
+    calls = (("k.cu", 2, "line 2"), ("k.cu", 3, "line 3"))
+    inlined = replace(instruction(0, 1, samples=6), calls=calls)
+    found = in_order(Listing(SUBJECT, (inlined, replace(inlined, calls=calls[1:]), instruction(32, 3, samples=12))))
+    assert [(x.number, x.share, x.inlined) for x in found] == [(1, 50, 0), (2, 0, 25), (3, 50, 50)]
 
 
 @pytest.mark.parametrize("text", ["STL [R1], R2", "@P0 LDL.64 R2, [R1]", "@!PT STL [R1], R2"])

@@ -331,6 +331,8 @@ def test_a_listing_counts_by_instruction_and_names_the_users_innermost_line(tmp_
     assert (rows[0x30].text, rows[0x30].file, rows[0x30].line, rows[0x30].source) == (
         "HMMA.16816.F32 R4, R8, R12, R4", "h.cuh", 2, "two"
     )  # fmt: skip
+    assert rows[0x30].calls == (("k.cu", 3, "mma(a, b);"),)
+    assert listing.files == {name: (tmp_path / name).read_text() for name in ("h.cuh", "k.cu")}
     assert (rows[0x10].file, rows[0x10].line, rows[0x00].source) == ("h.cuh", 1, "mma(a, b);")
     assert "samples" not in rows[0x00].values  # none was taken there: that is not said to be one
 

@@ -67,9 +67,18 @@ def full() -> Record:
                 Subject("fast", shape="mission", kernel="fast_kernel"),
                 (
                     Instruction(0, "LDG.E R2, [R4]", "fast.cu", 12, "x = in[i];", {"samples": 7.0, "stall_wait": 2.0}),
-                    Instruction(16, "FADD R2, R2, R3", "fast.cu", 12, "x = in[i];", {"executed": 64.0}),
+                    Instruction(
+                        16,
+                        "FADD R2, R2, R3",
+                        "tile.cuh",
+                        2,
+                        "sum += x;",
+                        {"executed": 64.0},
+                        (("tile.cuh", 8, "add(x);"), ("fast.cu", 12, "x = in[i];")),
+                    ),
                     Instruction(32, "EXIT", "", 0, "", {}),
                 ),
+                {"fast.cu": "// fast\n", "tile.cuh": "// tile\n"},
             ),
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashcore.model.groups import grouped
 from flashcore.model.record import Instruction, Listing
@@ -27,6 +27,7 @@ class Line:
         conflicts: passes through shared memory that bank conflicts cost; ``None`` if they were not counted.
         local: how often its loads and stores of local memory were executed.
         stall: the most frequent stall reason there, and its share of the line's samples, %; ``None`` if not known.
+        inlined: the part of the kernel's samples in code that was inlined there, %.
     """
 
     file: str
@@ -39,6 +40,7 @@ class Line:
     local: float
     stall: tuple[str, float] | None
     instructions: tuple[Instruction, ...]
+    inlined: float = 0.0
 
 
 def lines(listing: Listing) -> list[Line]:
@@ -50,9 +52,15 @@ def lines(listing: Listing) -> list[Line]:
 
 
 def in_order(listing: Listing) -> list[Line]:
-    """All lines in the order of their files; code of no known line comes last."""
+    """All lines in the order of their files, calls of inlined code too; code of no known line comes last."""
     groups = grouped(((i.file, i.line, i.source), i) for i in listing.instructions)
-    every = _lines(listing, groups.items())
+    inlined: dict[tuple[str, int, str], float] = {}
+    for i in listing.instructions:
+        for call in i.calls:
+            inlined[call] = inlined.get(call, 0.0) + i.values.get("samples", 0.0)
+    total = _samples(listing)
+    every = _lines(listing, (dict.fromkeys(inlined, ()) | groups).items())
+    every = (replace(x, inlined=100 * inlined.get((x.file, x.number, x.source), 0.0) / total) for x in every)
     return sorted(every, key=lambda x: (not x.number, x.file, x.number))
 
 
@@ -62,9 +70,14 @@ def alone(listing: Listing) -> list[Line]:
 
 
 def _lines(listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[Instruction]]]) -> Iterator[Line]:
-    total = sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
+    total = _samples(listing)
     counted = any("wavefronts" in i.values for i in listing.instructions)  # then what has none made no passes
     return (_line(place, instructions, total, counted) for place, instructions in parts)
+
+
+def _samples(listing: Listing) -> float:
+    """Its samples, 1 at least: what shares are taken of."""
+    return sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
 
 
 def shares(listing: Listing | None) -> Mapping[str, float]:

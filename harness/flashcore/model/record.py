@@ -407,6 +407,7 @@ class Instruction:
         text: the disassembler's.
         file, line: relative to the suite; empty and 0 where none is known. ``source`` is that line's text.
         values: by :data:`COUNTED`; what is absent was not counted.
+        calls: where it was inlined, the nearest call first: file, line and text.
     """
 
     offset: int
@@ -415,6 +416,7 @@ class Instruction:
     line: int
     source: str
     values: Mapping[str, float]
+    calls: tuple[tuple[str, int, str], ...] = ()
 
 
 #: What is counted of an instruction: how often a warp was found at it, stalled or not; how often warps executed it; its
@@ -425,10 +427,14 @@ COUNTED = ("samples", "executed", "wavefronts", "wavefronts_ideal")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The instructions of one kernel of a case, in the order of the code, its launches added up."""
+    """The instructions of one kernel of a case, in the order of the code, its launches added up.
+
+    ``files`` has the text of their source files by name; a run from before they were recorded has none.
+    """
 
     subject: Subject
     instructions: tuple[Instruction, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 RoofOrigin = Literal["datasheet", "at clock seen", "measured"]

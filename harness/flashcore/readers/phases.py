@@ -40,12 +40,14 @@ class Code:
         kernels: kernel → offset of each instruction in bytes → its phase.
         why: why there is no kernel.
         listing: kernel → its instructions with the lines that they come from; nothing counted yet.
+        files: name → text of the source files that the listing names.
     """
 
     names: tuple[str, ...]
     kernels: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     why: str = ""
     listing: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
@@ -113,7 +115,9 @@ def of_variant(source: str, listing: str | None, sources: Sources) -> Code | Non
         return None
     listings = {kernel: tuple(_listed(i, sources) for i in code) for kernel, code in functions.items()}
     why = "" if kernels else "no listing of its code: nvdisasm was not there"
-    return Code((*names, OTHER_PHASE), kernels, why, listings)
+    named = {name for code in listings.values() for i in code for name in (i.file, *(call[0] for call in i.calls))}
+    files = {name: "\n".join(sources.text(name)[1]) for name in sorted(named - {""})}
+    return Code((*names, OTHER_PHASE), kernels, why, listings, files)
 
 
 def of_code(code: Sequence[sass.Instruction], phases: Callable[[str], Sequence[str]]) -> dict[int, str]:
@@ -139,9 +143,11 @@ def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]
 
 
 def _listed(instruction: sass.Instruction, sources: Sources) -> Instruction:
-    """The instruction with the innermost of its lines that is in a file of the suite."""
+    """The instruction with those of its lines that are in a file of the suite: the innermost, and its calls."""
+    places: dict[tuple[str, int, str], None] = {}
     for file, number in instruction.lines:
         name, lines = sources.text(file)
         if 0 < number <= len(lines):
-            return Instruction(instruction.offset, instruction.text, name, number, lines[number - 1].strip(), {})
-    return Instruction(instruction.offset, instruction.text, "", 0, "", {})
+            places[name, number, lines[number - 1].strip()] = None
+    place, *calls = places or [("", 0, "")]
+    return Instruction(instruction.offset, instruction.text, *place, {}, tuple(calls))

@@ -7,7 +7,8 @@ last act is to rename it, so a folder without that ending is complete.
 ``run.json`` holds everything but the facts and the samples, which lie beside it compressed. ``facts.json.gz`` has rows
 ``[subject, name, value, unit, source, detail]`` over tables of subjects and of details: each cause is stored once, a
 remark in its row. Where warps were sampled, ``listings.json.gz`` has rows
-``[offset, text, line, values]`` over tables of lines and of names.
+``[offset, text, line, values]`` over tables of lines, of names and of source files. A line inlined elsewhere names the
+line of its call.
 """
 
 from __future__ import annotations
@@ -334,22 +335,31 @@ def _facts(data: Any) -> tuple[Fact, ...]:
 
 
 def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
-    """Listings as plain data: each line and each name of a value is stored once."""
-    lines: dict[tuple[str, int, str], int] = {}
+    """Listings as plain data: each line, each name of a value and each file is stored once."""
+    lines: dict[tuple[Any, ...], int] = {}
     names: dict[str, int] = {}
+    files: dict[tuple[str, str], int] = {}
     kernels = []
+
+    def line(i: Instruction) -> int:
+        call: tuple[int, ...] = ()
+        for place in (*reversed(i.calls), (i.file, i.line, i.source)):
+            call = (lines.setdefault((*place, *call), len(lines)),)
+        return call[0]
+
     for one in listings:
         rows = [
             [
                 i.offset,
                 i.text,
-                lines.setdefault((i.file, i.line, i.source), len(lines)),
+                line(i),
                 [x for name, value in i.values.items() for x in (names.setdefault(name, len(names)), value)],
             ]
             for i in one.instructions
         ]
-        kernels.append([one.subject.variant, one.subject.shape, one.subject.kernel, rows])
-    return {"lines": list(lines), "names": list(names), "kernels": kernels}
+        texts = [files.setdefault(file, len(files)) for file in one.files.items()]
+        kernels.append([one.subject.variant, one.subject.shape, one.subject.kernel, rows, texts])
+    return {"lines": list(lines), "names": list(names), "files": list(files), "kernels": kernels}
 
 
 def _read_listings(path: Traversable) -> tuple[Listing, ...]:
@@ -359,16 +369,23 @@ def _read_listings(path: Traversable) -> tuple[Listing, ...]:
 
 
 def _listings(data: Any) -> tuple[Listing, ...]:
-    lines = [(str(file), int(line), str(text)) for file, line, text in data["lines"]]
+    places: list[tuple[tuple[str, int, str], ...]] = []  # each line, then its calls
+    for file, line, text, *call in data["lines"]:
+        places.append(((str(file), int(line), str(text)), *(places[call[0]] if call else ())))
     names = [str(name) for name in data["names"]]
+    files = [(str(name), str(text)) for name, text in data.get("files", ())]
 
     def instruction(row: Any) -> Instruction:
         offset, text, at, flat = row
-        file, line, source = lines[at]
+        (file, line, source), *calls = places[at]
         values = {names[n]: float(v) for n, v in zip(flat[::2], flat[1::2], strict=True)}
-        return Instruction(int(offset), str(text), file, line, source, values)
+        return Instruction(int(offset), str(text), file, line, source, values, tuple(calls))
 
     return tuple(
-        Listing(Subject(str(variant), shape=str(shape), kernel=str(kernel)), tuple(map(instruction, rows)))
-        for variant, shape, kernel, rows in data["kernels"]
+        Listing(
+            Subject(str(variant), shape=str(shape), kernel=str(kernel)),
+            tuple(map(instruction, rows)),
+            dict(files[text] for one in texts for text in one),
+        )
+        for variant, shape, kernel, rows, *texts in data["kernels"]
     )

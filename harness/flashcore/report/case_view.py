@@ -23,6 +23,7 @@ from flashcore.report.view import Case
 #: Instructions that copy from L2 to shared memory past L1 (TMA).
 _BULK_COPY = re.compile(r"\b(UTMALDG|UBLKCP)\b")
 MOST_LINES = 20
+MOST_CONTEXT = 30  # lines without code that are shown between two with code
 MOST_INSTRUCTIONS = 12
 MOST_LIMITERS = 6
 MOST_STEPS = 3
@@ -62,7 +63,8 @@ class HotKernel:
     """The hottest lines of a kernel, and the others.
 
     ``conflicts`` says whether passes through shared memory were counted by instruction. ``code`` is what source.js
-    draws: rows of lines and of instructions, each with its heat in %, and for an instruction the index of its line.
+    draws: rows of lines and of instructions, each with its heat in %, and for an instruction the indices of its line
+    and of the calls through which that was inlined.
     """
 
     kernel: str | None
@@ -209,22 +211,37 @@ def _code(listing: Listing) -> dict[str, Any]:
     def row(at: str, text: str, x: heat.Line) -> list[Any]:
         return [at, text, round(x.share if sampled else 100 * x.executed / (total or 1.0), 2), _why(x)]
 
-    places = {(x.file, x.number, x.source): i for i, x in enumerate(ordered)}
+    files = {name: text.split("\n") for name, text in listing.files.items()}
+    lines: list[list[Any]] = []
+    places: dict[tuple[str, int, str], int] = {}
+    shown = ("", 0)
+    for x in ordered:
+        text = files.get(x.file, [])[: x.number]
+        if shown[0] == x.file and x.number - shown[1] <= MOST_CONTEXT:
+            lines += ([f"{x.file}:{n}", text[n - 1].rstrip(), 0, ""] for n in range(shown[1] + 1, len(text)))
+        places[x.file, x.number, x.source] = len(lines)
+        whole = text[-1].rstrip() if text and text[-1].strip() == x.source else x.source
+        lines.append(row(f"{x.file}:{x.number}" if x.number else "no known line", whole, x))
+        shown = (x.file, x.number)
     return {
         "by": "samples" if sampled else "executed instructions" if total else "",
-        "lines": [row(f"{x.file}:{x.number}" if x.number else "no known line", x.source, x) for x in ordered],
+        "lines": lines,
         "code": [
-            [*row(f"{i.offset:05x}", i.text, x), places[i.file, i.line, i.source]]
+            [*row(f"{i.offset:05x}", i.text, x), *(places[place] for place in ((i.file, i.line, i.source), *i.calls))]
             for i, x in zip(listing.instructions, alone, strict=True)
         ],
     }
 
 
 def _why(x: heat.Line) -> str:
-    """What costs time there: its stall reason, bank conflicts, local memory."""
-    stall = f"{words(x.stall[0])} {x.stall[1]:.0f} %" if x.stall else ""
-    conflicts = f"{x.conflicts:,.0f} bank conflicts" if x.conflicts else ""
-    return ", ".join(filter(None, (stall, conflicts, f"local memory {x.local:,.0f} ×" if x.local else "")))
+    """What costs time there: code inlined there, its stall reason, bank conflicts, local memory."""
+    parts = (
+        f"inlined code {x.inlined:.1f} %" if x.inlined else "",
+        f"{words(x.stall[0])} {x.stall[1]:.0f} %" if x.stall else "",
+        f"{x.conflicts:,.0f} bank conflicts" if x.conflicts else "",
+        f"local memory {x.local:,.0f} ×" if x.local else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _count(value: float | None) -> Cell:

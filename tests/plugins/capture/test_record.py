@@ -37,7 +37,7 @@ def captured(tmp_path: Path) -> Captured:
 
 
 def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captured: Captured, tmp_path: Path) -> None:
-    made, _ = record("20260101T000000Z-0001", "app", "./app --fast", captured, "2025.3.1")
+    made = record("20260101T000000Z-0001", "app", "./app --fast", captured, "2025.3.1")
     assert {v.imported for v in made.suite.variants.values()} == {case.key.kernel for case in captured.cases[:3]}
     assert made.suite.name == "app" and made.command == "./app --fast"
     assert [(s.stage, s.status, s.reason) for s in made.stages] == [
@@ -52,7 +52,7 @@ def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captu
 
 def test_a_capture_lists_every_kernel_that_the_survey_saw(captured: Captured, tmp_path: Path) -> None:
     """Of the whole command, with launches that ncu did not measure, and the limiter only where it measured one."""
-    made, _ = record("20260101T000000Z-0001", "app", "./app", replace(captured, by_ncu=None), "2025.3.1")
+    made = record("20260101T000000Z-0001", "app", "./app", replace(captured, by_ncu=None), "2025.3.1")
     folder = store.begin(tmp_path, made.id)
     store.write(made, folder)
     made = store.read(store.complete(folder))

@@ -306,6 +306,7 @@ def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[L
         Listing(
             replace(case, kernel=kernel),
             tuple(replace(i, values=by_offset.get(i.offset, {})) for i in code.listing[kernel]),
+            code.files,
         )
         for kernel, by_offset in counts.items()
     ]

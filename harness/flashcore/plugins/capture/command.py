@@ -17,7 +17,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.plugins.capture import activity, record
 from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
-from flashcore.plugins.imports import keep, kernels
+from flashcore.plugins.imports import kernels
 from flashcore.plugins.imports.names import checked, slug
 from flashcore.records import raw, store
 
@@ -91,9 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
             captured = capture(command, folder, chosen)
     version = toolchain.tool_version(Path(chosen.ncu))
-    made, reports = record.record(run_id, named, options.recorded_command(command), captured, version)
+    made = record.record(run_id, named, options.recorded_command(command), captured, version)
     store.write(made, folder)
-    keep.keep_sources(reports, folder / keep.SOURCES)
     raw.keep(folder, ())
     ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)
     print(kernels.text(Readings(made)), *made.suite.notes, *ended, sep="\n")

@@ -23,8 +23,8 @@ from flashcore.readers.kernel_names import canonical, demangled
 from flashcore.readers.ncu.results import Report, Result
 
 
-def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | None) -> tuple[Record, list[Report]]:
-    """The record of the chosen cases, and the reports that it is made from.
+def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | None) -> Record:
+    """The record of the chosen cases.
 
     Args:
         name: of its suite; records of one name are compared with each other.
@@ -35,7 +35,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
         FlashcoreError: none of the chosen cases was measured; says why.
     """
     wanted = {case.key for case in captured.cases}
-    reports = []
+    reports: list[Report] = []
     measured: dict[Key, Result] = {}
     for run in captured.runs:
         keys = {row.id: key for row in run.rows if (key := captured.survey.key_of(row)) in wanted}
@@ -57,7 +57,7 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
         for run in captured.runs
     )
     facts = Facts((*made.facts, *_surveyed(captured, made.suite, measured)))
-    return replace(made, suite=suite, environment=here, stages=notes, facts=facts), reports
+    return replace(made, suite=suite, environment=here, stages=notes, facts=facts)
 
 
 def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) -> Iterator[Fact]:

@@ -171,6 +171,7 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
     by ncu's own."""
     listed = {metric: name for name, metric in BY_ADDRESS.items()}
     code = {key: instructions for report in reports for key, instructions in report.code.items()}
+    sources = {file: text for report in reports for file, text in report.sources.items()}
     for (variant, shape), results in cases.items():
         chosen = _median(results)
         executed = {n: 0.0 for n, m in (("executed", EXECUTED), ("samples", SAMPLES)) if m in chosen}
@@ -180,9 +181,9 @@ def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterab
                 counted.setdefault(offset, {})[listed.get(name, name)] = value
         if instructions := code.get(chosen.code, ()):
             subject = Subject(variant, shape=shape, kernel=chosen.kernel)
-            yield Listing(
-                subject, tuple(replace(i, values=executed | counted.get(hex(i.offset), {})) for i in instructions)
-            )
+            files = {i.file: sources[i.file] for i in instructions if i.file in sources}
+            rows = (replace(i, values=executed | counted.get(hex(i.offset), {})) for i in instructions)
+            yield Listing(subject, tuple(rows), files)
 
 
 def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:

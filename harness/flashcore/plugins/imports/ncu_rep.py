@@ -42,11 +42,12 @@ def read(path: Path, data: bytes) -> Report:
     if not results or (blocks.results is not None and blocks.results != len(results)):
         expected = "results" if blocks.results is None else f"{blocks.results} results"
         raise _damaged(path, f"expected {expected}, found {len(results)} that can be read")
+    sources = {file: text.encode("utf-8", "replace").decode() for file, text in content["sources"].items()}
     return Report(
         path.name,
         tuple(_result(r, path, blocks.command) for r in results),
-        content["sources"],
-        {name: _code(rows, content["sources"]) for name, rows in content["code"].items()},
+        sources,
+        {name: _code(rows, sources) for name, rows in content["code"].items()},
         content["reader"],
         blocks,
     )

@@ -32,11 +32,12 @@ document.addEventListener("flashcore", () => {
       if (offsetTop < box.scrollTop || offsetTop + offsetHeight > box.scrollTop + box.clientHeight)
         box.scrollTop = offsetTop - box.clientHeight / 3;
     }
-    function mark(wanted) {
+    // Marks rows and shows the first, or else the hottest of them.
+    function mark(wanted, first) {
       for (const i of marked) options[i].removeAttribute("aria-selected");
       for (const i of wanted) options[i].setAttribute("aria-selected", true);
       marked = wanted;
-      if (wanted.length) show(wanted.reduce((a, b) => (rows[b][2] > rows[a][2] ? b : a)));
+      if (wanted.length) show(first ?? wanted.reduce((a, b) => (rows[b][2] > rows[a][2] ? b : a)));
     }
     const go = (i) => (mark([i]), moved(i));
     box.addEventListener("click", (event) => {
@@ -57,9 +58,9 @@ document.addEventListener("flashcore", () => {
   async function build(details) {
     const { lines, code } = JSON.parse(await window.flashcore.unpacked(details.querySelector("script")));
     const made = lines.map(() => []);
-    code.forEach((row, i) => made[row[4]].push(i));
+    code.forEach((row, i) => row.slice(4).forEach((line) => made[line].push(i)));
     const source = pane(`Source of ${details.dataset.name}`, lines, (i) => sass.mark(made[i]));
-    const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark([code[i][4]]));
+    const sass = pane(`Machine code of ${details.dataset.name}`, code, (i) => source.mark(code[i].slice(4), code[i][4]));
     const both = document.createElement("div");
     both.className = "panes";
     both.append(source.box, sass.box);
