@@ -24,7 +24,7 @@ from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.catalogue import spec_of
-from flashcore.model.record import Fact, Subject, Value, plans_for
+from flashcore.model.record import Fact, Subject, Value
 from flashcore.model.text import in_words, same_hardware, significant
 
 #: Percent of the time from which a cause in the code is named before a busy resource or a wait.
@@ -212,7 +212,7 @@ def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], tim
         idle = idle_sms(readings, variant, subject.shape or "")
         values |= {"sms": sms, "idle_share": idle.share if idle else 0.0}
     values |= {f"time_{kind}": share for kind, share in time.most.items()} if time else {}
-    plan = plans_for(record.plans, subject.arch).get((subject.variant, subject.shape or ""))
+    plan = readings.plans(subject.arch).get((subject.variant, subject.shape or ""))
     for step in what_ifs(record, plan, subject.arch or ""):
         if step.subject == subject and step.then and step.then.target is not None:
             values |= {"next_block": step.then.target, "occupancy_step": step.then.lines()[0]}
@@ -248,8 +248,7 @@ def _step(readings: Readings, limiter: str, subject: Subject) -> Remedy | None:
     while at and at.name not in line:
         line.add(at.name)
         at = variants.get(at.parent or "")
-    row = next(row for row in suite.rows(suite.shapes.values()) if any(s.name == subject.shape for s in row))
-    for shape in sorted(row, key=lambda s: s.name != subject.shape):
+    for shape in sorted(readings.alike[subject.shape or ""], key=lambda s: s.name != subject.shape):
         if step := next((r for r in remedies(readings, shape.name).get(limiter, ()) if r.variant not in line), None):
             return step
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.explain.predictions import Readings
-from flashcore.model.record import Roof, Subject, plans_for
+from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import significant
 
@@ -54,7 +54,7 @@ def _needs(readings: Readings, variant: Variant, shape: Shape) -> Iterator[Need]
         *roofline.roofs(device, clock, readings.roofs(subject)),
         *_sm_roofs(roofline.sm_count(record), clock or (device.clock_mhz if device else None)),
     )
-    plan = plans_for(record.plans, record.gpu_arch).get((variant.name, shape.name))
+    plan = readings.plans(record.gpu_arch).get((variant.name, shape.name))
     launches = number("kernel_launches") or len(plan.launches if plan else ())
     compute = next((n for n in ("tensor_flop", "formula_tensor_flop", "formula_flop") if number(n)), "")
     if not variant.roof.endswith("_tensor"):

@@ -7,8 +7,9 @@ about this one and is not compared; a speed-up is a ratio and is compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, log
 from typing import Literal
 
@@ -17,8 +18,8 @@ from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import Detail, WorstInput
 from flashcore.model.intervals import Ratio
-from flashcore.model.record import Fact, Record, Subject
-from flashcore.model.suite import Prediction, Variant
+from flashcore.model.record import Fact, Plan, Record, Subject, plans_for
+from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import in_words, same_hardware
 
 #: ``elsewhere``: predicted for another device and not comparable with this one; ``open``: nothing was predicted.
@@ -82,11 +83,24 @@ class Readings:
         if gpu_arch is not None:
             same = (a for a in archs if same_hardware(a, gpu_arch))
             self.arch = gpu_arch if gpu_arch in archs else next(same, gpu_arch)
+        self._plans: dict[str | None, Mapping[tuple[str, str], Plan]] = {}
         self._static: dict[tuple[str, str, str], dict[Subject, Fact]] = {}
         for fact in record.facts:
             s = fact.subject
             if s.arch is not None:
                 self._static.setdefault((s.variant, s.arch, fact.name), {})[s] = fact
+
+    @cached_property
+    def alike(self) -> dict[str, list[Shape]]:
+        """Each shape's row: the shapes identical to it."""
+        suite = self.record.suite
+        return {shape.name: row for row in suite.rows(suite.shapes.values()) for shape in row}
+
+    def plans(self, arch: str | None) -> Mapping[tuple[str, str], Plan]:
+        """The launch plans for an arch by variant and shape; see :func:`plans_for`."""
+        if arch not in self._plans:
+            self._plans[arch] = plans_for(self.record.plans, arch)
+        return self._plans[arch]
 
     def static(self, name: str, variant: str, shape: str | None, arch: str | None) -> list[Fact]:
         """Static facts of one name: of every kernel, at ``shape`` where they depend on the launch plan."""

@@ -13,7 +13,7 @@ from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, Fact, Plan, Subject, plans_for
+from flashcore.model.record import Artifact, Fact, Plan, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
 from flashcore.report import occupancy_chart
@@ -103,8 +103,8 @@ class VariantView:
     @cached_property
     def plans(self) -> dict[str, Plan]:
         """Its launch plans on the shown arch by shape."""
-        plans = plans_for(self.book.record.plans, self.book.arch)
-        return {p.shape: p for p in plans.values() if p.variant == self.variant.name}
+        plans = self.book.readings.plans(self.book.arch).values()
+        return {p.shape: p for p in plans if p.variant == self.variant.name}
 
     # --- predictions ----------------------------------------------------------------------------
 
