@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.explain.heat import alone, in_order, lines, shares
+from flashcore.explain.heat import Line, alone, hottest, in_order, shares
 from flashcore.model.record import Instruction, Listing, Subject
 
 SUBJECT = Subject("fast", shape="mission", kernel="k")
@@ -17,6 +17,10 @@ SUBJECT = Subject("fast", shape="mission", kernel="k")
 
 def instruction(offset: int, line: int, text: str = "FADD", **values: float) -> Instruction:
     return Instruction(offset, text, "k.cu" if line else "", line, f"line {line}" if line else "", values)
+
+
+def lines(listing: Listing) -> list[Line]:
+    return hottest(in_order(listing))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1000)), min_size=1))
@@ -63,8 +67,7 @@ def test_a_line_is_found_again_in_the_parent_by_its_text() -> None:
     listing = Listing(
         SUBJECT, (instruction(0, 1, samples=3), instruction(16, 2, samples=1), instruction(32, 0, samples=4))
     )
-    assert shares(listing) == {"line 1": 37.5, "line 2": 12.5}
-    assert shares(None) == {}
+    assert shares(in_order(listing)) == {"line 1": 37.5, "line 2": 12.5}
 
 
 def test_the_code_in_order_keeps_every_line_and_instruction() -> None:

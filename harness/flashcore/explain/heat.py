@@ -43,10 +43,10 @@ class Line:
     inlined: float = 0.0
 
 
-def lines(listing: Listing) -> list[Line]:
+def hottest(lines: Iterable[Line]) -> list[Line]:
     """The lines of a kernel that were sampled or executed, the hottest first."""
     return sorted(
-        (x for x in in_order(listing) if x.samples or x.executed),
+        (x for x in lines if x.samples or x.executed),
         key=lambda x: (-x.samples, -x.executed, x.file, x.number),
     )
 
@@ -80,22 +80,22 @@ def _samples(listing: Listing) -> float:
     return sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
 
 
-def shares(listing: Listing | None) -> Mapping[str, float]:
+def shares(lines: Iterable[Line]) -> Mapping[str, float]:
     """Text of a line → its share of the samples, %: lines of the parent are matched by text."""
     by_text: dict[str, float] = {}
-    for line in lines(listing) if listing is not None else ():
+    for line in hottest(lines):
         if line.source:
             by_text[line.source] = by_text.get(line.source, 0.0) + line.share
     return by_text
 
 
 def _line(place: tuple[str, int, str], instructions: Sequence[Instruction], total: float, counted: bool) -> Line:
-    sums: dict[str, float] = {}
-    for i in instructions:
+    sums = dict(instructions[0].values) if instructions else {}
+    for i in instructions[1:]:
         for name, value in i.values.items():
             sums[name] = sums.get(name, 0.0) + value
     samples = sums.get("samples", 0.0)
-    stalls = {n: v for n, v in sums.items() if n.startswith(_STALL) and n not in _ISSUING and v}
+    stalls = {n: v for n, v in sums.items() if v and n.startswith(_STALL) and n not in _ISSUING}
     worst = max(stalls, key=lambda n: stalls[n], default="")
     lost = max(sums.get("wavefronts", 0.0) - sums.get("wavefronts_ideal", 0.0), 0.0)
     return Line(

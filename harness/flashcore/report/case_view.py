@@ -21,7 +21,7 @@ from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable
 from flashcore.report.view import Case
 
 #: Instructions that copy from L2 to shared memory past L1 (TMA).
-_BULK_COPY = re.compile(r"\b(UTMALDG|UBLKCP)\b")
+_BULK_COPY = re.compile(r"U(TMALDG|BLKCP)\b")
 MOST_LINES = 20
 MOST_CONTEXT = 30  # lines without code that are shown between two with code
 MOST_INSTRUCTIONS = 12
@@ -177,14 +177,14 @@ class CaseView(Case):
     def _uses_tma(self) -> bool:
         """Whether its code has bulk copies to shared memory."""
         listings = self.book.listings.get(self.subject.case, ())
-        return any(_BULK_COPY.search(i.text) for x in listings for i in x.instructions)
+        return any(_BULK_COPY.search("\n".join(i.text for i in x.instructions)) for x, _ in listings)
 
     @property
     def heat(self) -> list[HotKernel]:
         """The hottest lines of each of its kernels, each with its machine instructions."""
         listings = self.book.listings
         before = listings.get(self.parent.subject.case, []) if self.parent else []
-        return [_kernel(listing, before) for listing in listings.get(self.subject.case, ())]
+        return [_kernel(*listing, before) for listing in listings.get(self.subject.case, ())]
 
 
 def _reader(case: Case) -> Callable[[str], float | None]:
@@ -196,16 +196,18 @@ def _reader(case: Case) -> Callable[[str], float | None]:
 # --- source lines -----------------------------------------------------------------------------------
 
 
-def _kernel(listing: Listing, before: Sequence[Listing]) -> HotKernel:
-    same = next((x for x in before if x.subject.kernel == listing.subject.kernel), before[0] if before else None)
-    shares, lines = heat.shares(same), heat.lines(listing)
+def _kernel(
+    listing: Listing, ordered: Sequence[heat.Line], before: Sequence[tuple[Listing, Sequence[heat.Line]]]
+) -> HotKernel:
+    same = (x for parent, x in before if parent.subject.kernel == listing.subject.kernel)
+    shares = heat.shares(next(same, before[0][1] if before else ()))
+    lines = heat.hottest(ordered)
     counted = any(x.conflicts is not None for x in lines)
     hot = [HotLine(x, shares.get(x.source), _line(x, counted), _sass(x)) for x in lines[:MOST_LINES]]
-    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted, _code(listing))
+    return HotKernel(listing.subject.kernel, hot, lines[MOST_LINES:], counted, _code(listing, ordered))
 
 
-def _code(listing: Listing) -> dict[str, Any]:
-    ordered, alone = heat.in_order(listing), heat.alone(listing)
+def _code(listing: Listing, ordered: Sequence[heat.Line]) -> dict[str, Any]:
     sampled, total = any(x.samples for x in ordered), sum(x.executed for x in ordered)
 
     def row(at: str, text: str, x: heat.Line) -> list[Any]:
@@ -228,7 +230,7 @@ def _code(listing: Listing) -> dict[str, Any]:
         "lines": lines,
         "code": [
             [*row(f"{i.offset:05x}", i.text, x), *(places[place] for place in ((i.file, i.line, i.source), *i.calls))]
-            for i, x in zip(listing.instructions, alone, strict=True)
+            for i, x in zip(listing.instructions, heat.alone(listing), strict=True)
         ],
     }
 

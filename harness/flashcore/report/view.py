@@ -9,7 +9,7 @@ from datetime import date
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from flashcore.explain import ladder, limiter, roofline
+from flashcore.explain import heat, ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters
 from flashcore.explain.predictions import Readings, extreme
@@ -21,7 +21,7 @@ from flashcore.gate.judge import Status
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.groups import grouped
-from flashcore.model.record import CaseOutcome, Record, Subject
+from flashcore.model.record import CaseOutcome, Listing, Record, Subject
 from flashcore.model.suite import Shape, Stage, Tier, Variant
 from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
@@ -107,7 +107,6 @@ class Book:
         #: Whose static facts the ladder shows.
         self.arch = self.readings.arch
         self.bounds = {b.subject: b for b in roofline.case_bounds(record)}
-        self.listings = grouped((x.subject.case, x) for x in record.listings)
         every = list(suite.shapes.values())
         #: The shapes that are timed or profiled (all, if none is), in the manifest's order.
         self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
@@ -135,6 +134,11 @@ class Book:
     def cases(self, row: Row) -> list[Case]:
         """The cases of a row."""
         return [Case(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
+
+    @cached_property
+    def listings(self) -> dict[str, list[tuple[Listing, list[heat.Line]]]]:
+        """The listings of each case, with their lines in order."""
+        return grouped((x.subject.case, (x, heat.in_order(x))) for x in self.record.listings)
 
     @cached_property
     def failures(self) -> list[Failure]:
