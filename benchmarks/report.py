@@ -41,7 +41,7 @@ LIMITS = {
     "the run, MB": 12.0,
     "the run as a single file, MB": 8.0,
     f"{CASES:,} cases, MB": 15.0,
-    "rendering the run, s of processor": 10.0,
+    "rendering the run, s of processor": 7.0,
     f"rendering {CASES:,} cases, s of processor": 10.0,
     "load, overview and variant, ms": 1_000,
     "load, others, ms": 1_500,
