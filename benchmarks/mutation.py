@@ -72,7 +72,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "pipeline/present": ("plugins/pack/test_command.py", "pipeline/test_run.py"),
     "pipeline/roofs": ("explain/test_measured_roofs.py",),
     "plugins/against/tables": ("plugins/against/test_comparison.py", "plugins/against/test_against.py"),
-    "plugins/capture/start": ("plugins/capture/test_capture.py",),
+    "plugins/capture/execution": ("plugins/capture/test_capture.py",),
     "plugins/imports/keep": ("plugins/imports/test_assemble.py", "plugins/imports/test_command.py"),
     "plugins/imports/read_report": ("plugins/imports/test_ncu_rep.py",),
     "plugins/imports/report_child": ("plugins/imports/test_ncu_rep.py",),

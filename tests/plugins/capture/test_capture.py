@@ -77,23 +77,27 @@ def test_the_kernels_that_cost_the_time_are_measured_in_a_second_run(
 
 def test_a_command_that_crashes_leaves_what_it_launched(tmp_path: Path) -> None:
     found = run(LOOP + "os.kill(os.getpid(), signal.SIGSEGV)", tmp_path)
-    assert [ran.code for ran in found.runs] == [-signal.SIGSEGV] * 2 and len(measured(found)) == 2
+    assert [ran.code for ran in found.runs] == [signal.SIGSEGV] * 2 and len(measured(found)) == 2
 
 
 def test_a_hang_is_ended_and_what_was_measured_is_kept(tmp_path: Path) -> None:
     """Nor does it go by itself: neither the command nor what it started heeds SIGTERM."""
     stubborn = f"import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(99)  # {tmp_path.name}"
-    body = f"""
+    starts = f"""
 import subprocess
-subprocess.Popen([sys.executable, '-c', {stubborn!r}])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(99)
+subprocess.Popen([sys.executable, '-c', {stubborn!r}])
 """
-    found = run(LOOP + body, tmp_path, time_limit=4)
+    found = run(starts + LOOP + "time.sleep(99)", tmp_path, time_limit=4)
     survey, measure = found.runs
     assert survey.code is None and survey.cause == Hang(4) and len(survey.rows) == 30
-    assert len(measured(found)) == 2 and not found.missed and measure.cause == capturing.Stopped()
+    assert len(measured(found)) == 2 and not found.missed and measure.cause == Hang(4)
     assert not [p for p in _command_lines() if tmp_path.name in p and "time.sleep(99)" in p]
+
+
+def test_a_command_that_hung_is_ended_once_its_launches_are_measured(tmp_path: Path) -> None:
+    survey, measure = run(LOOP + "time.sleep(99)", tmp_path, time_limit=4).runs
+    assert survey.cause == Hang(4) and measure.code is None and measure.cause == capturing.Stopped()
 
 
 def _command_lines() -> list[str]:

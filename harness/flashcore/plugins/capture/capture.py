@@ -7,16 +7,15 @@ measured until then: the command is ended first, so that ncu can still write.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.measure.machine import python_process
 from flashcore.measure.machine.capabilities import reported_in
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.ncu import (
@@ -29,22 +28,19 @@ from flashcore.measure.machine.ncu import (
 )
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.profile import chip_of
-from flashcore.measure.workers.journal import Task
-from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.program import Limits, Program
 from flashcore.model.cause_text import FORMS, text
-from flashcore.model.causes import Cause, Hang
+from flashcore.model.causes import Cause, Crash, Hang
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.capture import activity
 from flashcore.plugins.capture import survey as surveys
 from flashcore.plugins.capture.activity import OnlyNcu, Recorder
+from flashcore.plugins.capture.execution import execute
 from flashcore.readers.kernel_names import demangled
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
 
-STARTER = python_process.child("flashcore.plugins.capture.start")
 ATTEMPTS = 3  # more runs of the command, for cases that were not launched where the survey saw them
-OUTPUT, LAUNCHES = "output.txt", "launches"
+OUTPUT, MESSAGES, LAUNCHES = "output.txt", "ncu.txt", "launches"
 
 
 class Stopped(Cause):
@@ -141,7 +137,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     if chosen.settle:
-        passes.run("plain", STARTER)
+        passes.run("plain")
     survey = surveys.survey(passes.look())
     last = None if chosen.count is None else chosen.skip + chosen.count
     cases = surveys.select(survey, chosen.top, chosen.skip, last, keep_dropped=chosen.keep_dropped)
@@ -186,7 +182,7 @@ class _Passes:
             recorded, folder = True, self.folder / "survey" / LAUNCHES
             with writing(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            self.run("survey", STARTER, chosen.recorder.environment(folder))
+            self.run("survey", environment=chosen.recorder.environment(folder))
             launches, self.by_ncu = activity.read(folder)
             if self.by_ncu is None:
                 gpu = Gpu.find()
@@ -230,19 +226,17 @@ class _Passes:
         report = self.folder / name / "report.ncu-rep"
         launches = ["--target-processes", "all", "--nvtx"]
         launches += ["--nvtx-include", chosen.nvtx] if chosen.nvtx is not None else []
-
-        def command(task_file: Path, journal: Path) -> list[str]:
-            return command_line(
-                chosen.ncu,
-                report,
-                metrics,
-                STARTER(task_file, journal),
-                launches=[*launches, *which, *chosen.options],
-                clock_control=chosen.clock_control,
-                cache_control=cache_control,
-            )
-
-        ran = self.run(name, command)
+        messages = str(self.folder / name / MESSAGES).replace("%", "%%")  # ncu expands %h, %p, %q{…}
+        wrapper = command_line(
+            chosen.ncu,
+            report,
+            metrics,
+            (),
+            launches=[*launches, *which, *chosen.options, "--log-file", messages],
+            clock_control=chosen.clock_control,
+            cache_control=cache_control,
+        )
+        ran = self.run(name, wrapper)
         output = self._messages(name)
         if missing := reported_in(output):
             raise missing
@@ -253,41 +247,43 @@ class _Passes:
                     f"expected a command that launches kernels, found none ({how}; ncu: {last_words(output)})\n"
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
                 )
+            if ran.code:  # ncu's, which has not run the command or has crashed
+                ran = self.runs[-1] = replace(ran, code=None, cause=Crash(ran.code, last_words(output)))
             return ran
         table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
         if not name.startswith("survey"):  # where NVIDIA's reader is not installed, the record is made from it
             write_atomically(report.with_suffix(".csv"), import_report(chosen.ncu, report).encode())
         for note in table.notes:
             chosen.progress(f"{name}: {note}")
-        stopped = ran.code is None and "--kill" in which and not isinstance(ran.cause, Hang)
-        self.runs[-1] = replace(ran, cause=Stopped() if stopped else ran.cause, report=report, rows=table.rows)
+        ran = replace(ran, report=report, rows=table.rows)
+        if "--kill" in which and ran.cause is None:
+            measured = Counter(row.process for row in table.rows)
+            if max(measured.values(), default=0) >= int(which[which.index("--launch-count") + 1]):
+                ran = replace(ran, code=None, cause=Stopped())
+        self.runs[-1] = ran
         return self.runs[-1]
 
-    def run(
-        self, name: str, command: Callable[[Path, Path], list[str]], more: Mapping[str, str] = MappingProxyType({})
-    ) -> Ran:
-        """Runs the command once, with ``more`` variables; ``start.py`` is started by the given command line."""
-        folder = self.folder / name
-        self.chosen.progress(f"{name}: {' '.join(self.command)}")
-        # The starter is found by PYTHONPATH, which the command gets back as it was.
-        given = {k: os.environ[k] for k in ("PYTHONPATH",) if k in os.environ}
+    def run(self, name: str, wrapper: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})) -> Ran:
+        """Runs the command once, with these variables added."""
+        chosen, folder = self.chosen, self.folder / name
+        chosen.progress(f"{name}: {' '.join(self.command)}")
         # Triton's autotuner caches its choice without ncu on disk, so that later runs choose the same.
-        tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if self.chosen.settle else {}
-        payload = {
-            "argv": list(self.command),
-            "output": str(folder / OUTPUT),
-            "environment": {"PYTHONUNBUFFERED": "1", **given, **tuned, **more},
-            "unset": [] if given else ["PYTHONPATH"],
-        }
-        limits = Limits(time_limit=self.chosen.time_limit, finish_limit=self.chosen.finish_limit)
+        tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if chosen.settle else {}
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        result = Pool().run([Task(name, payload)], Program(command=command, limits=limits), folder)[0]
-        code = int(result.data["code"]) if result.data is not None else None
-        self.runs.append(Ran(name, code, result.cause, result.seconds, None))
-        self.chosen.progress(f"{name}: {result.seconds:.1f} s, {result.reason or f'exit code {code}'}")
+        ended = execute(
+            self.command,
+            folder / OUTPUT,
+            wrapper=wrapper,
+            environment={**tuned, **environment},
+            time_limit=chosen.time_limit,
+            finish_limit=chosen.finish_limit,
+        )
+        self.runs.append(Ran(name, ended.code, ended.cause, ended.seconds, None))
+        chosen.progress(f"{name}: {ended.seconds:.1f} s, {text(ended.cause) or f'exit code {ended.code}'}")
         return self.runs[-1]
 
     def _messages(self, name: str) -> str:
-        """ncu's messages; the command's own output is only in its file."""
-        return "\n".join(p.read_text(errors="replace") for p in sorted((self.folder / name).glob("child-*.log")))
+        """ncu's messages; the command's output, if ncu could not even write those."""
+        written = (self.folder / name / file for file in (MESSAGES, OUTPUT))
+        return next((path.read_text(errors="replace") for path in written if path.exists()), "")
