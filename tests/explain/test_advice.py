@@ -165,7 +165,7 @@ def test_the_gain_is_the_part_of_the_time_that_the_change_can_remove() -> None:
     first = advised(stall("barrier", 50.0))[0]
     assert first.rule == "stall-barrier" and first.limiter == "stall_barrier"
     assert first.gain == pytest.approx(0.5 * 0.8 * 90, rel=0.01)  # stalls × cycles without issue × SMs with warps
-    assert "stall_barrier 36.0 %" in first.bound and "at most 36 % here" in sentence(first)
+    assert "stall_barrier 36.0 %" in first.bound and "at most 36 % of its time" in sentence(first)
 
 
 def test_the_largest_gain_comes_first_and_tiny_ones_are_left_out() -> None:

@@ -506,7 +506,7 @@ def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Pa
     record = factory.bare_record(suite, [*static, blocks], environment=factory.environment(gpu=None))
     words = screen(record, tmp_path / "r")
     assert "nothing timed" in words and "fast : Idle SMs: 75 % of the GPU; nothing was timed" in words
-    assert "fast : give every SM a block" in words and "at most 75 % here" in words
+    assert "fast : give every SM a block" in words and "at most 75 % of its time" in words
 
 
 def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> None:

@@ -91,7 +91,10 @@ def sentence(advice: Advice) -> str:
     if r := advice.remedy:
         cut = f"{r.variant} cut {advice.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
         parts.append(f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}")
-    parts.append(f"at most {advice.gain:.0f} % here" if advice.gain is not None else f"gain unknown: {advice.bound}")
+    if advice.gain is None:
+        parts.append(f"gain unknown: {advice.bound}")
+    else:
+        parts.append(f"at most {advice.gain:.0f} % of its time")
     values = (f"{name} {v if isinstance(v, str) else in_words(v, unit)}" for name, v, unit in advice.evidence)
     return f"{'; '.join(parts)} ({', '.join(values)})"
 

@@ -67,4 +67,4 @@ def provenance(record: Record) -> list[tuple[str, str]]:
         ("Python", e.python),
         ("harness", f"{e.harness}, record schema {record.schema_version}"),
     ]
-    return rows + sorted(e.libraries.items())
+    return [(name, value) for name, value in (*rows, *sorted(e.libraries.items())) if value]

@@ -139,7 +139,7 @@ def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, st
     assert "void spilly&lt;(int)96&gt;(float *, int)" in page and "SOLBottleneck" in page and "Small Grid" in page
     overview = (tmp_path / "pages" / "index.html").read_text()
     assert ">72.10<" in overview  # five launches of saxpy, µs
-    assert "Next step</dt>" in overview and "ask L2 for less" in overview and "at most 88 % here" in overview
+    assert "Next step</dt>" in overview and "ask L2 for less" in overview and "at most 88 % of its time" in overview
     record = store.read(Path(profiles[1]))
     points = [p for p in roofline.points(record) if p.level == "dram" and p.subject.variant == "saxpy"]
     assert [(p.counted, p.roof, p.flop) for p in points] == [("hardware", "fp32", 2 * (1 << 22))]

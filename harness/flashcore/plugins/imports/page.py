@@ -22,5 +22,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         return None
     rows = kernels.rows(book.readings)
     steps = advice(book.readings, rows[0].variant, rows[0].shape) if rows[0].variant else []
-    view = {"rows": rows, "ranges": kernels.ranges(book.record), "steps": steps, "surveyed": surveyed}
+    limits = len(book.judgement.limits)
+    ranges = kernels.ranges(book.record)
+    view = {"rows": rows, "ranges": ranges, "steps": steps, "surveyed": surveyed, "limits": limits}
     return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))
