@@ -1,0 +1,454 @@
+"""Each figure on a report's pages is one of its record, whose files are read here as plain JSON.
+
+A page is read as items: a table's cell with what hovering shows, a text, or a row of a chart's data. A rule gives the
+figures that an item may show: those of a fact about its row and column, else those of its case: its facts and its
+parent's, and what the explain layer says of it. What ``PLAIN`` matches and the ticks of axes are not traced.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import gzip
+import itertools
+import json
+import math
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore import report
+from flashcore.chips import devices
+from flashcore.explain import bounds_in_use, heat, predictions, roofline
+from flashcore.explain.advice import advice
+from flashcore.explain.ladder import ladder
+from flashcore.explain.limiter import limiters, remedies
+from flashcore.explain.predictions import Readings
+from flashcore.explain.rows import Row
+from flashcore.explain.time_shares import whole
+from flashcore.gate.judge import judge
+from flashcore.gate.wording import summary
+from flashcore.model import groups
+from flashcore.model.catalogue import FACTS
+from flashcore.model.record import Subject
+from flashcore.model.suite import REGIMES
+from flashcore.model.text import exact, in_words, number, quantity, significant
+from flashcore.records import store
+from flashcore.report.guardrail_page import headroom, percent
+from flashcore.report.variant_page import TIMES
+from tests import factory
+from tests.conftest import ROOT
+
+FIGURE = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
+#: What is not traced: words of templates, counts of rows, identifiers, a machine's size, occupancy's charts.
+PLAIN = re.compile(
+    r"(?<!\d)95 %|(?:under|than) 5 %|Near 100|<1\b|c\+\+17|16-byte|16 at least|exit \d|\d+ GB, \d+ MiB L2"
+    r"|[\d,]+ (?:more|variants|limits|results|goals|shapes|facts|kernels|smaller|waived|unmeasured|pass|at risk)\b"
+    r"|(?:of|by|are the first of|failures: \d+ of) [\d,]+\b(?! %)|\([\d,]+:|All [\d,]+ lines beside [\d,]+"
+    r"|(?:check|bench|profile|sanitize) [\d,]+|lines hold [\d.]+|^[\d.,]+ (?:registers|KiB of shared memory): .*"
+    r"|^(?:next|now|on sm_\w+): .*|A/A [\d.]+|-\d{4},|source \w+|record schema \d|design \d+"
+)
+TICK = re.compile(r"[+-]?[\d.e+-]+(?: %)?")
+#: Columns that are not called as their facts.
+HEADINGS = {
+    **{heading: [fact] for fact, heading in TIMES},
+    **{f"{mode}-p50": [f"{mode}_p50"] for mode in REGIMES},
+    "isolated-p90": ["isolated_p90"],
+    "tensor": ["tensor_active"],
+    "occupancy": ["theoretical_occupancy"],
+    "achieved": ["achieved_occupancy"],
+    "right": ["max_error"],
+    "spills": ["spill_store_bytes", "spill_load_bytes"],
+}
+
+
+def figures(text: str) -> set[str]:
+    return set(FIGURE.findall(text))
+
+
+@functools.cache
+def forms(value: float, unit: str = "") -> frozenset[str]:
+    """How pages write a value."""
+    if not math.isfinite(value):
+        return frozenset()
+    shown = [quantity(value, unit)[0], number(value, unit), exact(value, unit), in_words(value, unit), repr(value)]
+    shown += [significant(value, digits) for digits in (2, 3, 4)] + [repr(float(f"{value:.6g}")), f"{int(abs(value))}"]
+    shown += [f"{value:.0f} {value:.1f} {value:.2f} {value:.3f} {round(value, 2)}", f"{round(value, 1):.0f}"]
+    return frozenset(figures(" ".join(shown)))
+
+
+def leaves(data: Any) -> Iterator[Any]:
+    """The texts and numbers in plain data and in what the explain layer gives."""
+    if isinstance(data, (str, int, float)):
+        yield data
+    elif isinstance(data, dict) or dataclasses.is_dataclass(data):
+        values = data.values() if isinstance(data, dict) else [getattr(data, f.name) for f in dataclasses.fields(data)]
+        yield from itertools.chain.from_iterable(map(leaves, values))
+    elif isinstance(data, (tuple, list)):
+        yield from itertools.chain.from_iterable(map(leaves, data))
+
+
+def of(*data: Any, unit: str = "") -> set[str]:
+    """The figures of all that lies in the data."""
+    return set().union(*(figures(x) if isinstance(x, str) else forms(x, unit) for x in leaves(data)))
+
+
+@dataclass
+class Item:
+    """What a reader sees at one place: its text, then titles and the value that sorts it.
+
+    Args:
+        row: the cells before it; of data, the row itself.
+        link: the variant and shape that were linked last.
+    """
+
+    kind: str
+    texts: list[str]
+    page: str
+    shape: str
+    caption: str
+    column: str
+    row: tuple[Any, ...]
+    link: tuple[str, str]
+
+    @property
+    def shown(self) -> set[str]:
+        texts = (text.strip() for text in self.texts)
+        return figures("\n".join(PLAIN.sub("", x) for x in texts if self.kind != "text" or not TICK.fullmatch(x)))
+
+
+class Reader(HTMLParser):
+    """The items of a page, or of the part that it shows at a shape."""
+
+    def __init__(self, html: str, page: str, shape: str = "") -> None:
+        super().__init__()
+        self.items: list[Item] = []
+        self.page, self.shape, self.link, self.caption, self.sort, self.listing = page, shape, ("", ""), "", "", ""
+        self.heads: list[str] = []
+        self.row: list[str] = []
+        self.inside: list[str] = []
+        self.cell: Item | None = None
+        self.script: dict[str, str] = {}
+        self.first: tuple[str, str] | None = None
+        self.feed(html)
+
+    def item(self, kind: str, text: str, column: str = "") -> Item:
+        made = Item(kind, [text], self.page, self.shape, self.caption, column, tuple(self.row), self.link)
+        self.items.append(made)
+        return made
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        a = {name: value or "" for name, value in attrs}
+        self.listing = a.get("data-name", self.listing)
+        if tag == "div" and "data-shape" in a:
+            self.shape = a["data-shape"]
+        if linked := re.search(r"variant/(\w+)\.html(?:\?shape=(\w+))?", a.get("href", "")):
+            self.link = linked[1], linked[2] or ""
+            self.first = self.first or self.link
+        if tag == "table":
+            self.caption, self.heads = "", []
+        elif tag == "tr":
+            self.row, self.first = [], None
+        elif tag == "script":
+            self.script = a
+        elif tag in ("td", "th"):
+            head = "thead" in self.inside
+            column = a.get("data-key", "") if head else (self.heads[len(self.row) :] or [""])[0]
+            self.cell, self.sort = self.item("head" if head else "cell", "", column), a.get("data-sort", "")
+        elif self.cell and tag in ("br", "span"):
+            self.cell.texts[0] += "\n" * (tag == "br")
+            self.sort = "" if "badge" in a.get("class", "") else self.sort
+        extra = [a[name] for name in ("title", "aria-label") if a.get(name)]
+        if self.cell:
+            self.cell.texts += extra
+        else:
+            for text in extra:
+                self.item("text", text)
+        if tag in ("caption", "thead", "script", "style", "head"):
+            self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self.cell:
+            text = self.cell.texts[0].strip()
+            self.cell.texts += [self.sort] * text[:1].isdigit()
+            self.cell.link = self.first or self.link
+            (self.heads if self.cell.kind == "head" else self.row).append(self.cell.column or text)
+            if self.cell.kind == "cell":
+                self.row[-1] = text
+            self.cell = None
+        if self.inside and tag == self.inside[-1]:
+            self.inside.pop()
+        if tag == "table":
+            self.caption, self.row = "", []
+
+    def handle_data(self, data: str) -> None:
+        place = self.inside[-1] if self.inside else ""
+        if place == "script":
+            self.scripted(data, self.script)
+        elif place == "caption":
+            self.caption += data
+        elif place not in ("style", "head"):
+            if self.cell:
+                self.cell.texts[0] += data
+            elif data.strip():
+                self.item("text", data)
+
+    def scripted(self, data: str, script: dict[str, str]) -> None:
+        if script.get("type") == "text/plain":
+            data = gzip.decompress(base64.b64decode(data)).decode()
+        if "data-shape" in script:
+            self.items += Reader(data, self.page, script["data-shape"]).items
+        elif script.get("type"):
+            found = json.loads(data)
+            if isinstance(found, list):
+                self.rows(" ".join(map(str, found[0])), found[1:])
+            elif "code" in found:
+                self.rows(f"code {self.listing}", [row[:4] for row in found["lines"] + found["code"]])
+            elif "roofs" in found:
+                self.rows("point", ([*p, share] for p, share in zip(found["table"][1:], found["shares"], strict=True)))
+                self.rows("roof", ([roof["value"], roof["label"]] for roof in found["roofs"]))
+            else:
+                names = ("budget", "variant", "arch", "shape", "kernel", "launch", "value", "headroom", "reason")
+                self.rows("verdict", zip(*(unpacked(*found[name]) for name in names), strict=True))
+
+    def rows(self, caption: str, rows: Iterable[Any]) -> None:
+        for row in rows:
+            made = self.item("data", json.dumps(row, ensure_ascii=False))
+            made.caption, made.row = caption, tuple(row)
+
+
+def unpacked(values: list[Any], which: list[int], long: list[int]) -> list[Any]:
+    return [values[at] for at, n in zip(which, long, strict=True) for _ in range(n)] if which else values
+
+
+class Trace:
+    """The figures of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        def read(name: str) -> Any:
+            return json.loads(gzip.decompress((folder / name).read_bytes()))
+
+        self.run, self.samples, facts = (
+            json.loads((folder / "run.json").read_bytes()),
+            read("samples.json.gz"),
+            read("facts.json.gz"),
+        )
+        self.variants, self.shapes = self.run["suite"]["variants"], self.run["suite"]["shapes"]
+        texts = [x for x in leaves([self.run, [spec.why for spec in FACTS.values()]]) if isinstance(x, str)]
+        self.literals = {line.strip() for text in texts for line in (text, *text.splitlines())}
+        self.facts: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for at, name, value, unit, _, detail in facts["facts"]:
+            variant, _, shape, *_ = facts["subjects"][at]
+            note = of(facts["details"][detail] if isinstance(detail, int) else detail)
+            shown = of(value, unit=unit) | note | of([float(n) for n in note if "," not in n])
+            self.facts[name, variant, shape or ""] |= shown
+            self.facts["", variant, shape or ""] |= shown
+        # What the explain layer says.
+        self.record = store.read(folder)
+        self.readings = Readings(self.record)
+        self.roofs = of(roofline.roofs(devices.find(self.record.gpu), None, self.record.roofs), self.record.gpus)
+        self.bounds = {b.subject: b for b in roofline.case_bounds(self.record)}
+        self.points = groups.grouped((p.subject.case, p) for p in roofline.points(self.record))
+        every = self.record.suite.shapes.values()
+        rows = self.record.suite.rows([s for s in every if {"bench", "profile"} & {*s.stages}])
+        self.same = {s.name: row for row in rows for s in row}
+        judgement = judge(self.record)
+        self.general = figures(f"{summary(judgement)} {self.run['created'][:10]} 0 1") | of(
+            self.run["stages"], self.run["environment"]
+        )
+        self.verdicts: dict[Any, set[str]] = defaultdict(set)
+        budgets = {b.name: b for b in self.record.suite.budgets}
+        for v in judgement.verdicts:
+            room = headroom(budgets.get(v.budget), v.value)
+            shown = of(v, percent(room or 0), f"{min(99, int(100 * (v.progress or 0)))} 100")
+            for key in ((v.subject.variant, v.fact), v.subject.variant, v.budget, v.fact):
+                self.verdicts[key] |= shown
+        for use in judgement.waivers:
+            self.verdicts[use.waiver.budget] |= of(use)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def fact(self, name: str, variant: str, shape: str) -> set[str]:
+        """The figures of a fact of a case, of its variant, and of their kernels."""
+        return self.facts[name, variant, shape] | self.facts[name, variant, ""]
+
+    @functools.cache  # noqa: B019, a run is traced once
+    def case(self, variant: str, shape: str) -> set[str]:
+        """The figures of a case: of its facts and its parent's, and of what the explain layer says of it."""
+        parent = self.variants.get(variant, {}).get("parent") or ""
+        found = self.fact("", variant, shape) | self.fact("", parent, shape) | self.verdicts[variant]
+        found |= of(
+            self.shapes.get(shape, {}).get("params", {}), [p for p in self.run["plans"] if p["variant"] == variant]
+        )
+        suite, readings = self.record.suite, self.readings
+        if variant not in suite.variants or shape not in suite.shapes:
+            return found
+        v, s, subject = suite.variants[variant], suite.shapes[shape], Subject(variant, shape=shape)
+        limits, bounds = limiters(readings, variant, shape), self.bounds.get(subject)
+        cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in limits.limiters]
+        found |= of(
+            limits, whole(readings, variant, shape), cures, advice(readings, variant, shape), bounds, v.predictions
+        )
+        found |= of(
+            bounds_in_use.needs(readings, v, s),
+            [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
+        )
+        for gap in bounds.gaps if bounds else ():
+            found |= of(gap.ratio)
+        for p in self.points.get(subject.case) or roofline.formula_points(self.record, subject):
+            found |= of(p, p.intensity, p.tflops, 100 * (p.share or 0))
+        for x in (subject, Subject(parent, shape=shape)):
+            found |= of([share(self.record, x) for share in (roofline.shared_busy, roofline.l1_busy)])
+        for shapes in ((s,), self.same.get(shape, (s,))):
+            found |= self.ladder(tuple(x.name for x in shapes))[variant]
+        return found
+
+    @functools.cache  # noqa: B019, a run is traced once
+    def ladder(self, shapes: tuple[str, ...]) -> dict[str, set[str]]:
+        """The figures of the ladder at identical shapes by variant: speed-ups, step, floor, fastest reference."""
+        row = Row(self.readings, [self.record.suite.shapes[name] for name in shapes])
+        steps = ladder(row, self.bounds)
+        two = {name: self.readings.levels(row.shape.time, name, shape.name) for name, shape in row.cases.items()}
+        marks = of(
+            row.times.get(row.reference or ""),
+            two.get(row.reference or ""),
+            steps.floor and [steps.floor.floor_us, steps.floor.ratio],
+        )
+        found: dict[str, set[str]] = defaultdict(set)
+        for name in row.cases:
+            others = (self.record.suite.variants[name].parent, row.reference, self.record.suite.baseline)
+            found[name] = marks | of(two[name], [row.over(name, other) for other in others])
+        for step in steps.steps:
+            found[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.ratio and 1 / step.ratio)
+        return found
+
+    @functools.cache  # noqa: B019, a run is traced once
+    def listing(self, variant: str, shape: str) -> dict[str, set[str]]:
+        """The figures of source lines and instructions by place."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for x in self.record.listings:
+            if x.subject.case == f"{variant}/{shape}":
+                alone = zip(x.instructions, heat.alone(x), strict=True)
+                places = [(f"{i.offset:05x}", line) for i, line in alone]
+                places += [(f"{line.file}:{line.number}", line) for line in heat.in_order(x)]
+                for place, line in places:
+                    offsets = " ".join(f"{i.offset:05x}" for i in line.instructions)
+                    found[place] |= of(line, place, offsets, len(line.instructions))
+                found[""] |= of([line.share for _, line in places], heat.shares(heat.in_order(x)))
+        return found
+
+    # --- rules ------------------------------------------------------------------------------------------
+
+    def allowed(self, item: Item) -> set[str]:
+        """The figures that an item may show."""
+        lines = (part.strip() for text in item.texts for part in (text, text.partition(": ")[2]))
+        found = set().union(*(figures(line) for line in lines if line in self.literals))
+        rule = next((rule for start, rule in RULES.items() if item.caption.startswith(start)), None)
+        more = rule(self, item) if rule else self.named(item)
+        return found | (more or self.usual(item))
+
+    def named(self, item: Item) -> set[str]:
+        """The figures of the facts that its column or its row names, at the shape that these name."""
+        if item.kind == "data":
+            return set()
+        places = [item.column.split("\n")[0], *(x.split(", ")[0] for x in item.row[:2])]
+        names = HEADINGS.get(item.column) or [x for x in places if x in FACTS][:1]
+        variant, shape = (item.page, "") if item.page in self.variants else item.link
+        shape = next((x for x in places if x in self.shapes), shape)
+        return set().union(*(self.fact(name, variant, shape) for name in names))
+
+    def usual(self, item: Item) -> set[str]:
+        """The figures of the case that an item is about, and of the budgets that it names."""
+        near = (item.shape,) * (item.page in self.variants)
+        names = (item.page, *(item.row if item.kind == "data" else item.row[:1]), *near, *item.link, item.shape)
+        variant, shape = (
+            next((x for x in names if isinstance(x, str) and x in of), "") for of in (self.variants, self.shapes)
+        )
+        budgets = {item.caption.partition(":")[0], item.texts[0].split(" ")[0], *item.row[:2]} & self.verdicts.keys()
+        cases = (self.case(name, shape) for name in ([variant] if variant else self.variants))
+        return self.general.union(*cases, *(self.verdicts[x] for x in budgets))
+
+    def sampled(self, item: Item) -> set[str]:
+        mode, part, _ = item.row
+        times = sorted(self.samples[f"{item.page}/{item.shape}/{mode}"])
+        rank = round(part * len(times) / 100)
+        return of(times[rank - 1], 100 * rank / len(times))
+
+    def heat(self, item: Item) -> set[str]:
+        here = self.listing(item.page, item.shape)
+        if place := re.search(r" (\S+:\d+|no line is known), \d+ instr", " ".join((*item.row, item.texts[0]))):
+            return here[place[1].replace("no line is known", ":0")]
+        return here[""] | self.listing(self.variants[item.page]["parent"] or "", item.shape)[""]
+
+
+#: By the beginning of a table's caption, or the heading of a chart's data.
+RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
+    "Samples of warps": Trace.heat,
+    "Ceilings": lambda t, i: t.roofs,
+    "code": lambda t, i: t.listing(i.page, i.caption.split(" ")[-1])[i.row[0]] | figures(i.row[1] * (":" in i.row[0])),
+    "verdict": lambda t, i: t.fact(i.row[0][1], i.row[1], i.row[3] or "") | t.verdicts[i.row[1], i.row[0][1]],
+    "mode percent": Trace.sampled,
+    **dict.fromkeys(("Predicted and", "Counters that", "Accepted misses"), Trace.usual),
+    "Worst result": lambda t, i: t.verdicts["".join(i.row[:1]), i.column.replace(" ", "_")],
+    "roof": lambda t, i: t.roofs.union(*(t.case(v, s.name) for v in t.variants for s in t.same[i.shape])),
+}
+
+
+@functools.cache
+def pages(run: Path, folder: Path) -> tuple[Trace, list[Item]]:
+    """A run's figures, and the items of its rendered pages that show some."""
+    found = report.render(store.read(run), folder)
+    items = (item for page in found for item in Reader(page.read_text(encoding="utf-8"), page.stem).items)
+    return Trace(run), [item for item in items if item.kind != "head" and item.shown]
+
+
+def untraced(trace: Trace, items: Iterable[Item]) -> list[tuple[str, list[str], set[str]]]:
+    return [(x.page, x.texts, more) for x in items if (more := x.shown - trace.allowed(x))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pages")
+
+
+#: With times, counters, samples and listings.
+RUN = ROOT / "profiles" / "20261122T200558Z-d4f4"
+
+
+def test_each_figure_of_a_run_is_the_records(folder: Path) -> None:
+    trace, items = pages(RUN, folder / "run")
+    assert untraced(trace, items) == []
+    assert sum(len(item.shown) for item in items) > 40_000
+
+
+def test_each_figure_without_a_gpu_is_the_records(folder: Path) -> None:
+    (folder / "bare").mkdir()
+    store.write(
+        factory.bare_record(facts=factory.static_facts("fast"), environment=factory.environment(gpu=None)),
+        folder / "bare",
+    )
+    assert untraced(*pages(folder / "bare", folder / "static")) == []
+
+
+def test_a_changed_digit_is_noticed(folder: Path) -> None:
+    trace, items = pages(RUN, folder / "run")
+    chosen = random.Random(25)
+    changed = []
+    for item in chosen.choices(items, [len(item.shown) for item in items], k=400):
+        places = [(n, match) for n, text in enumerate(item.texts) for match in FIGURE.finditer(text)]
+        at, figure = chosen.choice(places)
+        digit = chosen.choice([n for n in range(*figure.span()) if figure.string[n].isdigit()])
+        other = str((int(figure.string[digit]) + chosen.randint(1, 9)) % 10)
+        texts = [*item.texts]
+        texts[at] = texts[at][:digit] + other + texts[at][digit + 1 :]
+        changed.append(replace(item, texts=texts))
+    assert len(untraced(trace, changed)) >= 0.8 * len(changed)
