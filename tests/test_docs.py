@@ -191,7 +191,7 @@ def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
         total = sum(samples[r] for r in counted)
         alike += max(counted, key=lambda r: counted[r]) == max(counted, key=lambda r: samples[r])
         worst.append(max(abs(100 * samples[r] / total - share) for r, share in counted.items()))
-    text = " ".join((ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs" / "explanation" / "decisions.md").read_text(encoding="utf-8").split())
     assert f"largest in {alike} of {len(sampled)} cases" in text
     assert f"differs by {statistics.median(worst):.1f} points in the median" in text
     assert f"up to {max(worst):.0f} where" in text

@@ -1,4 +1,4 @@
-"""The core without each of its plugins; and the plugins of ``docs/developing/extend.md``, as they stand there."""
+"""The core without each of its plugins; and the plugins of ``docs/how-to/extend.md``, as they stand there."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# --- docs/developing/extend.md ------------------------------------------------------------------
+# --- docs/how-to/extend.md ------------------------------------------------------------------
 
 
 def test_the_plugins_of_the_documentation_work_as_shown(work: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "developing" / "extend.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?ms)^```(python|jinja|toml|console)\n(.*?)^```$", page)
     cwd = shutil.copytree(work, tmp_path / "work")
     store.write(factory.record(), next((cwd / "profiles").iterdir()))
