@@ -33,8 +33,8 @@ about another GPU is compared as a ratio. A prediction held if the predicted cha
 was reached from a different starting value. **Bold** variants are on the path from the baseline to the fastest variant
 of their table on their shape. Times are medians in the timing mode that ranks on the shape; clocks were not locked.
 
-[NOTES.md](NOTES.md) is the log of all attempts on Hopper. [How we measure](../../docs/explanation/how-we-measure.md) explains the
-timing modes.""".splitlines()
+[NOTES.md](NOTES.md) is the log of all attempts on Hopper.
+[How we measure](../../docs/explanation/how-we-measure.md) explains the timing modes.""".splitlines()
 _HEAD = ("", "variant", "what it changes", "parent", "shape", "µs", "predictions and measurements")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import statistics
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,6 +166,59 @@ def _sizes(shape: Shape) -> str:
     heads = f"{p['H']}" if p["H"] == p["HKV"] else f"{p['H']}/{p['HKV']}"
     more = " causal" * bool(p["CAUSAL"]) + ", bf16" * (p["DTYPE"] == "bfloat16")
     return f"{p['B']},{heads},{p['S']},{p['D']}{more}"
+
+
+def test_the_readmes_example_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    if toolchain.optional_tool("nvdisasm") is None:
+        pytest.skip("tool: no nvdisasm")
+    (tmp_path / "flashcore").symlink_to(ROOT)
+    shown = next(t.content for t in tokens(ROOT / "README.md") if t.type == "fence" and "nvcc" in t.content)
+    execute(shown, tmp_path, tmp_path, nvcc=compiler.path)
+
+
+def test_the_tutorial_prints_what_is_shown(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tutorial" / "naive-to-library.md"
+    shown = [t.content for t in tokens(page) if t.type == "fence" and "pip install" not in t.content]
+    assert len(shown) == 6
+    for block in shown:
+        execute(block, ROOT, tmp_path)
+
+
+def test_the_tutorials_times_are_those_of_its_run() -> None:
+    text = (ROOT / "docs" / "tutorial" / "naive-to-library.md").read_text(encoding="utf-8")
+    rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\|.*\| `", line)]
+    times = {
+        name: published().facts.number("isolated_p50", Subject(name, shape="mission")) or 0.0 for _, name, *_ in rows
+    }
+    before = 0.0
+    for step, name, shown, gain, over in rows:
+        time = times[name]
+        assert float(shown) == pytest.approx(time, rel=0.006)
+        assert float(over) == pytest.approx(time / times["cudnn"], abs=0.006)
+        if step:
+            assert float(gain) == pytest.approx(before / time, abs=0.006)
+            assert f"**{gain} times** faster" in text.replace("\n", " ")
+        before = time
+    assert [step for step, *_ in rows] == ["", "1", "2", "3", "4", "5", "6", ""]
+
+
+def execute(block: str, cwd: Path, scratch: Path, **programs: Path) -> None:
+    """Runs a block's commands in order; each prints the lines shown below it and ends with the code shown, or 0."""
+    (scratch / "bin").mkdir(exist_ok=True)
+    python = f"{sys.executable} -P"
+    for name, words in {"flashcore": f"{python} -m flashcore", "python": python, **programs}.items():
+        (scratch / "bin" / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (scratch / "bin" / name).chmod(0o755)
+    path = f"{scratch / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "harness")}
+    for step in block.removeprefix("$ ").split("\n$ "):
+        command, *lines = step.splitlines()
+        done = subprocess.run(
+            command, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        )
+        printed = done.stdout + done.stderr
+        assert set(lines) - {"…", ""} <= set(printed.splitlines()), printed
+        assert done.returncode == int("(exit 1)" in step), printed
 
 
 def blocks(page: str, kind: str) -> list[str]:

@@ -6,6 +6,7 @@ published runs.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import re
@@ -17,8 +18,10 @@ from sphinx.application import Sphinx
 
 from benchmarks import raw
 from flashcore.cli import main as cli
+from flashcore.explain import advice
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
+from flashcore.model import cause_text, causes, plugin
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -45,7 +48,8 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "reference" / "generated"
     folder.mkdir(exist_ok=True)
     measured = figures(Path(app.srcdir).parent / "profiles")
-    pages = {"facts": facts(), "manifest": manifest(), "commands": commands(), "measured": measured}
+    pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
+    pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
     pages |= {path.stem: notebook(path) for path in (Path(app.srcdir).parent / "examples").glob("*.ipynb")}
     for name, lines in pages.items():
@@ -70,13 +74,67 @@ def facts() -> Iterator[str]:
     for group, specs in groups.items():
         yield from (f"## {GROUPS.get(group, group.capitalize())}", "")
         yield from (
-            "| fact | unit | tier | better | meaning | ncu metric |",
-            "| --- | --- | --- | --- | --- | --- |",
+            "| fact | unit | tier | better | meaning | ncu metric | advice that uses it |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
         )
         for s in specs:
             ncu = f"`{s.ncu}`" if s.ncu else ""
-            yield f"| `{s.name}` | {s.unit} | {s.tier or ''} | {s.better} | {_cell(s.why)} | {ncu} |"
+            used = ", ".join(f"[{r.id}](advice.md#{r.id})" for r in advice.rules() if s.name in r.facts)
+            yield f"| `{s.name}` | {s.unit} | {s.tier or ''} | {s.better} | {_cell(s.why)} | {ncu} | {used} |"
         yield ""
+
+
+def causes_of_outcomes() -> Iterator[str]:
+    """The page of causes: what each code means, its message and its details."""
+    yield from (
+        "# Causes",
+        "",
+        "A failed case or an unmeasured fact has one of these causes: in a record and in `--format json` its code "
+        "with its details, on pages and in the terminal its text. Programs should use the code; the text may change.",
+        "",
+    )
+    for _, reference in plugin.entries("causes"):
+        plugin.resolve(reference)
+    for kind, title, why in (
+        (causes.Cause, "Failed, or unmeasured", "An unmeasured fact never passes a limit; a required one exits 3."),
+        (
+            causes.Basis,
+            "How a value was measured",
+            "The value is valid; its basis limits what it can be compared with.",
+        ),
+    ):
+        yield from (f"## {title}", "", why, "", "| code | meaning | text | details |", "| --- | --- | --- | --- |")
+        for code, detail in sorted(causes.DETAILS.items()):
+            if issubclass(detail, kind):
+                form = next((cause_text.FORMS[k] for k in detail.__mro__ if k in cause_text.FORMS), None)
+                shown = f"`{_cell(form)}`" if isinstance(form, str) and form else ""
+                details = ", ".join(f"`{f.name}`" for f in dataclasses.fields(detail))  # type: ignore[arg-type]
+                meaning = " ".join((detail.__doc__ or "").partition("\n\n")[0].split())
+                yield f"| `{code}` | {_cell(meaning)} | {shown} | {details} |"
+        yield ""
+
+
+def rules_of_advice() -> Iterator[str]:
+    """The page of advice: when each rule applies, what to change, and what that can gain."""
+    yield from (
+        "# Advice",
+        "",
+        "The rules of `flashcore explain`. A rule applies if all its conditions hold; if one of their facts is "
+        "unmeasured, it does not. The most that a change can gain is the part of the case's time that its "
+        "resources and stalls take.",
+        "",
+    )
+    for rule in advice.rules():
+        yield from (
+            f"## {rule.id}",
+            "",
+            f"- **Change**: {_plain(rule.action)}",
+            f"- **Applies if** {' and '.join(f'`{w}`' for w in rule.when)}",
+            f"- **Evidence shown**: {', '.join(f'`{f}`' for f in rule.facts)}",
+            f"- **Can remove** the time of {', '.join(f'`{r}`' for r in rule.removes)}",
+            *(["- **Note**: a busy resource or a wait, whose cause is unknown"] if rule.effect else []),
+            "",
+        )
 
 
 def manifest() -> Iterator[str]:
@@ -241,3 +299,7 @@ def _roofs(record: Record) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("``", "`")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([_*<>])", r"\\\1", text)
