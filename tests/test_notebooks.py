@@ -1,9 +1,15 @@
-"""The notebooks in ``examples/`` run from top to bottom on the published runs, and are committed without output."""
+"""The notebooks in ``examples/`` run from top to bottom on the published runs.
+
+Those with plots are committed without output. The short ones have theirs: ``FLASHCORE_GOLDEN=write`` writes it anew.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ import pytest
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+SHORT = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 
 def execute(notebook: dict[str, Any]) -> list[object]:
@@ -63,3 +70,22 @@ def test_a_notebook_holds_no_output(path: Path) -> None:
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert (cell["outputs"], cell["execution_count"]) == ([], None)
+
+
+@pytest.mark.parametrize("path", SHORT, ids=lambda path: path.stem)
+def test_a_short_notebook_prints_what_it_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(path.parent)
+    text = path.read_text(encoding="utf-8")
+    notebook = json.loads(text)
+    (code,) = (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        execute(notebook)
+    lines = printed.getvalue().splitlines(keepends=True)
+    code["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}]
+    executed = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("FLASHCORE_GOLDEN") == "write":
+        path.write_text(executed, encoding="utf-8")
+    assert lines and len(code["source"]) + len(lines) <= 30
+    assert executed == text, "hint: FLASHCORE_GOLDEN=write pytest tests/test_notebooks.py"

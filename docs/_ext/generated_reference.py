@@ -51,7 +51,7 @@ def write(app: Sphinx) -> None:
     pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
     pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
-    pages |= {path.stem: notebook(path) for path in (Path(app.srcdir).parent / "examples").glob("*.ipynb")}
+    pages |= {path.stem: notebook(path) for path in (raw.ROOT / "examples").rglob("*.ipynb")}
     for name, lines in pages.items():
         text = "\n".join(lines) + "\n"
         path = folder / f"{name}.md"
@@ -225,12 +225,14 @@ def _first_sentence(doc: str) -> str:
 
 
 def notebook(path: Path) -> Iterator[str]:
-    """A notebook's cells as Markdown, without outputs: notebooks are committed without them."""
+    """A notebook's cells as Markdown, with the text that they print; plots are not committed."""
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         text = "".join(cell["source"])
         yield from (text, "") if cell["cell_type"] == "markdown" else ("```python", text, "```", "")
+        for output in cell.get("outputs", ()):
+            yield from ("```text", "".join(output["text"]).rstrip("\n"), "```", "")
         if number == 0:
-            here = f"../../../examples/{path.name}"
+            here = f"../../../{path.relative_to(raw.ROOT).as_posix()}"
             yield from (f"This page is a notebook that the tests execute: {{download}}`{path.name} <{here}>`.", "")
 
 
