@@ -97,6 +97,8 @@ def test_a_run_gives_its_frames(profiles: Path) -> None:
     assert len(run.samples_frame()) == sum(map(len, run.record.samples.values()))
     assert run.table("mission")["isolated_p50 [us]"].idxmin() == "cudnn"
     assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
+    assert (run.shapes, run.variants) == (("mission", "long"), ("slow", "fast", "split", "cudnn"))
+    assert run.table().equals(run.table("mission"))
 
 
 # --- judge, roofline ---------------------------------------------------------------------------

@@ -48,6 +48,16 @@ class Run:
         record = self.record
         return f"<Run {record.id}: {record.suite.name} on {record.gpu or 'no GPU'}, {len(record.facts):,} facts>"
 
+    @property
+    def shapes(self) -> tuple[str, ...]:
+        """The names of the suite's shapes, in the manifest's order."""
+        return tuple(self.record.suite.shapes)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of the suite's variants, references included, in the manifest's order."""
+        return tuple(self.record.suite.variants)
+
     def facts_frame(self) -> DataFrame:
         """Every fact, a row each: see :func:`flashcore.frames.frame`."""
         return frames.frame(Fact, self.record.facts)
@@ -56,13 +66,16 @@ class Run:
         """Every timing sample in microseconds, a row each: see :func:`flashcore.frames.samples`."""
         return frames.samples(self.record)
 
-    def table(self, shape: str, facts: Sequence[str] = frames.LADDER) -> DataFrame:
+    def table(self, shape: str | None = None, facts: Sequence[str] = frames.LADDER) -> DataFrame:
         """A row per variant at ``shape``, columns with units: see :func:`flashcore.frames.table`.
+
+        Args:
+            shape: the suite's first if ``None``.
 
         Raises:
             UsageError: the suite has no such shape, or a name in ``facts`` is no fact with a number.
         """
-        return frames.table(self.record, shape, facts)
+        return frames.table(self.record, self.shapes[0] if shape is None else shape, facts)
 
 
 def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -> Run:
