@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, of_chips=True)
+    options.add_run(parser, of_chips=True, default="the current sources")
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)

@@ -22,21 +22,28 @@ from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
 from flashcore.pipeline import plugins
 
-#: The commands of the core with their help, in its order; those of plugins follow.
+#: Groups of commands by purpose, in the order of the help.
+GROUPS = {
+    "make": "make a suite and build it",
+    "measure": "measure on a GPU, or import measurements",
+    "judge": "check answers and budgets",
+    "explain": "see results and what limits them",
+    "share": "keep, compare and pass on runs",
+}
+#: The commands of the core with their group and help, the most common first; those of plugins follow.
 COMMANDS = {
-    "doctor": "report what this machine supports, and how to add what is missing",
-    "list": "list a suite's variants, shapes and budgets",
-    "build": "compile every variant; print registers, spills, shared memory, occupancy",
-    "check": "compare every variant's answers with fp64",
-    "bench": "check, then time",
-    "profile": "build, check, bench, profile, record, report and gate in one command",
-    "report": "render a recorded run (default: the newest, on all chips), or runs of several chips, as HTML or as "
-    "Markdown",
-    "explain": "what to change in the variants of a recorded run (default: the newest), and the most that it can gain",
-    "facts": "write every fact of a recorded run (default: the newest) as CSV or JSON",
-    "gate": "check the current sources, or each RUN by itself, against the suite's budgets",
-    "baseline": "write the current static facts as the gate's committed baseline",
-    "roofs": "measure the roofs of this machine",
+    "profile": ("measure", "build, check, time, profile, report and gate in one command"),
+    "gate": ("judge", "check the current sources, or recorded runs, against budgets"),
+    "report": ("explain", "render recorded runs as HTML or Markdown"),
+    "explain": ("explain", "what to change in the variants of a run, and what it can gain"),
+    "build": ("make", "compile every variant; print registers, spills, occupancy"),
+    "check": ("judge", "compare every variant's answers with fp64"),
+    "bench": ("measure", "check, then time"),
+    "list": ("make", "list a suite's variants, shapes and budgets"),
+    "facts": ("explain", "write every fact of a recorded run as CSV or JSON"),
+    "baseline": ("judge", "write the static facts as the gate's committed baseline"),
+    "roofs": ("measure", "measure this machine's roofs"),
+    "doctor": ("make", "what this machine supports, and how to add what is missing"),
 }
 #: What running kernels and drawing reports need in addition to a gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
@@ -157,12 +164,14 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
     form: dict[str, Any] = {"epilog": _EXITS, "formatter_class": argparse.RawDescriptionHelpFormatter}
     title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
-    top = _Parser(prog="flashcore", description=title, **form)
+    usage = "flashcore [-h] [--version] COMMAND ..."
+    top = _Parser(prog="flashcore", usage=usage, description=f"{title}\n\n{_overview()}", **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
-    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    more: dict[str, Any] = {"help": argparse.SUPPRESS, "prog": "flashcore", "parser_class": _Parser}
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", **more)
     requested = next((word for word in words if not word.startswith("-")), None)
     modules = all_commands()
-    helps = COMMANDS | dict(plugins.entries("help"))
+    helps = _helps()
     for name in (requested,) if requested in modules else modules:
         text = helps.get(name)
         subparser = subparsers.add_parser(name, description=text, help=text, **form)
@@ -175,6 +184,23 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
             subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
             subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures while working")
     return top
+
+
+def _helps() -> dict[str, str]:
+    """Every command's line in the help."""
+    return {name: text for name, (_, text) in COMMANDS.items()} | dict(plugins.entries("help"))
+
+
+def _overview() -> str:
+    """The commands by group; those without one of :data:`GROUPS` come last."""
+    groups = {name: group for name, (group, _) in COMMANDS.items()} | dict(plugins.entries("groups"))
+    helps, sections = _helps(), []
+    for key, title in (GROUPS | {"": "other commands"}).items():
+        names = [n for n in all_commands() if (g if (g := groups.get(n, "")) in GROUPS else "") == key]
+        if names:
+            lines = (f"  {n:<10} {helps.get(n, '')}".rstrip() for n in names)
+            sections.append("\n".join([f"{key}: {title}" if key else f"{title}:", *lines]))
+    return "\n\n".join([*sections, "flashcore COMMAND --help describes a command's options."])
 
 
 def all_commands() -> dict[str, str]:

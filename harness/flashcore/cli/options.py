@@ -130,9 +130,9 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False) -> None:
+def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False, default: str = "the newest") -> None:
     """Which recorded run; or which ones, each of another chip."""
-    text = "a run's id, folder or packed file" + ("; several: one per chip" if of_chips else "")
+    text = f"a run's id, folder or packed file (default: {default})" + ("; several: one per chip" if of_chips else "")
     parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
 
 

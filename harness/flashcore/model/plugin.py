@@ -17,6 +17,7 @@ from flashcore.errors import UsageError
 Kind = Literal[
     "commands",
     "help",
+    "groups",
     "options",
     "pages",
     "sections",
@@ -41,6 +42,7 @@ class Plugin(NamedTuple):
         name: the plugin's folder below ``plugins/``, or its entry point's name.
         commands: ``flashcore NAME`` → a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
         help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
+        groups: a command → the group of :data:`flashcore.cli.main.GROUPS` that lists it, such as ``judge``.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``. It replaces a page of the core with its name.
@@ -60,6 +62,7 @@ class Plugin(NamedTuple):
     name: str
     commands: Entries = _NONE
     help: Entries = _NONE
+    groups: Entries = _NONE
     options: Entries = _NONE
     pages: Entries = _NONE
     sections: Entries = _NONE

@@ -5,7 +5,8 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="audit",
     commands={"audit": "flashcore.plugins.audit.command"},
-    help={"audit": "list and check the kernels in wheels, libraries, fatbins and cubins: no GPU, no suite"},
+    help={"audit": "check the kernels in wheels, libraries, fatbins and cubins"},
+    groups={"audit": "judge"},
     pages={"index": "flashcore.plugins.audit.page:page"},
     facts={
         name: f"flashcore.plugins.audit.facts:{name.upper()}"

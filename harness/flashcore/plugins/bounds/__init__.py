@@ -6,4 +6,5 @@ PLUGIN = Plugin(
     name="bounds",
     commands={"bounds": "flashcore.plugins.bounds.command"},
     help={"bounds": "the least time each resource allows, for any known device"},
+    groups={"bounds": "explain"},
 )

@@ -5,7 +5,8 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="compare",
     commands={"diff": "flashcore.plugins.compare.command"},
-    help={"diff": "what changed between two runs or git revisions (built here, without a GPU)"},
+    help={"diff": "what changed between two runs or git revisions"},
+    groups={"diff": "explain"},
     pages={"compare": "flashcore.plugins.compare.page:page"},
     api={name: f"flashcore.plugins.compare.api:{name}" for name in ("compare", "ComparedRuns")},
 )

@@ -5,5 +5,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="history",
     commands={"publish": "flashcore.plugins.history.publish"},
-    help={"publish": "put a run's times into profiles/history.csv; draw the page of all runs and their history"},
+    help={"publish": "add a run to the history; draw the page of all runs"},
+    groups={"publish": "share"},
 )

@@ -5,7 +5,8 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="imports",
     commands={"import": "flashcore.plugins.imports.command"},
-    help={"import": "read reports of Nsight Compute (.ncu-rep, CSV) or traces (torch.profiler, nsys) into a run"},
+    help={"import": "read ncu reports (.ncu-rep, CSV) or traces into a run"},
+    groups={"import": "measure"},
     pages={"index": "flashcore.plugins.imports.page:page"},
     facts={
         "traced_duration": "flashcore.plugins.imports.traces:SPEC",

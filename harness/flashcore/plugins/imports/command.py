@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="reports of one kind of GPU; together they are a run")
+    text = "ncu reports, or traces (torch.profiler, nsys), of one kind of GPU; together they are a run"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     parser.add_argument(
         "--name",
         default="imported",

@@ -6,4 +6,5 @@ PLUGIN = Plugin(
     name="init",
     commands={"init": "flashcore.plugins.init.command"},
     help={"init": "write a new suite to fill in"},
+    groups={"init": "make"},
 )

@@ -5,5 +5,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="metrics",
     commands={"metrics": "flashcore.plugins.metrics.command"},
-    help={"metrics": "which metrics a chip has and under what name; needs no GPU"},
+    help={"metrics": "which metrics a chip has, under which names"},
+    groups={"metrics": "explain"},
 )

@@ -5,5 +5,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="pack",
     commands={"pack": "flashcore.plugins.pack.command"},
-    help={"pack": "write a recorded run (default: the newest) as one file, for `--records` elsewhere"},
+    help={"pack": "write a recorded run as one file, for --records elsewhere"},
+    groups={"pack": "share"},
 )

@@ -5,5 +5,6 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="prune",
     commands={"prune": "flashcore.plugins.prune.command"},
-    help={"prune": "remove old runs and builds; without --yes only say which"},
+    help={"prune": "remove old runs and builds; without --yes only list them"},
+    groups={"prune": "share"},
 )

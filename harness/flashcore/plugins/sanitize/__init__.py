@@ -5,6 +5,7 @@ from flashcore.model.plugin import Plugin
 PLUGIN = Plugin(
     name="sanitize",
     commands={"sanitize": "flashcore.plugins.sanitize.command"},
-    help={"sanitize": "run every variant under compute-sanitizer: memcheck, racecheck, synccheck"},
+    help={"sanitize": "run every variant under compute-sanitizer"},
+    groups={"sanitize": "measure"},
     options={"profile": "flashcore.plugins.sanitize.profile_option"},
 )
