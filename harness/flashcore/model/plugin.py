@@ -111,6 +111,7 @@ SHIPPED: Mapping[str, Entries] = {
     "api": {
         **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
         **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
+        "import_report": "imports",
     },
 }
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import flashcore as fc
 from flashcore.cli.main import main
 from flashcore.errors import Exit
+from flashcore.records import store
 
 BUDGETS = """
 [[budget]]
@@ -132,7 +134,6 @@ def test_each_launch_keeps_a_promise_by_itself(profiles: tuple[Path, str], tmp_p
 
 def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, str], tmp_path: Path) -> None:
     from flashcore.explain import roofline
-    from flashcore.records import store
 
     assert main(["report", profiles[1], "-o", str(tmp_path / "pages")]) == 0
     page = (tmp_path / "pages" / "variant" / "spilly_96.html").read_text()
@@ -190,3 +191,14 @@ def test_a_name_that_no_suite_may_have_is_refused(
     assert f"hint: --name {hint}" in said and not (tmp_path / "runs").exists()
     assert main([*words[:-1], f"--name={'a' * 100}"]) == Exit.USAGE
     assert "--name" not in capsys.readouterr().err, "the name is right, and the file is none"
+
+
+def test_a_report_is_a_run_of_the_api_without_being_recorded(
+    profiles: tuple[Path, str], sample_reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorded = store.read(Path(profiles[1]))
+    run = fc.import_report(sample_reports / "app_full.ncu-rep")
+    assert tuple(run.record.facts) == tuple(recorded.facts)
+    assert list(run.shapes) == list(recorded.suite.shapes)
+    assert not [*tmp_path.iterdir()]
