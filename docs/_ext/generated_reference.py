@@ -108,7 +108,7 @@ def causes_of_outcomes() -> Iterator[str]:
             if issubclass(detail, kind):
                 form = next((cause_text.FORMS[k] for k in detail.__mro__ if k in cause_text.FORMS), None)
                 shown = f"`{_cell(form)}`" if isinstance(form, str) and form else ""
-                details = ", ".join(f"`{f.name}`" for f in dataclasses.fields(detail))  # type: ignore[arg-type]
+                details = ", ".join(f"`{f.name}`" for f in dataclasses.fields(detail))
                 meaning = " ".join((detail.__doc__ or "").partition("\n\n")[0].split())
                 yield f"| `{code}` | {_cell(meaning)} | {shown} | {details} |"
         yield ""
