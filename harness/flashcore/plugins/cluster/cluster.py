@@ -205,7 +205,9 @@ class _RemoteChild(Child):
                 return
             except ray.exceptions.RayError as error:
                 self._stream = None
-                self.lost = f"{self.place.host}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+                # The text of an error raised there is a traceback, whose first line names only the actor.
+                reason = repr(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else str(error)
+                self.lost = f"{self.place.host}: {type(error).__name__}: {reason.strip().partition(chr(10))[0]}"
                 return
             if name == "":
                 if content[0] != Exit.INCAPABLE:
@@ -392,7 +394,9 @@ def _unpacked(digest: str, reference: Any) -> Path:
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         with tarfile.open(fileobj=io.BytesIO(ray.get(reference))) as archive:
-            archive.extractall(made, filter="data")
+            if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+                archive.extraction_filter = tarfile.data_filter
+            archive.extractall(made)
         try:
             made.rename(folder)
         except OSError:  # another actor of this host was first
