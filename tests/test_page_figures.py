@@ -211,7 +211,9 @@ class Reader(HTMLParser):
             if isinstance(found, list):
                 self.rows(" ".join(map(str, found[0])), found[1:])
             elif "code" in found:
-                self.rows(f"code {self.listing}", [row[:4] for row in found["lines"] + found["code"]])
+                offsets = itertools.accumulate(row[0] for row in found["code"])
+                code = [[f"{offset:05x}", *row[1:4]] for offset, row in zip(offsets, found["code"], strict=True)]
+                self.rows(f"code {self.listing}", [row[:4] for row in found["lines"]] + code)
             elif "roofs" in found:
                 self.rows("point", ([*p, share] for p, share in zip(found["table"][1:], found["shares"], strict=True)))
                 self.rows("roof", ([roof["value"], roof["label"]] for roof in found["roofs"]))

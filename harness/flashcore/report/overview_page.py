@@ -191,12 +191,10 @@ class Overview:
         return [(percent(room or 0.0), v) for room, v in rooms if at_risk(room)]
 
     @property
-    def worst(self) -> list[tuple[str, Verdict]]:
-        """The first of the three budgets that fail; if none does, that are at risk."""
-        first: dict[str, tuple[str, Verdict]] = {}
-        for room, v in [("", v) for v in self.failed] or self.at_risk:
-            first.setdefault(v.budget, (room, v))
-        return list(first.values())[:3]
+    def worst(self) -> list[tuple[str, Verdict, int]]:
+        """Each budget that fails, or if none does, that is at risk: room, its worst limit, how many limits."""
+        limits = grouped((v.budget, (room, v)) for room, v in [("", v) for v in self.failed] or self.at_risk)
+        return [(*same[0], len(same)) for same in limits.values()]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
@@ -230,7 +228,9 @@ def _section(book: Book, row: CaseRow) -> Section:
     reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
     ladder = book.ladder(*row.shapes)
     answer = _answer(ladder, timed)
-    built = [case for case in cases.values() if case.role != "peer"]
+    # Without times: what somebody works on, not the baseline, which has the most to gain.
+    ours = [case for case in cases.values() if case.role != "peer"]
+    built = [case for case in ours if case.role != "baseline"] or ours
     every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
     steps = grouped((x.rule, x) for x in sorted((x for items in every for x in items), key=order))
     first = next(iter(steps.values()), None)

@@ -139,7 +139,7 @@
     return {
       data,
       layout: {
-        xaxis: axis("FLOP per byte (log)", across),
+        xaxis: { ...axis("FLOP per byte (log)", across, frame.width), tickangle: 0 },
         yaxis: axis("TFLOP/s (log)", up),
         title: { text: here[0]?.regime ?? "", font: { size: 12 }, x: 0.005, xanchor: "left", y: 0.995, yanchor: "top" },
         annotations: place(words, marks, lines, slopes.map((r) => [...span(r), r]), frame, narrow ? 10.5 : 12),
@@ -184,7 +184,8 @@
     }
     return given;
   }
-  function axis(title, [from, to]) {
+  // Ticks of a logarithmic axis; with its width in px, words that would cover the last ones are left out.
+  function axis(title, [from, to], width = Infinity) {
     let ticks = [];
     for (const steps of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9]]) {
       ticks = [];
@@ -192,7 +193,14 @@
         for (const s of steps) if (log(s) + d >= from && log(s) + d <= to) ticks.push(s * 10 ** d);
       if (ticks.length >= 3) break;
     }
-    const text = ticks.map((t) => (t >= 1000 ? t.toLocaleString("en") : String(Number(t.toPrecision(3)))));
+    let end = -Infinity;
+    const text = ticks.map((tick) => {
+      const words = tick >= 1000 ? tick.toLocaleString("en") : String(Number(tick.toPrecision(3)));
+      const [middle, half] = [((log(tick) - from) / (to - from)) * width, words.length * 3.5 + 3];
+      if (middle - half < end) return "";
+      end = middle + half;
+      return words;
+    });
     return { title: { text: title, standoff: 4 }, type: "log", range: [from, to], tickvals: ticks, ticktext: text,
       automargin: false, zeroline: false, fixedrange: true };
   }

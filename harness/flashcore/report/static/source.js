@@ -57,6 +57,9 @@ document.addEventListener("flashcore", () => {
   }
   async function build(details) {
     const { lines, code } = JSON.parse(await window.flashcore.unpacked(details.querySelector("script")));
+    // Its first column holds each instruction's distance from the one before.
+    let offset = 0;
+    for (const row of code) row[0] = (offset += row[0]).toString(16).padStart(5, "0");
     const made = lines.map(() => []);
     code.forEach((row, i) => row.slice(4).forEach((line) => made[line].push(i)));
     const source = pane(`Source of ${details.dataset.name}`, lines, (i) => sass.mark(made[i]));
