@@ -60,8 +60,9 @@ def provenance(record: Record) -> list[tuple[str, str]]:
         clock = f", {gpu.sm_clock_mhz:,.0f} MHz" if gpu.sm_clock_mhz else ""
         remark = f"; {gpu.remark}" if gpu.remark else ""
         rows.append((gpu.uuid, f"{gpu.host + ': ' if gpu.host else ''}{cases or 'no cases'}; {spread}{clock}{remark}"))
+    set_with = record.suite.nvcc
     rows += [
-        ("nvcc", f"{e.nvcc or 'absent'} (static budgets were set with {record.suite.nvcc or 'none'})"),
+        ("nvcc", (e.nvcc or "absent") + (f" (static budgets were set with {set_with})" if set_with else "")),
         ("ncu", e.ncu or "absent"),
         ("torch", e.torch or "absent"),
         ("Python", e.python),

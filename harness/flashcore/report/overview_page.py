@@ -148,7 +148,9 @@ class Section:
 
     Args:
         columns: of the table, as in :data:`COLUMNS`; without times the static ones come first.
-        time: the winner's whole time; without times, that of the case with the most to gain.
+        about: the winner; without times, the case with the most to gain, or else the last one.
+        time: its whole time.
+        planned: where that time says nothing, what its launch plan does.
         steps: advice on the winner; without times, on any variant, each rule once with all its variants.
     """
 
@@ -158,7 +160,9 @@ class Section:
     columns: Sequence[tuple[str, str, str, str]]
     rows: list[Row]
     no_times: str
+    about: Case | None
     time: Whole | None
+    planned: str
     steps: list[tuple[Advice, list[str]]]
 
     @property
@@ -238,7 +242,10 @@ def _section(book: Book, row: CaseRow) -> Section:
     keys = [key for key, *_ in COLUMNS]
     shown = [] if timed else [keys.index(key) for key in STATIC]
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
-    about = answer.case.subject if answer else first[0].subject if first else None
+    about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
+    time = whole(book.readings, about.variant.name, about.shape.name) if about else None
+    if time and not time.timed and time.parts[0].percent < 5:  # SMs are busy, and nothing else can be seen
+        time = None
     return Section(
         row,
         answer,
@@ -246,7 +253,9 @@ def _section(book: Book, row: CaseRow) -> Section:
         [COLUMNS[i] for i in columns],
         [replace(r, cells=tuple(r.cells[i] for i in columns)) for r in rows],
         "; ".join(list(reasons)[:3]),
-        whole(book.readings, about.variant, about.shape or "") if about else None,
+        about,
+        time,
+        _planned(about) if about and not time else "",
         [(same[0], list(dict.fromkeys(x.subject.variant for x in same))) for same in steps.values()][:MOST_STEPS],
     )
 
@@ -440,6 +449,12 @@ def _floor(case: Case) -> tuple[Cell, Cell]:
         return floor, missing(case.book.why(case.shape.time, case.subject))
     title = f"over {significant(gap.floor_us, 3)} µs, {bound.resource} bound by {roof}"
     return floor, number_cell(gap.ratio, title="\n".join(filter(None, (title, gap.note))))
+
+
+def _planned(case: Case) -> str:
+    """Occupancy and waves of the launch plan, as far as they are computed; they need no GPU."""
+    cells = (case.cell("theoretical_occupancy"), "{} % occupancy"), (_waves(case), "{} waves")
+    return ", ".join(form.format(cell.text) for cell, form in cells if cell.kind == "number")
 
 
 def _waves(case: Case) -> Cell:
