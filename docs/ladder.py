@@ -15,13 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "harness"))
 
+from flashcore.errors import UsageError  # noqa: E402
 from flashcore.explain import ladder, roofline  # noqa: E402  # this tree, not an installed flashcore
 from flashcore.explain.ladder import Ladder, Step  # noqa: E402
 from flashcore.explain.predictions import Readings  # noqa: E402
 from flashcore.explain.rows import Row  # noqa: E402
 from flashcore.model.record import Record  # noqa: E402
 from flashcore.model.suite import Shape, Variant  # noqa: E402
-from flashcore.records import store  # noqa: E402
+from flashcore.records import lookup, store  # noqa: E402
 from flashcore.suites.load import load  # noqa: E402
 
 SUITE = ROOT / "kernels" / "attention"
@@ -96,10 +97,11 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def main(runs: list[str]) -> int:
-    folders = [p for p in sorted((ROOT / "profiles").glob("*/")) if (p / "run.json").is_file()]
-    records = [store.read(ROOT / "profiles" / run) for run in runs] or [store.read(p) for p in folders]
-    measured = [r for r in records if r.gpu and r.samples and r.suite.name == SUITE.name]
-    print("\n".join(page(measured[-1])).rstrip())
+    profiles = ROOT / "profiles"
+    record = store.read(lookup.find(profiles, runs[0])) if runs else lookup.latest(profiles, SUITE.name)
+    if record is None:
+        raise UsageError(f"{profiles}: expected a run of {SUITE.name}, found none")
+    print("\n".join(page(record)).rstrip())
     return 0
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -33,9 +33,12 @@ from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
 from flashcore.readers.ncu.results import Report
-from flashcore.records import store
+from flashcore.records import lookup, store
 from flashcore.suites import load
 from tests import forks
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -67,7 +70,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @functools.cache
 def published() -> Record:
     """The published run of the attention suite with times and counters."""
-    return store.read(ROOT / "profiles" / "20261122T201621Z-c175")
+    return store.read(published_run("20261122T201621Z-c175"))
+
+
+def published_run(name: str) -> Traversable:
+    """A run of ``profiles/``; its id may be shortened."""
+    return lookup.find(ROOT / "profiles", name)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,7 +45,10 @@ from flashcore.records import store
 from flashcore.report.guardrail_page import headroom, percent
 from flashcore.report.variant_page import TIMES
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import published_run
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 FIGURE = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
 #: What is not traced: words of templates, counts of rows, identifiers, a machine's size, occupancy's charts.
@@ -234,7 +237,7 @@ def unpacked(values: list[Any], which: list[int], long: list[int]) -> list[Any]:
 class Trace:
     """The figures of a run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Traversable) -> None:
         def read(name: str) -> Any:
             return json.loads(gzip.decompress((folder / name).read_bytes()))
 
@@ -405,12 +408,16 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
 }
 
 
-@functools.cache
-def pages(run: Path, folder: Path) -> tuple[Trace, list[Item]]:
+def pages(run: Traversable, folder: Path) -> tuple[Trace, list[Item]]:
     """A run's figures, and the items of its rendered pages that show some."""
     found = report.render(store.read(run), folder)
     items = (item for page in found for item in Reader(page.read_text(encoding="utf-8"), page.stem).items)
     return Trace(run), [item for item in items if item.kind != "head" and item.shown]
+
+
+@functools.cache
+def of_a_run(folder: Path) -> tuple[Trace, list[Item]]:
+    return pages(published_run(RUN), folder / "run")
 
 
 def untraced(trace: Trace, items: Iterable[Item]) -> list[tuple[str, list[str], set[str]]]:
@@ -423,11 +430,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 #: With times, counters, samples and listings.
-RUN = ROOT / "profiles" / "20261122T200558Z-d4f4"
+RUN = "20261122T200558Z-d4f4"
 
 
 def test_each_figure_of_a_run_is_the_records(folder: Path) -> None:
-    trace, items = pages(RUN, folder / "run")
+    trace, items = of_a_run(folder)
     assert untraced(trace, items) == []
     assert sum(len(item.shown) for item in items) > 40_000
 
@@ -442,7 +449,7 @@ def test_each_figure_without_a_gpu_is_the_records(folder: Path) -> None:
 
 
 def test_a_changed_digit_is_noticed(folder: Path) -> None:
-    trace, items = pages(RUN, folder / "run")
+    trace, items = of_a_run(folder)
     chosen = random.Random(25)
     changed = []
     for item in chosen.choices(items, [len(item.shown) for item in items], k=400):

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import traceback
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,8 @@ class Workplace:
         self.include = shutil.copytree(ninja_graph.HARNESS_INCLUDE, folder / "include")
         self.profiles = folder / "profiles"
         self.build = folder / "build"
-        self.run = shutil.copytree(ROOT / "profiles" / run, self.profiles / run)
+        zipfile.ZipFile(ROOT / "profiles" / f"{run}{lookup.PACKED}").extractall(self.profiles)
+        self.run = self.profiles / run
         ninja_graph.HARNESS_INCLUDE = self.include
         vars(build)["HARNESS_INCLUDE"] = self.include
         vars(context)["select"] = vars(judging)["select"] = self._select

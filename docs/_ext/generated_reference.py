@@ -25,7 +25,7 @@ from flashcore.model import cause_text, causes, plugin
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
-from flashcore.records import store
+from flashcore.records import lookup, store
 from flashcore.suites import load
 
 GROUPS = {
@@ -247,8 +247,8 @@ def figures(profiles: Path) -> Iterator[str]:
         "",
     )
     newest: dict[str, Record] = {}
-    for folder in sorted(p for p in profiles.iterdir() if (p / "run.json").is_file()):
-        record = store.read(folder)
+    for run in reversed(lookup.everywhere(profiles)):
+        record = store.read(run)
         if record.gpu is not None and record.samples:
             newest[record.suite.name] = record
     for record in newest.values():

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,6 +37,9 @@ from flashcore.model.record import (
 from flashcore.records import lookup, soundness, store
 from tests import factory
 from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 def full() -> Record:
@@ -400,7 +403,7 @@ def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
             store.write(factory.bare_record(**changes), tmp_path)
 
 
-@pytest.mark.parametrize("run", lookup.runs(ROOT / "profiles"), ids=lambda run: run.name)
-def test_published_runs_are_read(run: Path) -> None:
+@pytest.mark.parametrize("run", lookup.everywhere(ROOT / "profiles"), ids=lambda run: run.name)
+def test_published_runs_are_read(run: Traversable) -> None:
     record = store.read(run)
     assert record.facts and not [f for f in record.facts if isinstance(f.detail, Unknown)]

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,8 @@ from flashcore.records.store import HEADER, RUN_ID, opened
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    #: Where runs lie. One place is the folder that runs are recorded in; of more, the others hold what was recorded
-    #: elsewhere: each a folder of runs, also packed ones, a run's own folder, or one packed file.
+    #: Where runs lie. One place is the folder that runs are recorded in, and published as packed files; of more, the
+    #: others hold what was recorded elsewhere: each a folder of runs, a run's folder, or one packed file.
     Places = Path | Sequence[Path]
 
 ROOFS = "roofs"  # the name of the suite that measures roofs
@@ -47,11 +48,19 @@ def _newest_first(profiles: Path, ending: str = "") -> list[Path]:
 def everywhere(places: Places) -> list[Traversable]:
     """The complete runs of all places, newest first by their ids; of those with one id only the first place's.
 
+    A packed run of the first place that cannot be read is skipped with a warning.
+
     Raises:
-        RecordError: a packed run is damaged, or the file is something else.
+        RecordError: another place's packed run is damaged, or the file is something else.
     """
     first, *others = [places] if isinstance(places, Path) else places
-    complete: list[Traversable] = [*runs(first), *chain.from_iterable(map(elsewhere, others))]
+    complete: list[Traversable] = [*runs(first)]
+    for file in _packed(first):
+        try:
+            complete.append(_opened(file))
+        except (RecordError, UsageError) as error:
+            tell_skipped(file.name, error)
+    complete += chain.from_iterable(map(elsewhere, others))
     by_id = {run.name: run for run in reversed(complete)}
     return sorted(by_id.values(), key=lambda run: run.name, reverse=True)
 
@@ -67,8 +76,7 @@ def elsewhere(place: Path) -> list[Traversable]:
         return [_opened(place)]
     if (place / HEADER).is_file() and RUN_ID.fullmatch(place.resolve().name):
         return [place.resolve()]
-    packed = sorted(place.glob(f"*{PACKED}")) if place.is_dir() else []
-    complete: list[Traversable] = [*runs(place), *map(_opened, packed)]
+    complete: list[Traversable] = [*runs(place), *map(_opened, _packed(place))]
     if not complete:
         raise UsageError(
             f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
@@ -77,8 +85,18 @@ def elsewhere(place: Path) -> list[Traversable]:
     return complete
 
 
+def _packed(place: Path) -> list[Path]:
+    return sorted(place.glob(f"*{PACKED}"))
+
+
 def _opened(file: Path) -> Traversable:
-    """The run in a packed file."""
+    """The run in a packed file, checked once."""
+    state = file.stat()
+    return _unchanged(file.resolve(), state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _unchanged(file: Path, changed: int, size: int) -> Traversable:
     run: Traversable = plugin.resolve("flashcore.plugins.pack.pack:opened")(file)
     return run
 

@@ -34,7 +34,7 @@ def test_a_run_is_published_once_and_only_if_it_was_timed(
     bare = write(profiles, id="20260104T000000Z-0001", outcomes=())
     for names in ([first], [first], [second]):
         assert main([*words, *names]) == Exit.OK
-    assert f"git add -f {profiles / first} {table}" in capsys.readouterr().out
+    assert f"git add {profiles / first}.run.zip {table}" in capsys.readouterr().out
     lines = history.lines(factory.record())
     rows = history.read(table.read_text(), "")
     assert [r.run for r in rows] == [first] * len(lines) + [second] * len(lines)

@@ -259,3 +259,16 @@ def test_a_record_inside_is_read_as_strictly_as_any(run: Path, tmp_path: Path) -
     change_header(run, suite={"name": "attention"})
     with pytest.raises(RecordError, match="expected a run record"):
         pack.packed(run)
+
+
+def test_published_runs_are_packed_and_a_damaged_one_stops_nothing(
+    run: Path, packed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiles = packed.parent
+    assert lookup.find(profiles, ID[:12]).name == ID and lookup.find(profiles, None).name == ID
+    assert store.read(lookup.find(profiles, ID)).id == ID
+    run.rename(profiles / ID)
+    assert lookup.everywhere(profiles) == [profiles / ID], "a run of both kinds is listed once, by its folder"
+    (profiles / f"cut{lookup.PACKED}").write_bytes(packed.read_bytes()[:-40])
+    assert [found.name for found in lookup.everywhere(profiles)] == [ID]
+    assert f"skipped run cut{lookup.PACKED}: " in capsys.readouterr().err

@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"run {record.id}: expected times to publish, found none\n  hint: flashcore bench")
         rows = [r for r in rows if r.run != record.id] + lines
         write_atomically(table, history.written(rows).encode())
-        print(f"{table}: {len(lines)} cases of {record.id}\n  to publish it: git add -f {profiles / record.id} {table}")
+        file = profiles / f"{record.id}{lookup.PACKED}"
+        print(f"{table}: {len(lines)} cases of {record.id}")
+        print(f"  to publish it: flashcore pack {record.id} -o {file} && git add {file} {table}")
     published = {r.run for r in rows}
     runs = []
-    for place, path in enumerate(lookup.runs(profiles)):
+    for place, path in enumerate(lookup.everywhere(profiles)):
         record = store.read(path)
         judgement = judge.judge(record, today=today()) if place < MOST_JUDGED else None
         report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""
