@@ -74,9 +74,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     seconds = time.perf_counter() - started
     runs = []
-    for folder in lookup.runs(Path(options.profiles)):
+    for folder in lookup.everywhere(Path(options.profiles)):
         started = time.perf_counter()
-        run = fc.read_run(folder)
+        run = fc.read_run(folder.name, options.profiles)
         runs.append({"read": time.perf_counter() - started, **made_of(run)})
     runs.append({"read": None, **made_of(fc.Run(factory.large_record(options.cases)))})
     return {"machine": raw.machine(f"pandas {pandas.__version__}"), "import": seconds, "runs": runs}
