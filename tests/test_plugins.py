@@ -28,6 +28,7 @@ NEEDS = {
     "cluster": "bench --suite suite --cluster auto",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
+    "runs": "runs",
     "base": "gate --suite suite --base HEAD",
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",

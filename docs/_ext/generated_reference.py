@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 
 from benchmarks import raw
 from flashcore.cli import main as cli
+from flashcore.errors import Exit
 from flashcore.explain import advice
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
@@ -50,6 +51,7 @@ def write(app: Sphinx) -> None:
     measured = figures(Path(app.srcdir).parent / "profiles")
     pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
     pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
+    pages["exit-codes"] = exit_codes()
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
     pages |= {path.stem: notebook(path) for path in (raw.ROOT / "examples").rglob("*.ipynb")}
     for name, lines in pages.items():
@@ -112,6 +114,12 @@ def causes_of_outcomes() -> Iterator[str]:
                 meaning = " ".join((detail.__doc__ or "").partition("\n\n")[0].split())
                 yield f"| `{code}` | {_cell(meaning)} | {shown} | {details} |"
         yield ""
+
+
+def exit_codes() -> Iterator[str]:
+    """The table of exit codes, which the page about them includes."""
+    yield from ("| code | meaning | what to do |", "| --- | --- | --- |")
+    yield from (f"| {code:d} | {_cell(code.meaning)} | {_cell(code.action)} |" for code in Exit)
 
 
 def rules_of_advice() -> Iterator[str]:

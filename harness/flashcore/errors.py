@@ -11,13 +11,32 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every command."""
+    """Exit codes of every command: what each means, and what to do."""
 
-    OK = 0
-    FAILED = 1  # a budget or a check failed
-    USAGE = 2  # wrong usage, manifest or input
-    UNMEASURED = 3  # a required fact is unmeasured or stale
-    INCAPABLE = 4  # the machine cannot do it, or flashcore itself is broken: no result about the kernels
+    meaning: str
+    action: str
+
+    OK = 0, "fine", "nothing"
+    FAILED = (
+        1,
+        "a budget or a check failed, or the compiler rejects a source",
+        "read the verdicts: the sources are wrong",
+    )
+    USAGE = 2, "wrong usage, manifest or input", "correct what the message names"
+    UNMEASURED = 3, "a required fact is unmeasured or stale", "measure it, or require a lower tier (`--require`)"
+    INCAPABLE = (
+        4,
+        "the machine cannot do it, or a defect of flashcore: never a regression",
+        "follow the message's hint, then run again; report a traceback",
+    )
+    INTERRUPTED = 130, "interrupted", "continue with `--resume`: what was measured is kept"
+
+    def __new__(cls, code: int, meaning: str, action: str) -> Exit:
+        """A code with its texts."""
+        made = int.__new__(cls, code)
+        made._value_ = code
+        made.meaning, made.action = meaning, action
+        return made
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

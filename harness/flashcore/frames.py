@@ -152,7 +152,12 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
 # --- columns ------------------------------------------------------------------------------------
 
 
-def _pandas() -> Any:
+def pandas() -> Any:
+    """The package.
+
+    Raises:
+        CapabilityError: it is not installed.
+    """
     try:
         import pandas
     except ModuleNotFoundError as error:
@@ -163,7 +168,7 @@ def _pandas() -> Any:
 
 def _indexed(subjects: Sequence[Subject], levels: Sequence[str], columns: Mapping[str, Any]) -> DataFrame:
     """The columns under an index. Each distinct subject is split once, since there are many facts."""
-    pd = _pandas()
+    pd = pandas()
     distinct: dict[Subject, int] = {}
     rows = _array([distinct.setdefault(s, len(distinct)) for s in subjects], "int64")
     parts = {level: list(map(attrgetter(level), distinct)) for level in levels}
@@ -174,12 +179,12 @@ def _indexed(subjects: Sequence[Subject], levels: Sequence[str], columns: Mappin
 
 
 def _array(values: Sequence[Any], dtype: str) -> Any:
-    return _pandas().Series(values, dtype=dtype).values
+    return pandas().Series(values, dtype=dtype).values
 
 
 def _category(values: Sequence[str | None]) -> Any:
     """Categories in the order of their first appearance."""
-    pd = _pandas()
+    pd = pandas()
     codes, distinct = pd.factorize(_array(values, "object"))
     return pd.Categorical.from_codes(codes, pd.Index(list(map(str, distinct)), dtype="str"))
 

@@ -63,13 +63,7 @@ _FILE_ERRORS = {
     errno.EROFS,
 }
 
-_EXITS = """exit codes:
-  0  fine
-  1  a budget or a check failed
-  2  wrong usage, manifest or input
-  3  a required fact is unmeasured or stale
-  4  the machine cannot do it (the message says how to fix it), or a defect of flashcore: never a regression
-"""
+_EXITS = "\n".join(["exit codes:", *(f"  {code:<3}  {code.meaning}" for code in Exit)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,14 +75,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         top = parser(words)
         arguments = top.parse_args(words)
         if arguments.command is None:
+            if sys.stdout.isatty() and "start" in all_commands():
+                arguments = parser(["start"]).parse_args(["start"])
+                arguments.run(arguments)
+            else:
+                top.print_help()
             # Not 0: a script whose command is empty by mistake must not pass for a gate.
-            top.print_help()
             return int(Exit.USAGE)
         code = int(arguments.run(arguments))
     except KeyboardInterrupt:
         more = "; what was measured is kept: continue with --resume" if "resume" in arguments else ""
         print(f"flashcore: interrupted{more}", file=sys.stderr)
-        code = 130
+        code = int(Exit.INTERRUPTED)
     except Exception as error:
         reason = _reason(error, arguments.command)
         if reason is None:
@@ -162,10 +160,10 @@ class _Parser(argparse.ArgumentParser):
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser that ``words`` need: with the options of the command that they name, or none."""
 
-    form: dict[str, Any] = {"epilog": _EXITS, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
     usage = "flashcore [-h] [--version] COMMAND ..."
-    top = _Parser(prog="flashcore", usage=usage, description=f"{title}\n\n{_overview()}", **form)
+    top = _Parser(prog="flashcore", usage=usage, description=f"{title}\n\n{_overview()}", epilog=_EXITS, **form)
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
     more: dict[str, Any] = {"help": argparse.SUPPRESS, "prog": "flashcore", "parser_class": _Parser}
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", **more)

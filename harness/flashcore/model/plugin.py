@@ -94,6 +94,8 @@ SHIPPED: Mapping[str, Entries] = {
         "sanitize": "sanitize",
         "audit": "audit",
         "sign": "signatures",
+        "runs": "runs",
+        "start": "runs",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
@@ -112,6 +114,7 @@ SHIPPED: Mapping[str, Entries] = {
         **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
         **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
         "import_report": "imports",
+        "runs": "runs",
     },
 }
 

@@ -1,0 +1,72 @@
+"""What each recorded run is, read from its header alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from flashcore import frames
+from flashcore.records import lookup
+from flashcore.records.store import HEADER
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Summary(NamedTuple):
+    """A recorded run.
+
+    Args:
+        created: its date and time in UTC, ISO 8601.
+        gpu: the GPU that measured; ``None`` if there was none.
+        variants: how many variants it built or measured.
+        checked, timed, profiled: how many cases have a result of this stage.
+        command: what recorded it.
+        place: its folder or packed file.
+    """
+
+    id: str
+    created: str
+    suite: str
+    gpu: str | None
+    variants: int
+    checked: int
+    timed: int
+    profiled: int
+    command: str
+    place: str
+
+
+def summaries(places: lookup.Places) -> Iterator[Summary]:
+    """The runs of these places, newest first. A run whose header is damaged is skipped with a warning."""
+    for run in lookup.everywhere(places):
+        try:
+            header = json.loads((run / HEADER).read_bytes())
+            done = [x["stage"] for x in header["outcomes"] if x["status"] == "ok"]
+            variants = {x["variant"] for x in (*header["artifacts"], *header["outcomes"])}
+            file, packed, _ = str(run).partition(lookup.PACKED)
+            yield Summary(
+                id=run.name,
+                created=header["created"],
+                suite=header["suite"]["name"],
+                gpu=header["environment"]["gpu"],
+                variants=len(variants),
+                checked=done.count("check"),
+                timed=done.count("bench"),
+                profiled=done.count("profile"),
+                command=header["command"],
+                place=file + packed,
+            )
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            lookup.tell_skipped(run.name, error)
+
+
+def runs(profiles: Path | str = "profiles") -> DataFrame:
+    """The recorded runs, a row each, newest first: see :class:`Summary`.
+
+    Raises:
+        CapabilityError: pandas is missing.
+    """
+    return frames.pandas().DataFrame(list(summaries(Path(profiles))), columns=Summary._fields)
