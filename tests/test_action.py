@@ -286,4 +286,4 @@ def test_our_own_workflow_uses_what_is_here() -> None:
     (own,) = [step for job in jobs.values() for step in job["steps"] if step.get("uses") == "./"]
     assert set(own["with"]) <= set(ACTION["inputs"]) and (ROOT / own["with"]["suite"] / "suite.toml").is_file()
     scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    assert scripts == [".ci/run"] and os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert scripts == [".ci/run", ".ci/package"] and all(os.access(ROOT / script, os.X_OK) for script in scripts)
