@@ -13,7 +13,7 @@ RISING = [Exit.OK, Exit.UNMEASURED, Exit.INCAPABLE, Exit.USAGE, Exit.FAILED]
 
 def test_exit_codes_are_those_that_scripts_know() -> None:
     assert {code.name: int(code) for code in Exit} == {
-        "OK": 0, "FAILED": 1, "USAGE": 2, "UNMEASURED": 3, "INCAPABLE": 4
+        "OK": 0, "FAILED": 1, "USAGE": 2, "UNMEASURED": 3, "INCAPABLE": 4, "INTERRUPTED": 130
     }  # fmt: skip
 
 

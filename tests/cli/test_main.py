@@ -105,7 +105,7 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
     assert max(map(len, text.partition("exit codes")[0].splitlines())) <= 100
     done = flashcore("--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "3  a required fact is unmeasured or stale" in done.stdout
+    assert "3    a required fact is unmeasured or stale" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,11 @@ from flashcore.model.record import Record
 from flashcore.pipeline.judging import baseline_path
 from flashcore.pipeline.present import present
 
+EXAMPLES = (
+    ("flashcore baseline save", "the present facts of every variant"),
+    ("flashcore baseline save --variant wide", "only those of one variant"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save",), metavar="save")

@@ -7,6 +7,11 @@ import argparse
 from flashcore.cli import check, options, text_tables
 from flashcore.errors import worst
 
+EXAMPLES = (
+    ("flashcore bench --shape small", "every variant at one shape"),
+    ("flashcore bench --against HEAD", "in turns with the sources of a git revision"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

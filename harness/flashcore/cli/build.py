@@ -19,6 +19,11 @@ _OF_KERNELS = {
     "stack_bytes": "stack B",
 }
 
+EXAMPLES = (
+    ("flashcore build", "every variant for every arch"),
+    ("flashcore build --variant wide", "one variant"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

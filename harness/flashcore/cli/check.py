@@ -14,6 +14,11 @@ from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.on_cpu import check_peers
 from flashcore.pipeline.run import Run
 
+EXAMPLES = (
+    ("flashcore check", "every variant at every shape, on this GPU"),
+    ("flashcore check --variant wide --repeats 5", "one variant, five times with new inputs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

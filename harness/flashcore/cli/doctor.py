@@ -13,6 +13,11 @@ from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model import plugin
 
+EXAMPLES = (
+    ("flashcore doctor", "what works here"),
+    ("flashcore doctor --format json", "the same for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_format(parser)

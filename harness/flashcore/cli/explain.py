@@ -17,6 +17,11 @@ from flashcore.model.text import matches_any
 
 JSON_VERSION = 1
 
+EXAMPLES = (
+    ("flashcore explain", "every variant of the newest run"),
+    ("flashcore explain 20260103 --format json", "a run, for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)

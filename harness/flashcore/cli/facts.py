@@ -18,6 +18,11 @@ from flashcore.model.text import Value
 
 JSON_VERSION = 1
 
+EXAMPLES = (
+    ("flashcore facts -o facts.csv", "the newest run, for a spreadsheet"),
+    ("flashcore facts 20260103 --format json", "a run, for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)

@@ -30,6 +30,11 @@ from flashcore.suites.load import load
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+EXAMPLES = (
+    ("flashcore gate", "the present sources, without a GPU"),
+    ("flashcore gate 20260103 --require counters", "a recorded run, whose counters must be measured"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True, default="the current sources")

@@ -13,6 +13,11 @@ from flashcore.model.suite import Suite, Variant, manifest_keys
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
 
+EXAMPLES = (
+    ("flashcore list", "the suite of this folder, or of kernels/"),
+    ("flashcore list --facts", "every fact that budgets can name"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)

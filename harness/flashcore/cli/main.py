@@ -1,8 +1,8 @@
 """The command line: finds the command, runs it, and maps errors to exit codes.
 
-A command is a module of this package with its name, or one that a plugin adds: ``add_arguments(parser)`` and
-``run(arguments)``, which returns the exit code. Only the requested command is imported, so that ``flashcore --help``
-answers at once.
+A command is a module of this package with its name, or one that a plugin adds: ``add_arguments(parser)``,
+``run(arguments)``, which returns the exit code, and ``EXAMPLES``: command lines, each with what it does. Only the
+requested command is imported, so that ``flashcore --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -176,6 +176,9 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if name == requested:
             command = plugin.resolve(modules[name])
             command.add_arguments(subparser)
+            if examples := getattr(command, "EXAMPLES", ()):
+                wide = max(len(line) for line, _ in examples)
+                subparser.epilog = "\n".join(["examples:", *(f"  {line:<{wide}}  {does}" for line, does in examples)])
             extensions = [plugin.resolve(module) for extended, module in plugins.entries("options") if extended == name]
             for extension in extensions:
                 extension.add_arguments(subparser)

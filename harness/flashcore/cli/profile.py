@@ -10,6 +10,11 @@ from flashcore.pipeline.judging import Rules
 from flashcore.pipeline.pages import Target
 from flashcore.pipeline.profile import profile
 
+EXAMPLES = (
+    ("flashcore profile", "the suite of this folder, or of kernels/"),
+    ("flashcore profile --variant wide --shape small", "one case of it"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

@@ -12,6 +12,11 @@ from flashcore.records import lookup, store
 from flashcore.report import markdown
 from flashcore.report.view import INDEX
 
+EXAMPLES = (
+    ("flashcore report", "the newest run, as pages in reports/"),
+    ("flashcore report 20260103 --format md", "a run as Markdown"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True)

@@ -13,6 +13,11 @@ from flashcore.model.text import fixed, unit_text
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.kinds import each_gpu
 
+EXAMPLES = (
+    ("flashcore roofs", "bandwidths and peak rates of this GPU"),
+    ("flashcore roofs --fresh", "measure them again"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_places(parser)

@@ -40,7 +40,8 @@ class Plugin(NamedTuple):
 
     Args:
         name: the plugin's folder below ``plugins/``, or its entry point's name.
-        commands: ``flashcore NAME`` → a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
+        commands: ``flashcore NAME`` → a module with ``add_arguments(parser)``, ``run(arguments) -> int``
+            and optionally ``EXAMPLES``, pairs of a command line and what it does, for its help.
         help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
         groups: a command → the group of :data:`flashcore.cli.main.GROUPS` that lists it, such as ``judge``.
         options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is

@@ -40,6 +40,11 @@ _COLUMNS = {
 _WIDEST = 100
 _PROJECT = Path(limits.FILE)
 
+EXAMPLES = (
+    ("flashcore audit kernel.cubin", "its kernels"),
+    ("flashcore audit kernel.cubin --max spill_store_bytes=0", "exit with 1 if one spills"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "wheels, libraries, objects, fatbins, cubins, folders, or patterns (default: those of flashcore.toml)"

@@ -22,6 +22,11 @@ from flashcore.records import lookup
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, select
 
+EXAMPLES = (
+    ("flashcore bounds --device h200", "every shape of the suite"),
+    ("flashcore bounds --device h200 --shape small --format json", "one shape, for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)

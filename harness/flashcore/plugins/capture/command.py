@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 #: The exit code of a command that did not end in time, as of timeout(1).
 NO_END = 124
 
+EXAMPLES = (
+    ("flashcore capture -- python train.py", "the costly kernels of a program"),
+    ("flashcore capture --top 3 --nvtx step -- ./app", "three kernels within an NVTX range"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

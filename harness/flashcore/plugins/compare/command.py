@@ -28,6 +28,11 @@ WORKING_TREE = "."
 TOP = 20
 _ORDER = typing.get_args(diff.Direction)
 
+EXAMPLES = (
+    ("flashcore diff 20260102T03 20260103", "two recorded runs"),
+    ("flashcore diff HEAD~1", "the present sources and those of a git revision"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a run's id or folder, a git revision, or . for the working tree")

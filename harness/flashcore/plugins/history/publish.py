@@ -16,6 +16,11 @@ from flashcore.records import lookup, store
 #: How many runs are judged for the page: reading and judging one takes seconds.
 MOST_JUDGED = 12
 
+EXAMPLES = (
+    ("flashcore publish 20260103", "add a run's times to profiles/history.csv"),
+    ("flashcore publish", "only draw the page of all runs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("published", nargs="*", metavar="RUN", help="runs to publish (none: only draw the page)")

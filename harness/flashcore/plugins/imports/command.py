@@ -18,6 +18,11 @@ from flashcore.records import store
 if TYPE_CHECKING:
     from flashcore.readers.ncu.results import Report
 
+EXAMPLES = (
+    ("flashcore import step.ncu-rep", "the kernels of a report"),
+    ("flashcore import step.ncu-rep --name step --format json", "the same for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "ncu reports, or traces (torch.profiler, nsys), of one kind of GPU; together they are a run"

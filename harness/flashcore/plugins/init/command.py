@@ -16,6 +16,11 @@ FILES = {name: HERE / f"{name}.txt" for name in ("suite.toml", "problem.py", "sc
     "suite.schema.json": Path(suites.__file__).with_name("suite.schema.json")
 }
 
+EXAMPLES = (
+    ("flashcore init my_suite", "in a new folder"),
+    ("flashcore init kernels/scale", "where the other commands look for it"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")

@@ -13,6 +13,11 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.catalogue import CHIPS
 from flashcore.plugins.metrics import metric_lists
 
+EXAMPLES = (
+    ("flashcore metrics --chip gh100", "what an H100 or H200 can count"),
+    ("flashcore metrics --chip gh100 dram_read_bytes", "one fact"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="facts that must exist there (default: list all)")

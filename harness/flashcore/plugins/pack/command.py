@@ -12,6 +12,11 @@ from flashcore.plugins.pack import pack
 from flashcore.records import lookup, store
 from flashcore.records.lookup import PACKED
 
+EXAMPLES = (
+    ("flashcore pack", "the newest run"),
+    ("flashcore pack 20260103 -o gpu.run.zip", "a run, under this name"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)

@@ -28,6 +28,11 @@ from flashcore.suites.load import load
 _HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
 _DAY = 86_400.0
 
+EXAMPLES = (
+    ("flashcore prune --runs --keep 5", "list all runs but the newest five"),
+    ("flashcore prune --builds --older-than 30 --yes", "remove old builds"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)

@@ -13,6 +13,11 @@ from flashcore.plugins.runs.summary import Summary, summaries
 
 _COLUMNS = ("run", "suite", "GPU", "variants", "checked", "timed", "profiled")
 
+EXAMPLES = (
+    ("flashcore runs", "those in profiles/"),
+    ("flashcore runs --format json", "the same for programs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_profiles(parser)

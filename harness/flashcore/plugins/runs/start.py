@@ -15,6 +15,11 @@ from flashcore.suites import find
 REPORTS = (".ncu-rep", ".sqlite")
 BINARIES = (".cubin", ".ptx", ".so")
 
+EXAMPLES = (
+    ("flashcore start", "this folder"),
+    ("flashcore start --profiles elsewhere", "with the runs of another folder"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_profiles(parser)

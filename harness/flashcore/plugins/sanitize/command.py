@@ -14,6 +14,11 @@ from flashcore.model.text import fixed
 from flashcore.plugins.sanitize.compute_sanitizer import find_sanitizer
 from flashcore.suites.load import load
 
+EXAMPLES = (
+    ("flashcore sanitize", "every variant at every shape"),
+    ("flashcore sanitize --variant wide", "one variant"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)

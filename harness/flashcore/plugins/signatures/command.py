@@ -11,6 +11,11 @@ from flashcore.model.files import write_atomically
 from flashcore.plugins.signatures.ssh import SIGNATURE, keygen
 from flashcore.records import lookup, store
 
+EXAMPLES = (
+    ("flashcore sign --key ~/.ssh/id_ed25519", "the newest run"),
+    ("flashcore sign 20260103 --key ~/.ssh/id_ed25519", "another run"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)

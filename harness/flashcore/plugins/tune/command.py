@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from flashcore.plugins.tune.finalists import Final
     from flashcore.plugins.tune.study import Header, Result
 
+EXAMPLES = (
+    ("flashcore tune tiles --evaluations 200", "search the space `tiles` of the suite"),
+    ("flashcore tune tiles --static", "only compile, without a GPU"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", nargs="?", metavar="SPACE", help="a [space.NAME] of the manifest")

@@ -1,0 +1,59 @@
+"""The examples of each command's help: all are understood, and those that need neither GPU nor compiler work."""
+
+from __future__ import annotations
+
+import lzma
+import shlex
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli import main as cli
+from flashcore.errors import Exit
+from flashcore.model import plugin
+from tests.conftest import TESTS, TOY
+
+#: What they do here needs a GPU, the CUDA compiler, a git repository or a key.
+PARSED = {"profile", "build", "check", "bench", "baseline", "roofs", "capture", "sanitize", "sign", "tune"}
+EXAMPLES = [
+    line
+    for module in cli.all_commands().values()
+    for line, _ in getattr(plugin.resolve(module), "EXAMPLES", [(f"{module} has no examples", "")])
+]
+
+
+def test_every_command_has_two() -> None:
+    assert len(EXAMPLES) == 2 * len(cli.all_commands())
+    assert {line.split()[1] for line in EXAMPLES} == set(cli.all_commands())
+
+
+def test_the_help_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["gate", "--help"])
+    assert "examples:\n  flashcore gate " in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a suite, runs, a report and a cubin."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(TOY, folder / "kernels" / "toy")
+    for packed in (TESTS / "data" / "golden" / "work").glob("*.run.zip"):
+        zipfile.ZipFile(packed).extractall(folder / "profiles")
+    report = TESTS / "data" / "reports" / "app_basic.ncu-rep.xz"
+    (folder / "step.ncu-rep").write_bytes(lzma.decompress(report.read_bytes()))
+    shutil.copy(TESTS / "data" / "static_sm_90a.cubin", folder / "kernel.cubin")
+    return folder
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_works(line: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(project, tmp_path / "here", symlinks=True)
+    monkeypatch.chdir(folder)
+    program, *words = shlex.split(line)
+    assert program == "flashcore" and cli.parser(words).parse_args(words).command == words[0]
+    if words[0] in PARSED or words in (["gate"], ["diff", "HEAD~1"]):
+        return
+    assert cli.main(words) in (Exit.OK, Exit.FAILED, Exit.UNMEASURED)
