@@ -16,7 +16,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.program import Place
+from flashcore.measure.workers.program import Command, Place
 from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import Step
 from flashcore.model.record import Built
@@ -61,6 +61,7 @@ class Context:
         folder: of the run's raw files; each stage has one of its name in it.
         built: the build's outcome as far as it is known.
         device: ``cpu`` runs stand-ins, for tests.
+        resident: the program that serves check and bench in one process, which the pool keeps; ``None``: each its own.
     """
 
     settings: Settings
@@ -75,6 +76,7 @@ class Context:
     folder: Path = Path()
     built: Built = Built("", (), ())  # noqa: RUF009  frozen
     device: str = "cuda"
+    resident: Command | None = None
     say: Say = silent
 
     @property

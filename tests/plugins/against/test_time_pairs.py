@@ -146,13 +146,13 @@ def test_one_variant_is_loaded_as_several_builds(toy: Built, tmp_path: Path) -> 
     assert copied(library, tmp_path) == other != library and copied(None, tmp_path) is None
     cases = [
         Case(
-            variant="plain", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
+            variant=f"plain@{build}", shape="small", suite="toy", root=str(Path(toy.suite.root).resolve()),
             problem_file=problem.file, params={"N": 4096}, arguments=problem.arguments, library=path, callable=None,
-            tolerance="rounded_once", seeds=(0,), flop=None, build=build,
+            tolerance="rounded_once", seeds=(0,), flop=None,
         )
         for build, path in (("before", library), ("again", other))
     ]  # fmt: skip
-    assert cases[0].name == "plain/small@before"
+    assert cases[0].name == "plain@before/small"
     assert Case.from_json(json.loads(json.dumps(cases[0].to_json()))) == cases[0]
     words = [json.dumps(c.to_json()) for c in cases]
     done = subprocess.run(

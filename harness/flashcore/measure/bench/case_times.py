@@ -72,7 +72,7 @@ _LEAST_OF_EMPTY = 0.9
 
 def program(context: Context) -> Program:
     """The child that times."""
-    return Program(command=TARGET, limits=context.settings.bench.limits, refill=True)
+    return Program(command=context.resident or TARGET, limits=context.settings.bench.limits, refill=True)
 
 
 def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:

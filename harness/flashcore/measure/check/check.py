@@ -93,7 +93,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 def _program(context: Context) -> Program:
     chosen = context.settings.check
-    return Program(command=TARGET, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
+    return Program(command=context.resident or TARGET, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
 
 
 def _outcome(case: Case, result: Result) -> CaseOutcome:

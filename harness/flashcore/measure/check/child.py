@@ -32,7 +32,7 @@ _OTHER_POISON = 0x5A
 #: Repeated calls that are compared on the device before the host reads the result.
 _UNSEEN = 100
 #: What the first opcheck imports, which is most of its time.
-_OPCHECK = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
+IMPORTS = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
 _references = References()
 
 
@@ -252,4 +252,4 @@ def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform, modules=_OPCHECK))
+    leave(serve(sys.argv[1:], perform, modules=IMPORTS))

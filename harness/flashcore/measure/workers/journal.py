@@ -127,14 +127,22 @@ class Journal:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
         self._began = self._synced = -math.inf
         self._step = NO_STEP
+        self._open(Path(path))
+
+    def _open(self, path: Path) -> None:
+        self.path = path
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise unwritable(path, error) from error
         self._write(event="start", pid=os.getpid())
+
+    def move(self, path: str) -> None:
+        """Goes on in another file: the next tasks are of another run."""
+        self.close()
+        self._open(Path(path))
 
     def begin(self, name: str) -> None:
         """The task is started now; a crash or hang until its answer is attributed to it."""
@@ -232,7 +240,7 @@ def child(
     try:
         with contextlib.closing(Journal(journal_file)) as journal:
             try:
-                for number, task in enumerate(tasks_of(task_file, imports)):
+                for number, task in enumerate(tasks_of(task_file, imports, journal.move)):
                     if number == 0:
                         prepare(task)
                     if not _perform(task, journal, perform, is_poisoned):
@@ -248,16 +256,20 @@ def child(
 
 
 def first_share(task_file: Path) -> dict[str, Any]:
-    """The first line of a task file: ``tasks``, the ``gpu`` that was chosen, and whether ``more`` lines may follow."""
+    """The first line of a task file: ``tasks``, the ``gpu`` that was chosen, and whether ``more`` lines may follow. A
+    later line can name another ``journal`` for its tasks' answers."""
     with task_file.open("rb") as lines:
         return dict(json.loads(lines.readline()))
 
 
-def tasks_of(task_file: Path, imports: Sequence[Callable[[], object]] = ()) -> Iterator[Task]:
+def tasks_of(
+    task_file: Path, imports: Sequence[Callable[[], object]] = (), move: Callable[[str], object] = str
+) -> Iterator[Task]:
     """The tasks of a file as the supervisor writes it: where more may follow, until a further line has no tasks.
 
     Args:
         imports: called one by one before it waits for the first tasks, as long as there are none.
+        move: called with the path of another journal, before the tasks that it is for.
     """
     share = first_share(task_file)
     more = share.get("more", False) and SUPERVISOR in os.environ  # nothing else would end the waiting
@@ -269,6 +281,8 @@ def tasks_of(task_file: Path, imports: Sequence[Callable[[], object]] = ()) -> I
     with task_file.open("rb") as lines:
         lines.readline()
         while True:
+            if "journal" in share:
+                move(share["journal"])
             yield from (Task(t["name"], t["payload"]) for t in share["tasks"])
             if not more:
                 return

@@ -45,7 +45,7 @@ class Case:
     A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword;
     ``language`` is the module of the plugin that compiled it.
     With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
-    are absolute. ``build`` tells several builds of one variant apart in one process: ``before``.
+    are absolute. ``variant`` is ``name@build`` where one process runs several builds of a variant: ``wide@before``.
     ``launches`` is how many kernels its plan launches; a peer has none. ``operator`` is the hash of the library's host
     code, which registers the operator.
     """
@@ -62,7 +62,6 @@ class Case:
     tolerance: str
     seeds: tuple[int, ...]
     flop: float | None
-    build: str = ""
     rank_by: Regime = "isolated"
     launches: int = 0
     repeats: int = 0
@@ -73,8 +72,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        """``variant/shape``, or ``variant/shape@build``."""
-        return f"{self.variant}/{self.shape}" + (f"@{self.build}" if self.build else "")
+        """``variant/shape``."""
+        return f"{self.variant}/{self.shape}"
 
     @property
     def is_reference(self) -> bool:
@@ -122,7 +121,7 @@ class Caller:
             _cubins_left()
         elif case.calls:  # what Triton autotunes is then the same in every stage
             os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
-        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library, case.build)
+        self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
         if case.calls:
             self.target = AsCompiled(case, functools.partial(self.target, **case.config))
 
@@ -265,17 +264,18 @@ def _cubins_left() -> Path:
 
 
 @functools.cache
-def operator(suite: str, variant: str, library: str | None, build: str = "") -> Callable[..., None]:
+def operator(suite: str, variant: str, library: str | None) -> Callable[..., None]:
     """``torch.ops.flashcore_<suite>.<variant>`` out of its library, with a fake kernel registered.
 
     Args:
-        build: which of several builds this is; its operator is registered as ``<variant>__<build>``.
+        variant: its name; of one of several builds ``name@build``, whose operator is registered as ``name__build``.
 
     Raises:
         FlashcoreError: the library cannot be loaded, or does not register that operator.
     """
     import torch
 
+    variant, _, build = variant.partition("@")
     suffix = f"__{build}" if build else os.environ.get(SUFFIX, "")
     if library is not None:
         try:

@@ -17,7 +17,7 @@ from flashcore.measure.machine import gpu_lease
 from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.process import Process
-from flashcore.measure.workers.program import Place, Program
+from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.supervisor import Supervisor
 
 
@@ -28,7 +28,14 @@ class Pool:
         places: the GPUs that share the tasks, of which each takes the tasks of a shape as a whole unless the program
             says otherwise; none: the GPU that CUDA gives.
         uuids: the GPUs of this host to lease while anything is measured.
+
+    Attributes:
+        stays: whether processes that can be refilled wait for the next :meth:`run` of their program, in any folder.
+        stop: called often during :meth:`run`; an exception of it ends the run and the processes that have tasks.
     """
+
+    stays = False
+    stop: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, places: Sequence[Place] = (), uuids: Iterable[str] = ()) -> None:
         self.places = tuple(places)
@@ -77,7 +84,10 @@ class Pool:
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
-        return Supervisor(list(tasks), program, folder, self.slots(program), self._take, on_result).run()
+        slots = self.slots(program)
+        return Supervisor(
+            list(tasks), program, folder, slots, self._take, on_result, self._keep, lambda: self.stop()
+        ).run()
 
     def slots(self, program: Program) -> list[Place]:
         """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as
@@ -102,15 +112,24 @@ class Pool:
 
     def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
         """A process that waits there for tasks of this program, if there is one."""
-        wanted = _identity(place.gpu, folder, program)
+        wanted = _identity(place.gpu, program)
         for key, process in list(self._waiting.items()):
-            if _identity(process.gpu, process.folder, process.program) != wanted:
+            if _identity(process.gpu, process.program) != wanted or not (program.refill or process.folder == folder):
                 continue
             if self._waiting.pop(key, None) is not None:  # else another GPU's thread was first
                 if not process.has_exited():
+                    if process.folder != folder:
+                        process.move(folder)
                     return process
                 process.kill()
         return None
+
+    def _keep(self, process: Child) -> bool:
+        """Keeps a process without tasks for the next run, if this pool does that."""
+        if self.stays and isinstance(process, Process):
+            self._waiting[id(process)] = process
+            return True
+        return False
 
     def __enter__(self) -> Self:
         return self
@@ -119,5 +138,5 @@ class Pool:
         self.close()
 
 
-def _identity(gpu: str, folder: Path, program: Program) -> tuple[object, ...]:
-    return gpu, folder, [*program.command(folder / "tasks.json", folder / "journal.jsonl")], {**program.environment}
+def _identity(gpu: str, program: Program) -> tuple[object, ...]:
+    return gpu, [*program.command(Path("tasks.json"), Path("journal.jsonl"))], {**program.environment}

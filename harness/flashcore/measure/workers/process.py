@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,15 @@ class Process(Child):
     _journal: Path = Path()
     _task_file: Path = Path()
     _refillable: bool = False
+    _head: dict[str, Any] = field(default_factory=dict)
     _offset: int = 0
     _target: int = 0
+
+    def move(self, folder: Path) -> None:
+        """Has the next tasks answered in a journal in another folder."""
+        self.folder, self.tasks, self._offset = folder, [], 0
+        self._journal = folder / f"journal-{next_number(folder)}.jsonl"
+        self._head = {"journal": str(self._journal)}
 
     def start(self) -> None:
         number = next_number(self.folder)
@@ -89,7 +96,8 @@ class Process(Child):
         self.tasks += tasks
         self.open.update(t.name for t in tasks)
         self._refillable, self.waits = bool(tasks) and self.program.refill, False
-        self._give(tasks)
+        self._give(tasks, **self._head)
+        self._head = {}
         if tasks and not self._refillable:
             self._give([])
 

@@ -42,6 +42,8 @@ class Supervisor:
         slots: where processes run side by side.
         waiting: gives a process that was started without tasks, if one waits there.
         on_result: called with each result as it comes in.
+        keep: takes over a process that has no tasks left; if it returns false, the process is ended.
+        stop: called often; an exception of it ends the processes that have tasks, and the run.
     """
 
     tasks: list[Task]
@@ -50,6 +52,8 @@ class Supervisor:
     slots: list[Place]
     waiting: Callable[[Place, Path, Program], Process | None]
     on_result: Callable[[Result], None]
+    keep: Callable[[Child], bool] = lambda process: False
+    stop: Callable[[], None] = lambda: None
     _journal: Journal = field(init=False)
     _shares: Shares = field(init=False)
     _results: dict[str, Result] = field(init=False)
@@ -76,6 +80,7 @@ class Supervisor:
             self._shares = Shares(self.tasks, self._results.keys(), self.slots, self.program)
             try:
                 while self._step():
+                    self.stop()
                     time.sleep(POLL)
             finally:
                 for process, _ in self._running.values():
@@ -101,7 +106,11 @@ class Supervisor:
             for result in watched:
                 if result is None:  # nothing new
                     if process.waits:
-                        process.refill(self._share(slot, self.program.limits.batch - len(process.tasks)))
+                        more = self._share(slot, self.program.limits.batch - len(process.tasks))
+                        if not more and self.keep(process):
+                            del self._running[slot]
+                        else:
+                            process.refill(more)
                     break
                 self._settle(slot, result)
             else:

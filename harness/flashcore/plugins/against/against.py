@@ -187,8 +187,13 @@ def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) ->
 def contest(name: str, before: Case, after: Case, folder: Path) -> time_pairs.Contest:
     """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only once,
     under any name."""
-    again = replace(before, build="again", library=copied(before.library, folder / "again"))
-    return time_pairs.Contest(name, replace(before, build="before"), replace(after, build="after"), again)
+    again = replace(before, variant=f"{before.variant}@again", library=copied(before.library, folder / "again"))
+    return time_pairs.Contest(
+        name,
+        replace(before, variant=f"{before.variant}@before"),
+        replace(after, variant=f"{after.variant}@after"),
+        again,
+    )
 
 
 def copied(library: str | None, folder: Path) -> str | None:
