@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -155,6 +155,10 @@ bench-spills: $(DEV) ## compare spill bytes read from cubins with those that com
 
 bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--profiles DIR")
 	$(PY) -m benchmarks.advice $(ARGS)
+
+bench-watch: $(READY) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
+	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles
+	$(PY) -m benchmarks.watch $(ARGS)
 
 bench-report: $(DEV) ## check the report's sizes, loading time, labels and accessibility (needs Chromium)
 	$(PY) -m benchmarks.report $(ARGS)

@@ -97,6 +97,7 @@ SHIPPED: Mapping[str, Entries] = {
         "sign": "signatures",
         "runs": "runs",
         "start": "runs",
+        "watch": "watch",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

@@ -57,6 +57,49 @@ def test_on_each_gpu_one_waits_and_is_refilled(tmp_path: Path) -> None:
     assert set(measured_on(tmp_path).values()) == {"GPU-a", "GPU-b"}
 
 
+def test_a_process_stays_for_the_next_run_in_another_folder(tmp_path: Path) -> None:
+    staying = program(actor(), refill=True)
+    with Pool() as pool:
+        pool.stays = True
+        first = pool.run([does("a/x")], staying, tmp_path / "1")
+        second = pool.run([does("a/x"), does("b/x")], staying, tmp_path / "2")
+        assert [r.status for r in (*first, *second)] == ["ok"] * 3
+        [pid] = {r.data["pid"] for r in (*first, *second) if r.data}
+        assert pids(tmp_path / "1") == pids(tmp_path / "2") == [pid]
+        assert len(list((tmp_path / "2").glob("tasks-*"))) == 0, "it was started once"
+    until(lambda: gone(pid))
+
+
+def test_a_process_that_crashed_or_hung_is_replaced(tmp_path: Path) -> None:
+    staying = program(actor(), refill=True, time_limit=0.5)
+    with Pool() as pool:
+        pool.stays = True
+        bad = [pool.run([does("a/x", how)], staying, tmp_path / how)[0] for how in ("segv", "loop")]
+        good = pool.run([does("a/x")], staying, tmp_path / "3")
+    assert [r.status for r in (*bad, *good)] == ["failed", "failed", "ok"]
+
+
+def test_a_run_that_is_stopped_ends_the_process_at_work_alone(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        if has_begun:
+            raise Stopped
+
+    has_begun: list[object] = []
+    staying = program(actor(), refill=True)
+    with Pool() as pool:
+        pool.stays = True
+        [idle] = pool.run([does("a/x")], staying, tmp_path / "1")
+        pool.stop = stop
+        with pytest.raises(Stopped):
+            pool.run([does("a/x"), does("b/x", "sleep", seconds=60)], staying, tmp_path / "2", has_begun.append)
+        pool.stop = lambda: None
+        [again] = pool.run([does("a/x")], staying, tmp_path / "3")
+    assert idle.data and again.data and idle.data["pid"] != again.data["pid"]
+
+
 def test_no_more_wait_than_there_are_tasks(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor(), lanes=4), tmp_path, most=1)

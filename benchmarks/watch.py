@@ -1,0 +1,264 @@
+"""From a save to the four answers of ``flashcore watch``, and whether they are those of ``flashcore profile``.
+
+    python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
+
+The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
+end before the next. Of the compared edits some are wrong, one hangs, one does not compile; after each of them
+``flashcore profile`` runs on the same sources. The memory of every process is read after each save. Without a GPU only
+budgets and advice are answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import raw
+from flashcore.errors import UsageError
+from flashcore.measure.machine import python_process
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.records import lookup, store
+from flashcore.suites import load
+
+#: Seconds after a save, on one H200 with 16 cores: of one shape, and of eight.
+TARGETS = {"budgets": 1.3, "right": 2.0, "faster": 3.0, "limits": 4.5}
+ALL_SHAPES = 10.0
+#: Without a GPU, on two cores.
+WITHOUT_GPU = 1.5
+_QUESTIONS = ("budgets", "right", "faster", "limits")
+_TIME_LIMIT = 180.0
+#: Edits of the kernel's source by what they plant: a line is replaced, another text appended.
+_LINE = "  const float f = fast_reciprocal(l);"
+_PLANTED = {
+    "wrong": "  const float f = 1.01f * fast_reciprocal(l);",
+    "slower": "  float f = fast_reciprocal(l);\n  for (volatile int i = 0; i < 40; ++i) f += 0.0f;",
+    "hangs": "  const float f = fast_reciprocal(l);\n  for (volatile int i = 1; i;) {\n  }",
+    "does not compile": "  const float f = fast_reciprocal(l)",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs all of it; 1 if a target was missed or an answer differs."""
+    return raw.main(__file__, __doc__, arguments, measure, table, argv, lambda f: int(not all(_verdicts(f).values())))
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
+    parser.add_argument("--variant", default="tma_split_keys", metavar="NAME", help="default: %(default)s")
+    parser.add_argument("--shape", action="append", metavar="NAME", help="of the first part (default: mission)")
+    parser.add_argument("--edits", type=int, default=10, metavar="N", help="saves in each part (default: %(default)s)")
+    parser.add_argument("--compared", type=int, default=20, metavar="N", help="edits that profile repeats")
+    parser.add_argument("--saves", type=int, default=50, metavar="N", help="saves before memory is compared")
+
+
+class Watched:
+    """A running ``flashcore watch``."""
+
+    def __init__(self, folder: Path, variant: str, shapes: Sequence[str]) -> None:
+        words = ["watch", "--suite", "suite", "--variant", variant, "--format", "jsonl"]
+        words += [word for shape in shapes for word in ("--shape", shape)]
+        self.process = subprocess.Popen(
+            python_process.command("flashcore", *words), cwd=folder, env=python_process.environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=(folder / "watch.log").open("ab"), text=True,
+        )  # fmt: skip
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._events.put(json.loads(line))
+
+    def answered(self) -> Iterator[dict[str, Any]]:
+        """The answers until the next save is waited for."""
+        until = time.monotonic() + _TIME_LIMIT
+        while True:
+            event = self._events.get(timeout=max(0.1, until - time.monotonic()))
+            if event["event"] in ("answer", "error"):
+                yield event
+            if event["event"] in ("idle", "error"):
+                return
+
+    def memory(self) -> dict[str, float]:
+        """MiB that each process of it has resident, by its command."""
+        sizes: dict[str, float] = {}
+        group = os.getpgid(self.process.pid)
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                parents = _ancestors(int(entry.name))
+                if self.process.pid in parents or (entry.name == str(self.process.pid) and group):
+                    name = (entry / "cmdline").read_bytes().split(b"\0")
+                    key = next((w.decode() for w in name if b"flashcore" in w or w.endswith(b"ncu")), "other")
+                    pages = int((entry / "statm").read_text().split()[1])
+                    sizes[key] = sizes.get(key, 0.0) + pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+            except (OSError, ValueError, IndexError):
+                continue
+        return sizes
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def _ancestors(pid: int) -> list[int]:
+    results: list[int] = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        results.append(pid)
+    return results
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Edits, waits for the answers, and repeats some with profile.
+
+    Raises:
+        UsageError: no such variant, or its source lacks the line that edits replace.
+    """
+    suite = load.load(Path(options.suite))
+    variant = suite.variants.get(options.variant)
+    file = getattr(variant.kind, "file", None) if variant else None
+    if file is None or _LINE not in (Path(options.suite) / file).read_text(encoding="utf-8"):
+        raise UsageError(
+            f"--variant {options.variant}: expected a source in {suite.name} with the line {_LINE.strip()}"
+        )
+    gpu = Gpu.find()
+    found: dict[str, Any] = {"machine": raw.machine(), "gpu": gpu.name if gpu else None, "parts": {}}
+    with tempfile.TemporaryDirectory(prefix="flashcore-bench-") as name:
+        folder = Path(name)
+        shutil.copytree(options.suite, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
+        source = folder / "suite" / file
+        text = source.read_text(encoding="utf-8")
+        shapes = options.shape or ["mission"]
+        watched = Watched(folder, options.variant, shapes)
+        try:
+            found["first"] = list(watched.answered())
+            found["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
+            if gpu:
+                planted = [*_PLANTED, *[""] * max(0, options.compared - len(_PLANTED))][: options.compared]
+                found["compared"] = [
+                    _compared(folder, watched, source, text, 100 + i, what, options.variant, shapes)
+                    for i, what in enumerate(planted)
+                ]
+            rest = range(options.edits + options.compared, options.saves)
+            found["memory"] = [_save(watched, source, text, 1000 + i)["memory"] for i in rest]
+        finally:
+            watched.close()
+            found["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
+        if gpu and options.edits:
+            watched = Watched(folder, options.variant, ())
+            try:
+                list(watched.answered())
+                edits = range(max(1, options.edits // 3))
+                found["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i) for i in edits]
+            finally:
+                watched.close()
+    return found
+
+
+def _save(watched: Watched, source: Path, text: str, number: int, what: str = "") -> dict[str, Any]:
+    """One edit and its answers; ``seconds`` of each question are those of its last answer, of budgets the first."""
+    edited = text.replace(_LINE, _PLANTED.get(what, _LINE))
+    source.write_text(f"{edited}\n__constant__ int flashcore_edit = {number};\n", encoding="utf-8")
+    answers = list(watched.answered())
+    seconds: dict[str, float] = {}
+    for answer in (a for a in answers if a["event"] == "answer"):
+        if answer["question"] != "budgets" or "budgets" not in seconds:
+            seconds[answer["question"]] = answer["seconds"]
+    print(number, what, seconds, [a.get("message") for a in answers if a["event"] == "error"], file=sys.stderr)
+    time.sleep(0.2)
+    return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
+
+
+def _compared(
+    folder: Path, watched: Watched, source: Path, text: str, number: int, what: str, variant: str, shapes: Sequence[str]
+) -> dict[str, Any]:
+    """One edit's answers, beside those that a recorded run gives."""
+    save = _save(watched, source, text, number, what)
+    words = ["profile", "--suite", "suite", "--variant", variant, "--no-roofs", "-o", "report", "--time-limit", "10"]
+    words += [word for shape in shapes for word in ("--shape", shape)]
+    done = subprocess.run(
+        python_process.command("flashcore", *words), cwd=folder, env=python_process.environment(),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT,
+    )  # fmt: skip
+    record = store.read(lookup.find(folder / "profiles", None))
+    outcomes = {o.stage: o.status for o in record.outcomes if o.variant == variant and o.shape == shapes[0]}
+    regime = record.suite.shapes[shapes[0]].rank_by
+    samples = record.samples.get(f"{variant}/{shapes[0]}/{regime}", ())
+    return {**save, "profile": {"code": done.returncode, "outcomes": outcomes, "samples": list(samples)}}
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def _medians(saves: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of each question that every save answered."""
+    return {
+        q: median(s["seconds"][q] for s in saves) for q in _QUESTIONS if saves and all(q in s["seconds"] for s in saves)
+    }
+
+
+def _agrees(save: Mapping[str, Any]) -> bool:
+    """Whether right is judged alike, and the times differ by no more than 5 %."""
+    last = {a["question"]: a for a in save["answers"] if a["event"] == "answer"}
+    profile = save["profile"]
+    if save["what"] == "does not compile":
+        return last["budgets"]["status"] == "failed" and "right" not in last and profile["code"] != 0
+    if last.get("right", {}).get("status") != {"ok": "ok", "failed": "failed"}.get(profile["outcomes"].get("check")):
+        return False
+    if "faster" not in last:
+        return not profile["samples"]
+    return bool(profile["samples"]) and abs(last["faster"]["data"]["us"] / median(profile["samples"]) - 1) < 0.05
+
+
+def _growth(found: Mapping[str, Any]) -> dict[str, float]:
+    """MiB that each process grew by per save, from the first third of the saves of one session to the last."""
+    sizes = [s["memory"] for s in found["parts"]["one shape"]] + [s["memory"] for s in found.get("compared", ())]
+    sizes += found["memory"]
+    names = {name for size in sizes for name in size}
+    third = max(1, len(sizes) // 3)
+    return {
+        name: (median(s.get(name, 0.0) for s in sizes[-third:]) - median(s.get(name, 0.0) for s in sizes[:third]))
+        / max(1, len(sizes) - third)
+        for name in sorted(names)
+    }
+
+
+def _verdicts(found: Mapping[str, Any]) -> dict[str, bool]:
+    one = _medians(found["parts"]["one shape"])
+    if found["gpu"] is None:
+        return {"without a GPU": max(one.values()) <= WITHOUT_GPU}
+    every = _medians(found["parts"].get("all shapes", ()))
+    verdicts = {f"{q} {limit:g} s": q in one and one[q] <= limit for q, limit in TARGETS.items()}
+    verdicts[f"all shapes {ALL_SHAPES:g} s"] = bool(every) and max(every.values()) <= ALL_SHAPES
+    return verdicts | {"answers of profile": all(map(_agrees, found.get("compared", ())))}
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """The figures, for reading."""
+    lines = [f"{found['gpu'] or 'no GPU'}, {found['machine']}"]
+    for part, saves in found["parts"].items():
+        times = ", ".join(f"{q} {s:.2f} s" for q, s in _medians(saves).items())
+        lines.append(f"{part}: medians of {len(saves)} saves: {times}")
+    for save in found.get("compared", ()):
+        lines.append(f"compared: {save['what'] or 'harmless edit'}: {'equal' if _agrees(save) else 'DIFFERENT'}")
+    lines += [f"memory: {name}: {mib:+.2f} MiB per save" for name, mib in _growth(found).items()]
+    return [*lines, *(f"{'met' if met else 'MISSED'}: {name}" for name, met in _verdicts(found).items())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

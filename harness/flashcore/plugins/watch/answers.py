@@ -1,0 +1,100 @@
+"""An answer to one of the four questions, and the lines that people read."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from flashcore.explain.advice import advice, as_data, sentence
+from flashcore.explain.limiter import limiters
+from flashcore.explain.predictions import Readings
+from flashcore.explain.roofline import case_bounds
+from flashcore.gate.judge import Judgement
+from flashcore.gate.wording import sentence as verdict_sentence
+from flashcore.gate.wording import summary
+from flashcore.model.intervals import levels, ratio
+from flashcore.model.record import CaseOutcome, Record, Subject
+from flashcore.model.text import number
+
+Question = Literal["budgets", "right", "faster", "limits"]
+Status = Literal["ok", "failed", "unmeasured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known about a variant after a save.
+
+    Args:
+        shape: of a time and its limiters; ``None``: all that were selected.
+        seconds: from the save to the answer.
+        lines: the answer for people.
+        data: the answer for programs.
+    """
+
+    save: int
+    variant: str
+    question: Question
+    status: Status
+    seconds: float
+    lines: Sequence[str]
+    shape: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as one line of ``--format jsonl`` holds it."""
+        return {"event": "answer", **asdict(self), "seconds": round(self.seconds, 3)}
+
+
+Content = tuple[Status, Sequence[str], Mapping[str, Any]]
+
+
+def of_budgets(judgement: Judgement) -> Content:
+    """The variant's limits: those that fail, and how many are met."""
+    failed = [verdict_sentence(v) for v in judgement.failed]
+    status: Status = "failed" if failed else "ok" if judgement.counts()["pass"] else "unmeasured"
+    data = {"counts": dict(judgement.counts()), "failed": [str(v.budget) for v in judgement.failed]}
+    return status, failed or [summary(judgement)], data
+
+
+def of_check(outcomes: Sequence[CaseOutcome]) -> Content:
+    """Whether the results are right on every shape."""
+    judged = [o for o in outcomes if o.status in ("ok", "failed")]
+    wrong = [f"{o.shape}: {o.reason}" for o in judged if o.status == "failed"]
+    gaps = [f"{o.shape}: not checked: {o.reason}" for o in outcomes if o not in judged]
+    status: Status = "failed" if wrong else "ok" if judged else "unmeasured"
+    right = [f"right on {', '.join(o.shape for o in judged)}"] if judged and not wrong else []
+    return status, [*wrong, *right, *gaps], {"wrong": wrong, "unchecked": gaps}
+
+
+def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequence[float]]) -> Content:
+    """A build's time, and how much faster it is than other builds and the fastest reference, timed in turns with them.
+
+    Args:
+        samples: us per call, one from each round.
+        others: the same of what it is compared with, by its name for people.
+    """
+    ratios = {name: ratio(times, samples) for name, times in others.items()}
+    p50 = statistics.median(samples)
+    alternates = f" ({x.text})" if (x := levels(samples)) else ""
+    lines = [f"{number(round(p50, 3), 'us')} {regime.replace('_', ' ')}{alternates}"]
+    lines += [f"{r.value:.3f} × the speed of {name} [{r.low:.3f}, {r.high:.3f}]" for name, r in ratios.items()]
+    data = {"us": p50, "regime": regime, "samples": len(samples), "against": {n: asdict(r) for n, r in ratios.items()}}
+    return "ok", lines, data
+
+
+def of_limits(record: Record, variant: str, shape: str) -> Content:
+    """The case's time over its floor, what takes the rest, and the first advice."""
+    readings = Readings(record)
+    limiting = limiters(readings, variant, shape)
+    gaps = {c.subject: c.gaps for c in case_bounds(record)}.get(Subject(variant, shape=shape), ())
+    lines = [f"{g.ratio:.2f} × its floor of {g.floor_us:.2f} µs ({g.floor.resource})" for g in gaps[:1]]
+    lines += filter(None, [limiting.text])
+    first = advice(readings, variant, shape)[:1]
+    lines += [sentence(x) for x in first]
+    data = {
+        "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in limiting.limiters],
+        "advice": [as_data(x) for x in first],
+    }
+    return "ok" if limiting.limiters or gaps or limiting.note else "unmeasured", lines or ["unmeasured"], data

@@ -1,0 +1,29 @@
+"""The process of ``flashcore watch`` that has the GPU: it checks and times builds until it is ended.
+
+It has imported torch, has a CUDA context, and keeps the references of the shape it checked last. Check and bench share
+it, since bench voids times that were taken beside another process's context.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+from flashcore.measure.bench import child as bench
+from flashcore.measure.check import child as check
+from flashcore.measure.machine import python_process
+from flashcore.measure.workers.journal import Journal, Task
+from flashcore.measure.workers.kernel_call import leave, serve
+
+#: The command line of this process.
+TARGET = python_process.child("flashcore.plugins.watch.child")
+
+
+def perform(task: Task, log: Journal) -> dict[str, Any]:
+    """Times the cases of a shape, or checks one case."""
+    return bench.perform(task, log) if "cases" in task.payload else check.perform(task, log)
+
+
+if __name__ == "__main__":
+    leave(serve(sys.argv[1:], perform, gc.freeze, check.IMPORTS))
