@@ -3,7 +3,7 @@
     python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
 
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
-end before the next. Of the compared edits some are wrong, one hangs, one does not compile; after each of them
+end, and the next follows eight seconds later. Of the compared edits some are wrong, one hangs, one does not compile; after each of them
 ``flashcore profile`` runs on the same sources. The memory of every process is read after each save. Without a GPU only
 budgets and advice are answered.
 """
@@ -38,13 +38,15 @@ ALL_SHAPES = 10.0
 #: Without a GPU, on two cores.
 WITHOUT_GPU = 1.5
 _QUESTIONS = ("budgets", "right", "faster", "limits")
+#: Seconds from the last answer to the next save: processes that the next answers need start in them.
+PAUSE = 8.0
 _TIME_LIMIT = 180.0
 #: Edits of the kernel's source by what they plant: a line is replaced, another text appended.
 _LINE = "  const float f = fast_reciprocal(l);"
 _PLANTED = {
     "wrong": "  const float f = 1.01f * fast_reciprocal(l);",
     "slower": "  float f = fast_reciprocal(l);\n  for (volatile int i = 0; i < 40; ++i) f += 0.0f;",
-    "hangs": "  const float f = fast_reciprocal(l);\n  for (volatile int i = 1; i;) {\n  }",
+    "hangs": "  const float f = fast_reciprocal(l);\n  while (clock64() != 0) {\n  }",
     "does not compile": "  const float f = fast_reciprocal(l)",
 }
 
@@ -180,7 +182,7 @@ def _save(watched: Watched, source: Path, text: str, number: int, what: str = ""
         if answer["question"] != "budgets" or "budgets" not in seconds:
             seconds[answer["question"]] = answer["seconds"]
     print(number, what, seconds, [a.get("message") for a in answers if a["event"] == "error"], file=sys.stderr)
-    time.sleep(0.2)
+    time.sleep(PAUSE)
     return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
 
 

@@ -62,6 +62,7 @@ def test_a_process_stays_for_the_next_run_in_another_folder(tmp_path: Path) -> N
     with Pool() as pool:
         pool.stays = True
         first = pool.run([does("a/x")], staying, tmp_path / "1")
+        pool.prepare(staying, tmp_path / "2")  # one waits already
         second = pool.run([does("a/x"), does("b/x")], staying, tmp_path / "2")
         assert [r.status for r in (*first, *second)] == ["ok"] * 3
         [pid] = {r.data["pid"] for r in (*first, *second) if r.data}

@@ -52,7 +52,8 @@ class Pool:
         """Starts the processes that :meth:`run` will give their first tasks, on this host alone.
 
         They import, then wait, and use no GPU before they have tasks: so they can start while something else is
-        compiled, checked or timed. One that cannot be started is left to :meth:`run`, which says why.
+        compiled, checked or timed. One that cannot be started is left to :meth:`run`, which says why. Where processes
+        stay, those that wait already are not started again.
 
         Args:
             most: at most so many, where there are fewer tasks than processes.
@@ -60,7 +61,7 @@ class Pool:
         with contextlib.suppress(FlashcoreError, OSError):
             folder.mkdir(parents=True, exist_ok=True)
             for place in self.slots(program)[:most]:
-                if place.host is None:
+                if place.host is None and not (self.stays and self._waits(place, folder, program)):
                     process = Process(folder, [], program, gpu=place.gpu)
                     process.start()
                     self._waiting[id(process)] = process
@@ -112,17 +113,23 @@ class Pool:
 
     def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
         """A process that waits there for tasks of this program, if there is one."""
-        wanted = _identity(place.gpu, program)
-        for key, process in list(self._waiting.items()):
-            if _identity(process.gpu, process.program) != wanted or not (program.refill or process.folder == folder):
-                continue
-            if self._waiting.pop(key, None) is not None:  # else another GPU's thread was first
+        for key in self._waits(place, folder, program):
+            if process := self._waiting.pop(key, None):  # else another GPU's thread was first
                 if not process.has_exited():
                     if process.folder != folder:
                         process.move(folder)
                     return process
                 process.kill()
         return None
+
+    def _waits(self, place: Place, folder: Path, program: Program) -> list[int]:
+        """The keys of the processes that wait there for tasks of this program."""
+        wanted = _identity(place.gpu, program)
+        return [
+            key
+            for key, process in list(self._waiting.items())
+            if _identity(process.gpu, process.program) == wanted and (program.refill or process.folder == folder)
+        ]
 
     def _keep(self, process: Child) -> bool:
         """Keeps a process without tasks for the next run, if this pool does that."""

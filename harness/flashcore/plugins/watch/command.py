@@ -185,6 +185,7 @@ class _Loop:
                 continue
             except FlashcoreError as error:
                 self._tell("error", message=str(error))
+                continue
             except BaseException as error:
                 self._events.put(_Event("crash", error))
                 return
