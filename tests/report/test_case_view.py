@@ -1,4 +1,4 @@
-"""The speed of light on a case's page."""
+"""The speed of light and the limiters on a case's page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from flashcore.explain.limiter import limiters
 from flashcore.model.record import Facts, Record
+from flashcore.records import lookup
 from flashcore.report.case_view import SPEED_OF_LIGHT, CaseView
 from flashcore.report.cells import Bar
 from flashcore.report.view import Book
 from tests import factory
+from tests.conftest import ROOT
 
 BUSY = {"shared_wavefronts": 8e6, "l2_throughput": 70.0, "sm_throughput": None}
 
@@ -48,3 +50,15 @@ def test_what_is_unmeasured_says_so_and_shares_are_those_of_the_limiters() -> No
     assert (shares["l2"], shares["shared"]) == (drawn["L2"].percent, drawn["shared memory"].percent)
     without = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     assert not bars(without, "fast", "mission")
+
+
+def test_the_limiters_name_the_steps_that_the_advice_names() -> None:
+    """Also one at an identical shape: it read "no step removed it" below the advice to do as that step did."""
+    published = lookup.latest(ROOT / "profiles", "attention")
+    assert published is not None
+    suite = published.suite
+    view = CaseView(Book(published, "static", None), suite.variants["cluster_keys"], suite.shapes["d64_s512_h8"])
+    shown = {limiter.kind: steps for limiter, steps in view.ranked}
+    advised = [x for x in view.steps if x.limiter in shown]
+    assert advised and all(x.remedy == next(iter(shown[x.limiter]), None) for x in advised)
+    assert any(x.remedy for x in advised)

@@ -423,8 +423,8 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
 
 def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next_step(pages: dict[str, str]) -> None:
     words = Page(pages["index.html"]).words
-    fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\] , [\d.]+ × above"
-    assert re.search(fastest, words)
+    fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\]"
+    assert re.search(fastest, words) and re.search(r"[\d.]+ × above its floor of [\d.]+ µs", words)
     assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
     assert re.search(r"Budgets \d+ failed , \d+ waived, \d+ at risk of \d+ limits", words)
     assert "Next step" in words
@@ -449,7 +449,8 @@ def limited(value: float, maximum: float) -> Record:
 def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
     page = Page(render(limited(124.0, 128.0), tmp_path / "r")["variant/fast.html"]).words
     first = advice(Book(limited(124.0, 128.0), "static", None).readings, "fast", "mission")[0]
-    assert f"Next step {first.action}" in page
+    change, _, how = first.action.partition(":")
+    assert f"Next step {change} :{how}; {first.at_most} . ({first.values})" in page
 
 
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
@@ -509,13 +510,25 @@ def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Pa
     assert "fast : give every SM a block" in words and "at most 75 % of its time" in words
 
 
+def test_without_a_gpu_and_without_advice_the_plan_and_how_to_measure_are_shown(tmp_path: Path) -> None:
+    suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
+    left_out = ("blocks", "waves", "occupancy_limiter")
+    static = [f for f in factory.static_facts("fast", shapes=["mission"]) if f.name not in left_out]
+    blocks = factory.fact("blocks", 132, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
+    record = factory.bare_record(suite, [*static, blocks], environment=factory.environment(gpu=None))
+    words = screen(record, tmp_path / "r")
+    assert re.search(r"Limited by fast as planned: [\d.]+ % occupancy, [\d.]+ waves; its limiter is unmeasured", words)
+    assert "unattributed" not in words
+    assert "Next step no rule applies to the static facts: measure the times : run flashcore profile" in words
+
+
 def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> None:
     suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()])
     facts = [f for f in factory.static_facts("fast", shapes=["mission"]) if f.name not in ("blocks", "waves")]
     facts.append(factory.fact("blocks", 33, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel"))
     record = factory.bare_record(suite, facts, environment=factory.environment(gpu=None))
     page = Page(render(record, tmp_path / "r")["index.html"])
-    assert "flashcore profile" in page.words and "None of 1 was timed" in page.words
+    assert "flashcore profile" in page.words and "Fastest, each problem" not in page.words
     (section,) = Overview(Book(record, "static", None)).sections
     shown = {key: cell for (key, *_), cell in zip(section.columns[:8], section.rows[0].cells[:8], strict=True)}
     assert not [key for key, cell in shown.items() if cell.text == "unmeasured"]

@@ -84,19 +84,28 @@ class Advice:
     remedy: Remedy | None = None
     effect: bool = False
 
+    @property
+    def precedent(self) -> str:
+        """What the step of the ladder did; empty without one."""
+        if not (r := self.remedy):
+            return ""
+        cut = f"{r.variant} cut {self.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
+        return f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}"
+
+    @property
+    def at_most(self) -> str:
+        """The most that it can gain."""
+        return f"gain unknown: {self.bound}" if self.gain is None else f"at most {self.gain:.0f} % of its time"
+
+    @property
+    def values(self) -> str:
+        """The evidence."""
+        return ", ".join(f"{name} {v if isinstance(v, str) else in_words(v, unit)}" for name, v, unit in self.evidence)
+
 
 def sentence(advice: Advice) -> str:
     """The advice for people: the action, the step that did it, the most it can gain, the evidence."""
-    parts = [advice.action]
-    if r := advice.remedy:
-        cut = f"{r.variant} cut {advice.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
-        parts.append(f"{cut} and was {significant(r.faster, 3)} × faster than {r.parent}")
-    if advice.gain is None:
-        parts.append(f"gain unknown: {advice.bound}")
-    else:
-        parts.append(f"at most {advice.gain:.0f} % of its time")
-    values = (f"{name} {v if isinstance(v, str) else in_words(v, unit)}" for name, v, unit in advice.evidence)
-    return f"{'; '.join(parts)} ({', '.join(values)})"
+    return f"{'; '.join(filter(None, (advice.action, advice.precedent, advice.at_most)))} ({advice.values})"
 
 
 def as_data(advice: Advice) -> dict[str, Any]:
@@ -237,14 +246,14 @@ def _advice(readings: Readings, rule: Rule, subject: Subject, values: Mapping[st
         min(sum(parts.values()), 100.0) if parts else None,
         bound or "its part of the time is unmeasured",
         limiter,
-        _step(readings, limiter, subject),
+        next(precedents(readings, limiter, subject), None),
         rule.effect,
     )
 
 
-def _step(readings: Readings, limiter: str, subject: Subject) -> Remedy | None:
-    """The step that reduced the limiter most at the shape, else at an identical one, unless the variant was made from
-    it."""
+def precedents(readings: Readings, limiter: str, subject: Subject) -> Iterator[Remedy]:
+    """Yields the steps that reduced the limiter at the shape, then at identical ones, the largest reduction first; not
+    those that the variant was made from."""
     suite = readings.record.suite
     variants, line = suite.variants, {subject.variant}
     at = variants.get(variants[subject.variant].parent or "")
@@ -252,9 +261,7 @@ def _step(readings: Readings, limiter: str, subject: Subject) -> Remedy | None:
         line.add(at.name)
         at = variants.get(at.parent or "")
     for shape in sorted(readings.alike[subject.shape or ""], key=lambda s: s.name != subject.shape):
-        if step := next((r for r in remedies(readings, shape.name).get(limiter, ()) if r.variant not in line), None):
-            return step
-    return None
+        yield from (r for r in remedies(readings, shape.name).get(limiter, ()) if r.variant not in line)
 
 
 def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:

@@ -51,7 +51,7 @@ WAITS = {
     "short_scoreboard": "data from shared memory or special functions",
     "sleeping": "warps that sleep",
     "tex_throttle": "room in the texture queue",
-    "wait": "the fixed latency of the instruction before",
+    "wait": "the fixed latency of the previous instruction",
 }
 _SHARED_MEMORY_STALLS = ("mio_throttle", "short_scoreboard")
 _NAMES = {
@@ -231,7 +231,7 @@ class _Case:
                 evidence = f"{passes}; shared memory {share:.0f} % busy"
                 yield Limiter("bank_conflicts", brief, share, evidence, ("bank_conflicts", *facts))
                 continue
-            yield Limiter(name, f"{_title(name)} {share:.0f} % busy", share, self._evidence(facts), facts)
+            yield Limiter(name, f"{title(name)} {share:.0f} % busy", share, self._evidence(facts), facts)
 
     def _busy(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:
         for name, fact in (
@@ -317,12 +317,12 @@ class _Case:
             if roof is not None:
                 share = roof.percent(amount, time)
                 text = f"{significant(roof.us(amount), 3)} µs of {significant(time)} µs at {roof.name}"
-                ranked.append(Limiter(name, f"{_title(name)} at {share:.0f} % of its roof", share, text, (fact,)))
+                ranked.append(Limiter(name, f"{title(name)} at {share:.0f} % of its roof", share, text, (fact,)))
             elif name in named:
                 rate = f"{significant(amount / time / 1e3, 4)} {'GB/s' if fact.endswith('bytes') else 'Gop/s'}"
                 rate = f"{significant(1e3 * time / amount, 3)} ns each" if name == "barrier" else rate
                 text = f"{fact} {in_words(amount, '1')} in {significant(time)} µs"
-                without_roof.append(Limiter(name, f"{_title(name)} ({rate}; no roof is known)", 0.0, text, (fact,)))
+                without_roof.append(Limiter(name, f"{title(name)} ({rate}; no roof is known)", 0.0, text, (fact,)))
         ranked.sort(key=lambda x: (-x.share, x.kind))
         if not ranked or ranked[0].share < NEAR:
             if ranked and not without_roof:
@@ -340,7 +340,8 @@ class _Case:
         return ", ".join(self._with_value(n) for n in names)
 
 
-def _title(resource: str) -> str:
+def title(resource: str) -> str:
+    """The name of a resource for people: ``L2``."""
     return _NAMES.get(resource, resource.replace("_tensor", " tensor cores"))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flashcore.explain.bounds_in_use import ISSUES_PER_CLOCK, needs
-from flashcore.explain.limiter import WAITS, idle_sms, limiters
+from flashcore.explain.limiter import WAITS, idle_sms, limiters, title
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import sm_count
 
@@ -90,7 +90,8 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
     waits = [x for x in limits if x.kind.startswith("stall_")]
     resource = next((x for x in limits if x not in waits and x.kind != "idle_sms" and x.share), None)
     if resource:
-        add(resource.kind, resource.brief, resource.share, resource.evidence)
+        name = "bank conflicts" if resource.kind == "bank_conflicts" else f"{title(resource.kind)} busy"
+        add(resource.kind, name, resource.share, resource.evidence)
     elif issue:
         add("issue", "issuing instructions", issue * active / 100, f"issue_active {issue:.0f} % of {basis}")
     room = 100 - sum(p.percent for p in parts)

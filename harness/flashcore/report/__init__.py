@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from flashcore.errors import UsageError
-from flashcore.explain import advice
 from flashcore.gate.together import together
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
@@ -269,7 +268,6 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         "breaks": _breaks,
         "significant": significant,
         "sentence": sentence,
-        "advised": advice.sentence,
         "summary": summary,
     }
     return templates

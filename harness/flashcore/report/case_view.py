@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from flashcore.explain import heat, roofline
-from flashcore.explain.advice import Advice, advice
+from flashcore.explain.advice import Advice, advice, precedents
 from flashcore.explain.diff import MODES, MOVED
 from flashcore.explain.ladder import COUNTERS
-from flashcore.explain.limiter import Limiter, Remedy, phase_shares, remedies
+from flashcore.explain.limiter import Limiter, Remedy, phase_shares
 from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
@@ -96,12 +97,9 @@ class CaseView(Case):
 
     @property
     def ranked(self) -> list[tuple[Limiter, list[Remedy]]]:
-        """Its limiters with the steps that removed them."""
-        by_kind = remedies(self.book.readings, self.shape.name)
-        return [
-            (x, [r for r in by_kind.get(x.kind, ()) if r.variant != self.variant.name][:2])
-            for x in self.limiters.limiters[:MOST_LIMITERS]
-        ]
+        """Its limiters with the steps elsewhere on the ladder that reduced them most."""
+        limits, readings = self.limiters.limiters[:MOST_LIMITERS], self.book.readings
+        return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in limits]
 
     @property
     def steps(self) -> tuple[Advice, ...]:

@@ -244,7 +244,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
     about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
     time = whole(book.readings, about.variant.name, about.shape.name) if about else None
-    if time and not time.timed and time.parts[0].percent < 5:  # SMs are busy, and nothing else can be seen
+    if time and not time.timed and time.parts[-1].percent > 95:  # SMs are busy, and nothing else can be seen
         time = None
     return Section(
         row,

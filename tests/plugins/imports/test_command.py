@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,9 @@ def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, st
     assert "void spilly&lt;(int)96&gt;(float *, int)" in page and "SOLBottleneck" in page and "Small Grid" in page
     overview = (tmp_path / "pages" / "index.html").read_text()
     assert ">72.10<" in overview  # five launches of saxpy, µs
-    assert "Next step</dt>" in overview and "ask L2 for less" in overview and "at most 88 % of its time" in overview
+    words = re.sub(r"\s+", " ", re.sub("<[^>]+>", "", overview))
+    assert "Limited by L2 busy: 88 % of the time; 12 % is unattributed" in words and 'class="whole"' in overview
+    assert "Next step request less from L2: let" in words and "at most 88 % of its time. (l2_throughput 87.8" in words
     record = store.read(Path(profiles[1]))
     points = [p for p in roofline.points(record) if p.level == "dram" and p.subject.variant == "saxpy"]
     assert [(p.counted, p.roof, p.flop) for p in points] == [("hardware", "fp32", 2 * (1 << 22))]

@@ -102,7 +102,8 @@ def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.Ca
     terminal = capsys.readouterr()
     assert terminal.err.splitlines()[2].split() == ["cutlass::Kernel<float>", "2", "200.0", "94.8", "unmeasured"]
     page = overview(Path(terminal.out.strip()), tmp_path)
-    assert "takes the most time: <b>94.8&nbsp;%</b> of 2 kernels, 200.0&nbsp;µs in 2 launches" in page
+    assert ": <b>94.8&nbsp;%</b> of the time of 2 kernels, 200.0&nbsp;µs in 2 launches" in page
+    assert "<p>unmeasured: no counter shows it at" in page and 'class="whole"' not in page
 
 
 def test_the_overviews_of_a_suite_and_of_a_capture_stay(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.explain.advice import advice
+from flashcore.explain.time_shares import whole
 from flashcore.model.suite import ImportedKernel
 from flashcore.plugins.imports import kernels, traces
+from flashcore.report.overview_page import MOST_STEPS
 from flashcore.report.view import INDEX, Book, Page
 
 TEMPLATE = Path(__file__).with_name("overview.html.j2")
@@ -21,8 +23,14 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     if not imported or (suite.notes and not surveyed):
         return None
     rows = kernels.rows(book.readings)
-    steps = advice(book.readings, rows[0].variant, rows[0].shape) if rows[0].variant else []
-    limits = len(book.judgement.limits)
-    ranges = kernels.ranges(book.record)
-    view = {"rows": rows, "ranges": ranges, "steps": steps, "surveyed": surveyed, "limits": limits}
+    case = (book.readings, rows[0].variant, rows[0].shape)
+    steps, time = (advice(*case), whole(*case)) if rows[0].variant else ((), None)
+    view = {
+        "rows": rows,
+        "ranges": kernels.ranges(book.record),
+        "steps": steps[:MOST_STEPS],
+        "whole_time": time if time and time.timed else None,
+        "surveyed": surveyed,
+        "limits": len(book.judgement.limits),
+    }
     return Page(INDEX, "Overview", str(TEMPLATE), view, tables=kernels.tables(book.readings))
