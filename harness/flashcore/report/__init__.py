@@ -330,7 +330,7 @@ def _folded(body: _Body) -> _Body:
 
 def _packed(html: str) -> str:
     """A page, or a part of one, for a script to unpack: the same bytes every time."""
-    return base64.b64encode(gzip.compress(html.encode(), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(html.encode(), 6, mtime=0)).decode()
 
 
 def policy(*scripts: str) -> str:

@@ -6,7 +6,6 @@ rows of the page itself.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -221,7 +220,7 @@ def packed(values: Iterable[Any]) -> list[list[Any]]:
     which: list[int] = []
     long: list[int] = []
     for value in column:
-        at = index.setdefault(json.dumps(value), len(distinct))
+        at = index.setdefault(repr(value), len(distinct))
         if at == len(distinct):
             distinct.append(value)
         if which and which[-1] == at:
