@@ -411,7 +411,7 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     failed = found["failed"]
     assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
     assert failed["said"] == f"{len(judged.failed)} of {len(wanted)} shown"
-    assert "without=waived%2Cat_risk%2Cunmeasured%2Cpass%2Copen" in failed["address"]
+    assert "without=at_risk%2Cwaived%2Cunmeasured%2Cpass%2Copen" in failed["address"]
     for shown, way in ((found["up"], 1), (found["down"], -1)):
         numbers = [way * v for v in shown if v is not None]
         assert numbers == sorted(numbers) and len(numbers) == sum(v.value is not None for v in judged.limits)
@@ -420,6 +420,21 @@ def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folde
     for v in judged.verdicts:
         if isinstance(v.value, float) and v.unit != "us":
             assert number(v.value, v.unit) in texts  # as the gate itself writes it
+
+
+def test_the_first_screen_leads_to_the_limits_that_it_counts(chromium: Browser, folder: Path) -> None:
+    judged = judge(full(), require="static", today=TODAY)
+    with chromium.page(folder / "index.html") as shown:
+        failed = shown.js("document.querySelector('[data-is=budgets] a').getAttribute('href')")
+        (more,) = shown.js(
+            "Array.from(document.querySelectorAll('.failing li a.detail'), (a) => a.getAttribute('href'))"
+        )[:1]
+    for link in (failed, more):
+        page, _, query = link.partition("?")
+        budget = dict(parse_qsl(query)).get("q")
+        with chromium.page(folder / page, f"?{query}") as shown:
+            wanted = [v for v in judged.failed if budget in (None, v.budget)]
+            assert shown.js("verdicts.rows.length") == len(wanted) > 0
 
 
 def test_a_cell_of_the_matrix_leads_to_its_verdicts(chromium: Browser, folder: Path) -> None:

@@ -426,7 +426,7 @@ def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next
     fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\]"
     assert re.search(fastest, words) and re.search(r"[\d.]+ × above its floor of [\d.]+ µs", words)
     assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
-    assert re.search(r"Budgets \d+ failed , \d+ waived, \d+ at risk of \d+ limits", words)
+    assert re.search(r"Budgets \d+ failed , \d+ at risk , \d+ waived of \d+ limits", words)
     assert "Next step" in words
 
 
@@ -456,7 +456,7 @@ def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
 def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: str, tmp_path: Path) -> None:
     words = screen(limited(value, 128.0), tmp_path / "r")
-    assert f"0 failed , 0 waived, {risk} of" in words
+    assert f"0 failed , {risk} , 0 waived of" in words
     assert ("few_registers fast sm_90a : registers 124 , limit ≤ 128, 3 % room" in words) is (value == 124)
 
 
@@ -473,6 +473,21 @@ def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_res
         v.value for v in view.book.judgement.limits if view.state(v) == "at_risk"
     ] == [124]
     assert view.matrix.facts[-1] == "builds" and view.matrix.quiet == {"builds"}
+
+
+def test_what_is_at_risk_stands_before_what_is_accepted() -> None:
+    facts = [
+        factory.fact("registers", registers, variant, arch="sm_90a", kernel="k")
+        for variant, registers in (("fast", 124), ("warp", 160))
+    ]
+    suite = factory.suite(
+        variants=[factory.variant(v) for v in ("warp", "fast")],
+        budgets=[factory.budget("registers", maximum=128)],
+        waivers=[factory.waiver("registers_limit", 160)],
+    )
+    view = guardrail_page.Guardrails(Book(factory.bare_record(suite, facts), "static", None))
+    states = [state for state in view.data["status"][0] if state in ("at_risk", "waived")]
+    assert states == ["at_risk", "waived"] and [row[0].text for row in view.matrix.rows] == ["fast", "warp"]
 
 
 def test_the_next_step_names_a_failed_budget_that_no_rule_explains(tmp_path: Path) -> None:
@@ -496,7 +511,8 @@ def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
 
 def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
     words = screen(limited(140.0, 128.0), tmp_path / "r")
-    assert "1 failed , 0 waived" in words and "few_registers fast sm_90a : registers 140 , limit ≤ 128" in words
+    assert "1 failed , 0 at risk , 0 waived" in words
+    assert "few_registers fast sm_90a : registers 140 , limit ≤ 128" in words
     assert "Next step few_registers of fast: keep fewer values alive" in words
 
 

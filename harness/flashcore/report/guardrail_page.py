@@ -22,7 +22,7 @@ from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
 #: The order of states: what a reader should see first. A limit at risk passes.
-RANK = {"fail": 0, "waived": 1, "at_risk": 2, "unmeasured": 3, "open": 4, "pass": 5}
+RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
 #: A limit that passes with a smaller share of it left is at risk. Where no room is possible, none is at risk.
 AT_RISK = 0.05
