@@ -456,6 +456,8 @@ def test_a_variants_page_gives_the_advice_on_its_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "risk"), [(124.0, "1 at risk"), (120.0, "0 at risk"), (128.0, "1 at risk")])
 def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: str, tmp_path: Path) -> None:
     words = screen(limited(value, 128.0), tmp_path / "r")
+    html = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
+    assert ('class="badge at_risk">few_registers' in html) is (risk[0] == "1")
     assert f"0 failed , {risk} , 0 waived of" in words
     assert ("few_registers fast sm_90a : registers 124 , limit ≤ 128, 3 % room" in words) is (value == 124)
 
