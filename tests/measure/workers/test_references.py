@@ -50,6 +50,15 @@ def test_inputs_and_answers_are_computed_once_for_a_shape_seed_and_kind() -> Non
     assert len(ours.log) == 8
 
 
+def test_references_of_earlier_shapes_are_kept_up_to_so_many_bytes() -> None:
+    """A shape has 16 bytes here: 8 of input and 8 of answer."""
+    references, ours = References(), problem()
+    references.most = 2 * 16 + 1
+    for name, computed in (("s", 2), ("t", 4), ("s", 4), ("u", 6), ("s", 6), ("t", 6), ("v", 8), ("u", 10), ("v", 10)):
+        references.get(replace(CASE, shape=name), ours, "cpu", 0, "normal")
+        assert len(ours.log) == computed, name
+
+
 def test_an_emulation_has_the_type_of_its_output() -> None:
     assert References().get(CASE, problem(), "cpu", 0, "normal").entitled["out"].max == 0
     unnamed = replace(CASE, arguments=())

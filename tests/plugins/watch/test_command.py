@@ -151,3 +151,20 @@ def test_on_a_terminal_it_draws_answers_and_obeys_keys(tmp_path: Path) -> None:
     finally:
         process.kill()
         os.close(main)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_all_four_questions_are_answered(watched: Watched) -> None:
+    """Also after a kernel that is wrong, and one that hangs, whose process alone is replaced."""
+    watched.until("idle")
+    good = watched.source.read_text()
+    bodies = {"right": "", "wrong": "return;", "hangs": "while (clock64() != 0) {}", "right again": ""}
+    for number, (what, body) in enumerate(bodies.items()):
+        text = good.replace("{\n  const long long first", f"{{ {body}\n  const long long first")
+        text = text.replace("FLASHCORE_VARIANT", f"__constant__ int edit = {number};\nFLASHCORE_VARIANT")
+        watched.source.write_text(text)
+        given = answers(watched.until("idle"))
+        assert given["right"]["status"] == ("failed" if body else "ok"), (what, given["right"])
+        if not body:
+            assert given["faster"]["data"]["us"] > 0 and given["limits"]["status"] == "ok"
+            assert not given["budgets"]["data"]["failed"]

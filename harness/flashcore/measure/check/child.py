@@ -33,7 +33,7 @@ _OTHER_POISON = 0x5A
 _UNSEEN = 100
 #: What the first opcheck imports, which is most of its time.
 IMPORTS = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
-_references = References()
+references = References()
 
 
 #: Errors by the fact's name: the largest, or ``None`` for one that is not finite, and the input.
@@ -64,7 +64,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
         for seed in case.seeds if kind not in edges else case.seeds[:1]:
             where = WorstInput(seed, kind)
             log.step(task.name, f"seed {seed}, kind {kind}")
-            expected = _references.get(case, problem, device, seed, kind)
+            expected = references.get(case, problem, device, seed, kind)
             for cost in expected.cost.values():
                 _keep_worst(worst, "quantization_max_error", cost.max, where)
                 _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
@@ -79,7 +79,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             if outside:
                 break  # it writes out of bounds: no more calls than needed
     if not complaints:
-        expected = _references.get(case, problem, device, case.seeds[0], kinds[0])
+        expected = references.get(case, problem, device, case.seeds[0], kinds[0])
         inputs = expected.inputs
         log.step(task.name, "repeats")
         complaints += _repeat(caller, inputs, payload["repeats"])

@@ -47,26 +47,35 @@ class Expected:
         ]
 
 
+_Exact = dict[tuple[int, str], tuple[Any, Any]]
+
+
 class References:
-    """References and emulations of one shape, computed once for all its variants."""
+    """References and emulations of a shape, computed once for all its variants.
+
+    Attributes:
+        most: bytes from which earlier shapes' are dropped; 0: as soon as another shape is used.
+    """
 
     def __init__(self) -> None:
-        self._shape: tuple[str, ...] = ()
-        self._exact: dict[tuple[int, str], tuple[Any, Any]] = {}
-        self._expected: dict[tuple[int, str, str], Expected] = {}
+        self.most = 0
+        #: Shape → by seed and kind, and tolerance class; the shape used last is the last.
+        self._shapes: dict[tuple[str, ...], tuple[_Exact, dict[tuple[int, str, str], Expected]]] = {}
 
     def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> Expected:
         """What is expected of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
-        if shape != self._shape:
-            self._shape, self._exact, self._expected = shape, {}, {}
+        if shape not in self._shapes:
+            while self._shapes and sum(_bytes_of(exact) for exact, _ in self._shapes.values()) >= self.most:
+                del self._shapes[next(iter(self._shapes))]
+        exacts, results = self._shapes[shape] = self._shapes.pop(shape, ({}, {}))
         params = dict(case.params)
-        if (seed, kind) not in self._exact:
+        if (seed, kind) not in exacts:
             inputs = problem.make_inputs(dict(params), seed, device, kind)
-            self._exact[seed, kind] = inputs, problem.reference(inputs, params)
-        inputs, exact = self._exact[seed, kind]
+            exacts[seed, kind] = inputs, problem.reference(inputs, params)
+        inputs, exact = exacts[seed, kind]
         key = (seed, kind, case.tolerance)
-        if key not in self._expected:
+        if key not in results:
             # A class that quantizes its inputs is held to the answer on the quantized ones, so that an error of the
             # kernel cannot hide behind that of the quantization, which is reported separately.
             basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
@@ -76,8 +85,14 @@ class References:
             entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-            self._expected[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE)
-        return self._expected[key]
+            results[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE)
+        return results[key]
+
+
+def _bytes_of(exacts: _Exact) -> int:
+    """Bytes of the inputs and answers."""
+    values = (value for pair in exacts.values() for part in pair for value in part.values())
+    return sum(getattr(value, "nbytes", 0) for value in values)
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The process of ``flashcore watch`` that has the GPU: it checks and times builds until it is ended.
 
-It has imported torch, has a CUDA context, and keeps the references of the shape it checked last. Check and bench share
-it, since bench voids times that were taken beside another process's context.
+It has imported torch, has a CUDA context, and keeps references. Check and bench share it, since bench voids times that
+were taken beside another process's context.
 """
 
 from __future__ import annotations
@@ -25,5 +25,13 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     return bench.perform(task, log) if "cases" in task.payload else check.perform(task, log)
 
 
+def prepare() -> None:
+    """Keeps references of many shapes from save to save, in up to an eighth of the GPU's memory."""
+    import torch
+
+    check.references.most = torch.cuda.get_device_properties(0).total_memory // 8
+    gc.freeze()
+
+
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform, gc.freeze, check.IMPORTS))
+    leave(serve(sys.argv[1:], perform, prepare, check.IMPORTS))
