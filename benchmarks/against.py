@@ -34,7 +34,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.plugins.against import time_pairs
-from flashcore.plugins.against.against import copied
+from flashcore.plugins.against.against import contest, copied
 from flashcore.plugins.against.decide import ALPHA, EFFECT, PROCESSES, Process, decide
 from flashcore.plugins.against.time_pairs import Contest, Times
 
@@ -155,7 +155,7 @@ class Pace:
 def _same(case: Case, copies: Path) -> Contest:
     """A case against itself: its library, and two copies of it."""
     after = replace(case, library=copied(case.library, copies / "after"))
-    return chains.contest(case.name, case, after, copies)
+    return contest(case.name, case, after, copies)
 
 
 # --- what is found ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against import time_pairs
-from flashcore.plugins.against.against import copied
+from flashcore.plugins.against.against import contest, copied
 from flashcore.plugins.against.match_cases import Side
 from flashcore.plugins.against.time_pairs import Contest
 
@@ -45,16 +45,6 @@ class Length:
     def loops(self, us: float) -> int:
         """The length that takes so long."""
         return max(1, round((us - self.start) / self.step))
-
-
-def contest(name: str, before: Case, after: Case, copies: Path) -> Contest:
-    """One case against another; the one before is loaded again from a copy."""
-    return Contest(
-        name,
-        replace(before, build="before"),
-        replace(after, build="after"),
-        replace(before, build="again", library=copied(before.library, copies / "again")),
-    )
 
 
 def compiled(settings: Settings, device: str, say: Say) -> Side:

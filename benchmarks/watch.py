@@ -3,9 +3,9 @@
     python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
 
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
-end, and the next follows eight seconds later. Of the compared edits some are wrong, one hangs, one does not compile; after each of them
-``flashcore profile`` runs on the same sources. The memory of every process is read after each save. Without a GPU only
-budgets and advice are answered.
+end, and the next follows eight seconds later. Of the compared edits some are wrong, one hangs, one does not compile;
+after each of them ``flashcore profile`` runs on the same sources. The memory of every process is read after each save.
+Without a GPU only budgets and advice are answered.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 def _program(context: Context) -> Program:
     chosen = context.settings.check
-    return Program(command=context.resident or TARGET, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
+    command = context.resident or TARGET
+    return Program(command=command, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
 
 
 def _outcome(case: Case, result: Result) -> CaseOutcome:
