@@ -3,7 +3,7 @@
     python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
 
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
-end, and the next follows eight seconds later. Of the compared edits some are wrong, one hangs, one does not compile;
+end, and the next follows six seconds later. Of the compared edits some are wrong, one hangs, one does not compile;
 after each of them ``flashcore profile`` runs on the same sources. The memory of every process is read after each save.
 Without a GPU only budgets and advice are answered.
 """
@@ -39,7 +39,7 @@ ALL_SHAPES = 10.0
 WITHOUT_GPU = 1.5
 _QUESTIONS = ("budgets", "right", "faster", "limits")
 #: Seconds from the last answer to the next save: processes that the next answers need start in them.
-PAUSE = 8.0
+PAUSE = 6.0
 _TIME_LIMIT = 180.0
 #: Edits of the kernel's source by what they plant: a line is replaced, another text appended.
 _LINE = "  const float f = fast_reciprocal(l);"
@@ -157,7 +157,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     for i, what in enumerate(planted)
                 ]
             rest = range(options.edits + options.compared, options.saves)
-            found["memory"] = [_save(watched, source, text, 1000 + i)["memory"] for i in rest]
+            found["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
         finally:
             watched.close()
             found["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
@@ -165,14 +165,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             watched = Watched(folder, options.variant, ())
             try:
                 list(watched.answered())
-                edits = range(max(1, options.edits // 3))
+                edits = range(max(1, options.edits // 5))
                 found["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i) for i in edits]
             finally:
                 watched.close()
     return found
 
 
-def _save(watched: Watched, source: Path, text: str, number: int, what: str = "") -> dict[str, Any]:
+def _save(
+    watched: Watched, source: Path, text: str, number: int, what: str = "", pause: float = PAUSE
+) -> dict[str, Any]:
     """One edit and its answers; ``seconds`` of each question are those of its last answer, of budgets the first."""
     edited = text.replace(_LINE, _PLANTED.get(what, _LINE))
     source.write_text(f"{edited}\n__constant__ int flashcore_edit = {number};\n", encoding="utf-8")
@@ -182,7 +184,7 @@ def _save(watched: Watched, source: Path, text: str, number: int, what: str = ""
         if answer["question"] != "budgets" or "budgets" not in seconds:
             seconds[answer["question"]] = answer["seconds"]
     print(number, what, seconds, [a.get("message") for a in answers if a["event"] == "error"], file=sys.stderr)
-    time.sleep(PAUSE)
+    time.sleep(pause)
     return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
 
 
@@ -190,7 +192,7 @@ def _compared(
     folder: Path, watched: Watched, source: Path, text: str, number: int, what: str, variant: str, shapes: Sequence[str]
 ) -> dict[str, Any]:
     """One edit's answers, beside those that a recorded run gives."""
-    save = _save(watched, source, text, number, what)
+    save = _save(watched, source, text, number, what, 0.0)
     words = ["profile", "--suite", "suite", "--variant", variant, "--no-roofs", "-o", "report", "--time-limit", "10"]
     words += [word for shape in shapes for word in ("--shape", shape)]
     done = subprocess.run(
