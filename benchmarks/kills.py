@@ -13,7 +13,7 @@ has to come to the same end as untouched.
 from __future__ import annotations
 
 import argparse
-import gzip
+import lzma
 import hashlib
 import json
 import os
@@ -449,11 +449,11 @@ class Rounds(Scenario):
         self._facts = self._said()["facts"]
 
     def look(self) -> Iterator[str]:
-        found = {str(p): p.read_bytes() for p in self._at.rglob("*.csv.gz")} if self._at.is_dir() else {}
+        found = {str(p): p.read_bytes() for p in self._at.rglob("*.csv.xz")} if self._at.is_dir() else {}
         for path, data in found.items():
             try:
-                gzip.decompress(data)
-            except (OSError, EOFError) as error:
+                lzma.decompress(data)
+            except (lzma.LZMAError, EOFError) as error:
                 yield f"{path} is torn: {error}"
         if lost := [p for p, data in self._saved.items() if found.get(p) != data]:
             yield f"{lost} held rows, and are lost or others"

@@ -99,7 +99,7 @@ SESSIONS = {
     "plugins/metrics/command": ("metrics",),
     "report": ("report",),
 }
-RESULTS = Path(__file__).parent / "results" / "mutation.json"
+RESULTS = Path(__file__).parent / "results" / "mutation.json.xz"
 WHY = Path(__file__).with_name("mutation_why.json")
 GOAL = 0.9
 #: Modules whose mutants need a build of their own; the tests of others share one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -63,7 +64,14 @@ def write(path: Path, name: str, options: argparse.Namespace, found: Found) -> N
     asked = {k: v for k, v in vars(options).items() if k not in ("json", "source") and v is not None}
     whole = {"benchmark": name, "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "sources": _sources(),
              "arguments": asked, "found": found}  # fmt: skip
-    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    data = (json.dumps(whole, indent=1) + "\n").encode()
+    path.write_bytes(lzma.compress(data) if path.suffix == ".xz" else data)
+
+
+def opened(path: Path) -> dict[str, Any]:
+    """A results file, which xz compresses if its name ends in ``.xz``, with its benchmark's name and sources."""
+    data = path.read_bytes()
+    return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
 
 
 def read(path: Path, name: str) -> dict[str, Any]:
@@ -73,11 +81,11 @@ def read(path: Path, name: str) -> dict[str, Any]:
         UsageError: the file is not what it wrote.
     """
     try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
+        whole = opened(path)
         if whole["benchmark"] == name:
             return dict(whole["found"])
         other = f"one of {whole['benchmark']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, RecursionError) as error:
         other = f"{type(error).__name__}: {error}"
     raise UsageError(f"{path}: expected raw data of benchmarks.{name}, found {other}")
 

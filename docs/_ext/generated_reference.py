@@ -208,8 +208,8 @@ def benchmarks(results: Path) -> Iterator[str]:
         "again. They are from the commit and date shown and are not updated with every commit.",
         "",
     )
-    for path in sorted(results.glob("*.json")):
-        results_file = json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(results.glob("*.json*")):
+        results_file = raw.opened(path)
         name = results_file["benchmark"]
         entry = "__main__" if (raw.ROOT / "benchmarks" / name).is_dir() else ""
         module = importlib.import_module(f"benchmarks.{name}.{entry}".rstrip("."))

@@ -12,7 +12,7 @@ from flashcore.model.record import Artifact
 
 #: The ptxas logs, ``VARIANT-ARCH.log``; ninja does not print them again.
 LOGS = "ptxas.zip"
-_COMPRESSED = (".gz", ".zip", ".ncu-rep")
+_COMPRESSED = (".gz", ".xz", ".zip", ".ncu-rep")
 _DAY = (1980, 1, 1, 0, 0, 0)  # the same logs give the same bytes
 
 

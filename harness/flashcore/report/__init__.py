@@ -295,8 +295,10 @@ def _json(data: Any) -> Markup:
 
 
 def static(name: str) -> str:
-    """A file that pages include: style or script. A plugin's is named by its absolute path."""
-    return (HERE / "static" / name).read_text(encoding="utf-8")
+    """A style or script that pages include, from ``static/`` (there perhaps gzipped) or a plugin's absolute path."""
+    path = HERE / "static" / name
+    packed = path.with_name(f"{path.name}.gz")
+    return (gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()).decode()
 
 
 def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import lzma
 import re
 import zipfile
 from collections.abc import Callable
@@ -25,8 +26,8 @@ RUNS = sorted((ROOT / "profiles").glob("*.run.zip"))
 def recorded() -> tuple[Result, ...]:
     """Every kernel launch of the recorded runs, as ncu's raw pages have it."""
     archives = map(zipfile.ZipFile, RUNS)
-    pages = (a.read(name) for a in archives for name in sorted(a.namelist()) if re.search(r"/profile/.*csv\.gz$", name))
-    return tuple(row for page in pages for row in parse(gzip.decompress(page).decode()).rows)
+    pages = (a.read(name) for a in archives for name in sorted(a.namelist()) if re.search(r"/profile/.*csv\.xz$", name))
+    return tuple(row for page in pages for row in parse(lzma.decompress(page).decode()).rows)
 
 
 def one(case: str) -> Result:

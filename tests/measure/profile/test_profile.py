@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import itertools
 import json
 import os
@@ -118,8 +118,8 @@ def test_all_cases_in_few_processes(run: Run, calls: Callable[[], list[list[str]
     assert len(lines) == 5 and "v0/mission" in lines[0] and "ok" in lines[0]
     assert len(calls()) == 4, "two batches, each profiled and imported once"
     saved = sorted(p.name for p in tmp_path.rglob("report-*"))
-    assert saved == ["report-001.csv.gz", "report-002.csv.gz"]
-    raw = gzip.decompress((tmp_path / "profile/round-0/report-001.csv.gz").read_bytes()).decode()
+    assert saved == ["report-001.csv.xz", "report-002.csv.xz"]
+    raw = lzma.decompress((tmp_path / "profile/round-0/report-001.csv.xz").read_bytes()).decode()
     assert "flashcore:v0/mission" in raw and '"ID"' in raw
 
 
@@ -378,17 +378,17 @@ def test_a_report_whose_csv_was_cut_is_kept_and_read_again(run: Run, calls: Call
 
 def test_a_damaged_saved_csv_is_named(run: Run, tmp_path: Path) -> None:
     run()
-    saved = next(tmp_path.rglob("report-001.csv.gz"))
+    saved = next(tmp_path.rglob("report-001.csv.xz"))
     saved.write_bytes(saved.read_bytes()[:-20])
     reason = outcomes(run())["v0/mission"].reason
-    assert "report-001.csv.gz" in reason and "delete it" in reason
+    assert "report-001.csv.xz" in reason and "delete it" in reason
     saved.unlink()
     assert [o.status for o in run().outcomes] == ["ok"] * 5
 
 
 def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, data: bytes) -> None:
-        if path.suffix == ".gz":
+        if path.suffix == ".xz":
             with writing(path):
                 raise OSError(28, "No space left on device", str(path))
         write_atomically(path, data)
@@ -398,7 +398,7 @@ def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(FlashcoreError, match="No space left on device"):
             run()
     assert [o.status for o in run().outcomes] == ["ok"] * 5
-    assert {p.suffix for p in tmp_path.rglob("report-*")} == {".gz"}
+    assert {p.suffix for p in tmp_path.rglob("report-*")} == {".xz"}
 
 
 def test_warm_and_cold_are_never_mixed(run: Run) -> None:

@@ -125,7 +125,7 @@ def test_a_profiler_there_brings_its_tables_back(nodes: Any, tmp_path: Path) -> 
     workers = Pool(cluster.connect(nodes.address))
     there = profile.profiled(cases, tmp_path / "there", profiling(batch=2, workers=workers))
     assert there.facts == here.facts and {o.status for o in there.outcomes} == {"ok"}
-    assert len(list((tmp_path / "there" / "round-0").glob("report-*.csv.gz"))) == 3
+    assert len(list((tmp_path / "there" / "round-0").glob("report-*.csv.xz"))) == 3
     assert measured_on(tmp_path / "there").keys() == set(NAMES)
 
 

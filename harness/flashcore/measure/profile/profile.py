@@ -1,7 +1,7 @@
 """Profile: one ``ncu`` process for many cases, read back by the NVTX range that each case ran in.
 
 The folder of a run holds ``round-N/``: journals, the children's logs, and of each batch what ncu
-recorded, first as ``.ncu-rep``, then as gzipped CSV. All state is in those files: a run that was ended
+recorded, first as ``.ncu-rep``, then as compressed CSV. All state is in those files: a run that was ended
 at any moment, even by kill -9, is finished by calling :func:`run` again with the same folder.
 
 A case counts as profiled when its journal says that it ran *and* ncu returned rows for its range. One
@@ -10,10 +10,9 @@ that ran while its rows were lost (ncu itself died) is run again in another roun
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import json
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -301,10 +300,10 @@ class _UnderNcu:
         rows: dict[str, Rows] = {}
         incomplete: dict[str, Cause] = {}
         unreadable: Cause | None = None
-        stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.gz"))}
+        stems = {f.name.split(".")[0] for f in (*path.glob("*.ncu-rep"), *path.glob("*.csv.xz"))}
         for stem in sorted(stems, key=lambda s: [int(n) for n in re.findall(r"\d+", s)]):
             try:
-                table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.gz")
+                table = self._table(path / f"{stem}.ncu-rep", path / f"{stem}.csv.xz")
             except WriteError:
                 raise
             except FlashcoreError as error:
@@ -321,17 +320,17 @@ class _UnderNcu:
         """A batch's table: from the saved CSV if that is whole, else from ncu's report."""
         if saved.exists():
             try:
-                table = raw_page.parse(gzip.decompress(saved.read_bytes()).decode())
-            except (OSError, EOFError, zlib.error, UnicodeDecodeError, raw_page.LayoutError) as error:
+                table = raw_page.parse(lzma.decompress(saved.read_bytes()).decode())
+            except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, raw_page.LayoutError) as error:
                 if not report.exists():
                     raise RecordError(
-                        f"{saved}: expected gzipped CSV of ncu, found: {error}; delete it and resume"
+                        f"{saved}: expected ncu's CSV, xz-compressed, found: {error}; delete it and resume"
                     ) from None
             else:
                 if not table.notes or not report.exists():
                     return table
         text = ncu.import_report(self.profiling.ncu, report)
-        write_atomically(saved, gzip.compress(text.encode(), mtime=0))
+        write_atomically(saved, lzma.compress(text.encode()))
         table = raw_page.parse(text)
         if not self.profiling.settings.keep_report and not table.notes:
             report.unlink()
