@@ -13,9 +13,9 @@ has to come to the same end as untouched.
 from __future__ import annotations
 
 import argparse
-import lzma
 import hashlib
 import json
+import lzma
 import os
 import random
 import shutil

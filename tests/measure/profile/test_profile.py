@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import lzma
 import itertools
 import json
+import lzma
 import os
 import signal
 import subprocess

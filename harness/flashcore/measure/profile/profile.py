@@ -10,8 +10,8 @@ that ran while its rows were lost (ncu itself died) is run again in another roun
 
 from __future__ import annotations
 
-import lzma
 import json
+import lzma
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
