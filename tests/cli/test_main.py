@@ -516,3 +516,24 @@ def test_a_changed_problem_makes_everything_stale(here: Workplace) -> None:
     done = here.run("gate", "--require", "counters")
     assert done.returncode == Exit.UNMEASURED
     assert "cases are stale" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [("flashcore ga", {"gate "}), ("flashcore pack --out", {"--output "}), ("flashcore sanit", {"sanitize "})],
+)
+def test_a_shell_completes_commands_and_their_options(line: str, completions: set[str], tmp_path: Path) -> None:
+    """By the protocol of argcomplete's shell function; the unfinished command is not run."""
+    pytest.importorskip("argcomplete")
+    answer = tmp_path / "answer"
+    shell = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "_ARGCOMPLETE_IFS": "\n",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "COMP_TYPE": "9",
+    }
+    done = flashcore(cwd=tmp_path, env=shell)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert set(answer.read_text(encoding="utf-8").split("\n")) == completions

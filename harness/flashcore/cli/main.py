@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from flashcore import __version__
 from flashcore.cli import terminal
@@ -68,6 +69,8 @@ _EXITS = "\n".join(["exit codes:", *(f"  {code:<3}  {code.meaning}" for code in 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code, even if its output cannot be written."""
+    if "_ARGCOMPLETE" in os.environ:
+        _complete(os.environ.get("COMP_LINE", ""))
     terminal.harden()
     words = sys.argv[1:] if argv is None else argv
     arguments = argparse.Namespace(command=None)
@@ -100,6 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flashcore: standard output: cannot write: {why}", file=sys.stderr)
         return code or int(Exit.INCAPABLE)
     return code
+
+
+def _complete(line: str) -> NoReturn:
+    """Answers a shell that completes ``line``, through argcomplete; runs no command."""
+    import argcomplete
+
+    argcomplete.autocomplete(parser(line.split()[1:]), exclude=["--help", "-h"])
+    sys.exit(Exit.OK)
 
 
 def _reason(error: Exception, command: str) -> FlashcoreError | None:
