@@ -99,6 +99,8 @@ def test_a_run_gives_its_frames(profiles: Path) -> None:
     assert "l2_hit [pct]" in run.table("mission", ["l2_hit"])
     assert (run.shapes, run.variants) == (("mission", "long"), ("slow", "fast", "split", "cudnn"))
     assert run.table().equals(run.table("mission"))
+    assert run.bounds_frame().xs(("fast", "mission"))["us"].max() == run.table()["floor [us]"]["fast"]
+    assert run.limiters_frame().groupby(["variant", "shape"], observed=True)["share"].max().between(0, 100).all()
 
 
 # --- judge, roofline ---------------------------------------------------------------------------

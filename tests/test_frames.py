@@ -10,7 +10,7 @@ import pytest
 
 from flashcore import frames
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.explain import diff, roofline
+from flashcore.explain import diff, limiter, roofline
 from flashcore.explain.predictions import Readings
 from flashcore.gate import judge
 from flashcore.model.catalogue import FACTS
@@ -205,6 +205,23 @@ def test_points_hold_what_a_roofline_shows(record: Record) -> None:
         assert frame[name].tolist() == [getattr(p, name) for p in found], name
     assert frame["ceiling_tflops"].tolist() == [p.ceiling.tflops for p in found]
     assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
+
+
+def test_bounds_are_the_resources_of_each_case(record: Record) -> None:
+    cases = roofline.case_bounds(record)
+    frame = frames.bounds(record)
+    assert list(zip(*frame.index.to_frame().to_numpy().T, frame["resource"], strict=True)) == [
+        (c.subject.variant, c.subject.shape, b.resource) for c in cases for b in c.bounds
+    ]
+    unknown = frame["us"].isna()
+    assert (frame["note"] != "")[unknown].all() and frame["us"][~unknown].gt(0).all()
+
+
+def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record) -> None:
+    frame, readings = frames.limits(record), Readings(record)
+    assert len(frame) and (frame["evidence"] != "").all()
+    for (variant, shape), rows in frame.groupby(["variant", "shape"], observed=True):
+        assert rows["kind"].tolist() == [x.kind for x in limiter.limiters(readings, variant, shape).limiters]
 
 
 # --- without pandas -----------------------------------------------------------------------------

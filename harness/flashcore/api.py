@@ -66,6 +66,14 @@ class Run:
         """Every timing sample in microseconds, a row each: see :func:`flashcore.frames.samples`."""
         return frames.samples(self.record)
 
+    def bounds_frame(self) -> DataFrame:
+        """The least time of each case on each resource, a row each: see :func:`flashcore.frames.bounds`."""
+        return frames.bounds(self.record)
+
+    def limiters_frame(self) -> DataFrame:
+        """What takes the time of each case, a row each: see :func:`flashcore.frames.limits`."""
+        return frames.limits(self.record)
+
     def table(self, shape: str | None = None, facts: Sequence[str] = frames.LADDER) -> DataFrame:
         """A row per variant at ``shape``, columns with units: see :func:`flashcore.frames.table`.
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain.diff import Change, TimeChange
+from flashcore.explain.limiter import Limiter, limiters
 from flashcore.explain.predictions import Readings
-from flashcore.explain.roofline import Point, case_bounds
+from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Subject, Value
@@ -75,6 +76,8 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
         " ceiling_tflops=ceiling.tflops:n share:n measured_ceiling_tflops=measured.tflops:n share_of_measured:n"
         " faults:j",
     ),
+    Bound: (_CASE, "resource:c amount:n unit:c us:n note:s"),
+    Limiter: (_CASE, "kind:c share:n evidence:s facts:j"),
 }
 
 
@@ -86,13 +89,38 @@ def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
     ``ceiling_tflops`` and ``share`` of it are by datasheet where it states the resource, ``measured_ceiling_tflops`` by
     measured roofs.
     """
+    rows = list(rows)
+    return _laid_out(kind, [row.subject for row in rows], rows)
+
+
+def bounds(record: Record) -> DataFrame:
+    """A row per case and resource: the least time that the resource allows, in microseconds.
+
+    ``amount`` is what the problem needs of the resource, in ``unit``. ``us`` is missing if the amount or the roof is
+    unknown; ``note`` then says which.
+    """
+    rows = [(case.subject, bound) for case in case_bounds(record) for bound in case.bounds]
+    return _laid_out(Bound, [subject for subject, _ in rows], [bound for _, bound in rows])
+
+
+def limits(record: Record) -> DataFrame:
+    """A row per limiter of each case, its largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of
+    its time or capacity in percent; the counters that show it in ``evidence``, and their names in ``facts``."""
+    readings = Readings(record)
+    cases = dict.fromkeys(Subject(o.variant, shape=o.shape) for o in record.outcomes)
+    rows = [(s, limiter) for s in cases for limiter in limiters(readings, s.variant, s.shape or "").limiters]
+    return _laid_out(Limiter, [subject for subject, _ in rows], [limiter for _, limiter in rows])
+
+
+def _laid_out(kind: type, subjects: Sequence[Subject], rows: Sequence[Any]) -> DataFrame:
+    """A row per object of ``kind``, with the columns of its layout."""
     levels, layout = _LAYOUTS[kind]
-    rows, columns = list(rows), {}
+    columns = {}
     for word in layout.split():
         path, _, sort = word.partition(":")
         name, _, attribute = path.partition("=")
         columns[name] = _KINDS[sort](list(map(attrgetter(attribute or name), rows)))
-    return _indexed([row.subject for row in rows], levels, columns)
+    return _indexed(subjects, levels, columns)
 
 
 def samples(record: Record) -> DataFrame:
