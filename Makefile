@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-profile: $(READY) ## build, check, bench, profile, record, report, gate
+profile: $(READY) ## build, check, bench, profile, record, report, gate (5 minutes the first time, on 2 cores without a GPU)
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
 
 build: $(READY) ## compile every variant; print registers, spills, shared memory, occupancy
@@ -67,7 +67,7 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style ## lint, type check and test; leaves out the tests marked `slow`
+test: style ## lint, type check and test; leaves out the tests marked `slow` (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
 test-all: style ## lint, type check and run every test (.ci/run does)
@@ -171,7 +171,8 @@ clean: ## remove builds and rendered reports; recorded runs stay
 
 # Without nvcc or nvdisasm on this machine, they are installed from pip.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@echo "$(VENV): installing flashcore, torch and what they need; a few minutes, once"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run]'
 	@if command -v nvcc >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || test -n "$$NVCC"; then \
 	  echo "nvcc: found"; \
@@ -185,5 +186,6 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
+	@echo "$(VENV): installing the tools of the tests and the documentation; a minute, once"
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
