@@ -76,6 +76,21 @@ def test_a_suite_in_a_project_uses_the_folders_of_the_project(tmp_path: Path, mo
     assert done.returncode == 2 and done.stderr.startswith("flashcore: ../../profiles: expected a recorded run")
 
 
+def test_every_folder_of_a_repository_uses_its_suite_and_its_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = suite(tmp_path / "kernels" / "mine")
+    for folder in (tmp_path / "docs", mine / "include" / "deep"):
+        folder.mkdir(parents=True)
+        monkeypatch.chdir(folder)
+        assert find.of_project("build") == "build", "outside of a repository"
+    (tmp_path / ".git").mkdir()
+    for folder in (tmp_path, tmp_path / "docs", tmp_path / "kernels", mine, mine / "include" / "deep"):
+        monkeypatch.chdir(folder)
+        assert Path(find.of_project("build")).resolve() == tmp_path / "build"
+        assert Path(find.suite_folder(None)).resolve() == mine
+
+
 def test_the_roofs_suite_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert find.roofs_suite() == Path("kernels/roofs")  # as the published run names it

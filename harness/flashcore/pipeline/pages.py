@@ -12,6 +12,7 @@ from flashcore.model.record import Record
 from flashcore.model.suite import Tier
 from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import today
+from flashcore.suites.find import of_project
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def write(
     :func:`flashcore.report.render`."""
     first, *others = records
     name = "+".join([first.id, *(r.id.rpartition("-")[2] for r in others)])
-    folder = Path(target.folder or Path("reports") / name)
+    folder = Path(target.folder or Path(of_project("reports")) / name)
     return report.render(
         first,
         folder,

@@ -35,23 +35,35 @@ def near(folder: Path) -> Path:
     raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 
+def base() -> Path:
+    """The nearest of this folder and those above it, up to the top of its git repository, that is or has a suite;
+    this folder if none has, or outside of a repository. Relative."""
+    here = Path.cwd()
+    folders = [here, *here.parents]
+    top = next((i for i, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    with_suite = (i for i, folder in enumerate(folders[: top + 1]) if any(any(folder.glob(place)) for place in NEAR))
+    return Path(*[".."] * next(with_suite, 0))
+
+
 def of_project(folder: str) -> str:
-    """The path of a folder such as ``build``: in the current folder or, where that is a suite in a project's
-    ``kernels`` and has no such folder, in the project."""
-    parts = Path.cwd().parts[-2:]
-    if not Path(MANIFEST).is_file() or "kernels" not in parts or Path(folder).exists():
-        return folder
-    return str(Path(*[".."] * (2 - parts.index("kernels")), folder))
+    """The path of a folder such as ``build``: in :func:`base` or, where that is a suite in a project's ``kernels`` and
+    has no such folder, in the project."""
+    start = base()
+    parts = start.resolve().parts[-2:]
+    if (start / MANIFEST).is_file() and "kernels" in parts and not (start / folder).exists():
+        start = start.joinpath(*[".."] * (2 - parts.index("kernels")))
+    return str(start / folder)
 
 
 def suite_folder(given: str | None) -> str:
-    """The folder of the suite that ``--suite`` names, by itself or by its manifest; without it the one that is near.
+    """The folder of the suite that ``--suite`` names, by itself or by its manifest; without it the one near
+    :func:`base`.
 
     Raises:
         UsageError: it names another file; none, or several, are near.
     """
     if given is None:
-        return str(near(Path()))
+        return str(near(base()))
     path = Path(given)
     if path.is_file():
         if path.name != MANIFEST:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     here = Path()
     try:
-        suite = str(find.near(here))
+        suite = str(find.near(find.base()))
         missing = ""
     except UsageError as error:
         suite, missing = "", str(error).partition("found ")[2].partition("\n")[0]
