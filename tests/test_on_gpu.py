@@ -183,9 +183,9 @@ def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
 SAVED = {
     "stops": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite",
     "capture": r"answer of a timed call is wrong: out: 65536 of 65536 elements not finite",
-    "remembers": r"on data that it has not met, into poisoned outputs|differs from the first",
+    "remembers": r"on new data with poisoned outputs|differs from the first",
     "host": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite.*, eager, turn",
-    "looks": r"on data that it has not met, into poisoned outputs.*keeps what it found before",
+    "looks": r"on new data with poisoned outputs.*reuses results",
 }
 
 

@@ -1,4 +1,4 @@
-"""What ``flashcore`` and ``python -m flashcore`` start.
+"""Starts the command line for ``flashcore`` and ``python -m flashcore``.
 
 To Python an empty or relative entry of PYTHONPATH is a folder below the current one, searched before the standard
 library: a user's ``json.py`` would replace the real one. So such entries go before anything else is imported;

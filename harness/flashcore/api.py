@@ -1,11 +1,11 @@
-"""What ``import flashcore as fc`` offers: runs as frames, for notebooks and scripts. The names are stable.
+"""The Python API, ``import flashcore as fc``: runs as frames, for notebooks and scripts. The names are stable.
 
     run = fc.read_run("20261122T201621Z-c175")
     run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 
 Suites and records are frozen data, as everywhere in flashcore. :mod:`flashcore.frames` describes the frames, which need
-pandas (the extra ``frames``). What cannot be done raises a :class:`~flashcore.errors.FlashcoreError` that says what was
+pandas (the extra ``frames``). Every error is a :class:`~flashcore.errors.FlashcoreError` that states what was
 expected, what was found and what to do.
 """
 
@@ -71,7 +71,7 @@ class Run:
         return frames.bounds(self.record)
 
     def limiters_frame(self) -> DataFrame:
-        """What takes the time of each case, a row each: see :func:`flashcore.frames.limits`."""
+        """The limiters of each case, a row each: see :func:`flashcore.frames.limits`."""
         return frames.limits(self.record)
 
     def table(self, shape: str | None = None, facts: Sequence[str] = frames.LADDER) -> DataFrame:
@@ -90,8 +90,8 @@ def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -
     """The run of that folder, packed file or id (its beginning will do); the newest in ``profiles`` if ``None``.
 
     Raises:
-        UsageError: there is no such run, or several begin so.
-        RecordError: it is not whole, not readable, or of an older or newer schema.
+        UsageError: there is no such run, or several ids begin with it.
+        RecordError: it is incomplete, unreadable, or has another schema version.
     """
     return Run(store.read(lookup.find(Path(profiles), None if run is None else str(run))))
 
@@ -100,7 +100,7 @@ def recorded(run: Run) -> Record:
     """The record of a run.
 
     Raises:
-        UsageError: it is something else, such as a run's id.
+        UsageError: ``run`` is something else, such as a run's id.
     """
     if not isinstance(run, Run):
         raise UsageError(
@@ -136,12 +136,12 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
 
 def roofline(run: Run) -> DataFrame:
     """A row per :class:`~flashcore.explain.roofline.Point`: every case and each of its kernels, at each level that was
-    measured. What a point lacks is unmeasured among the run's facts, with its reason."""
+    measured. A value that a point lacks is an unmeasured fact of the run, with its reason."""
     return frames.frame(rooflines.Point, rooflines.points(recorded(run)))
 
 
 def __getattr__(name: str) -> Any:
-    """What a plugin adds, such as ``capture``."""
+    """Returns a name that a plugin adds, such as ``capture``."""
     if name in dict(plugins.entries("api")) or name in plugin.SHIPPED["api"]:
         return plugins.find("api", name)
     raise AttributeError(f"module 'flashcore' has no attribute {name!r}")

@@ -70,7 +70,7 @@ class ManifestError(FlashcoreError):
 
 
 class RecordError(FlashcoreError):
-    """A run record cannot be read, or is of another schema version."""
+    """A run record cannot be read, or has another schema version."""
 
 
 class WriteError(FlashcoreError):

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
-    """That the files of each run are as they were recorded; altered ones are refused."""
+    """Refuses runs whose files were altered since they were recorded."""
     for run in runs:
         store.verify(run)
         yield f"run {run.name}: intact"

@@ -71,33 +71,33 @@ def _without_machine_path(word: str) -> str:
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
-    """Which suite."""
+    """Adds the option that names the suite."""
     parser.add_argument(
         "--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one here or in kernels/)"
     )
 
 
 def add_profiles(parser: argparse.ArgumentParser) -> None:
-    """The folder of runs."""
+    """Adds the option for the folder of runs."""
     text = "recorded runs (default: %(default)s)"
     parser.add_argument("--profiles", default=of_project(default("profiles")), metavar="DIR", help=text)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
-    """The folders of runs and builds."""
+    """Adds the options for the folders of runs and builds."""
     add_profiles(parser)
     text = "compiled objects (default: %(default)s)"
     parser.add_argument("--build-dir", dest="build", default=of_project(default("build")), metavar="DIR", help=text)
 
 
 def add_shapes(parser: argparse.ArgumentParser) -> None:
-    """Which shapes."""
+    """Adds the option that selects shapes."""
     text = "only this shape; repeatable"
     parser.add_argument("--shape", dest="shapes", action="append", default=[], metavar="NAME", help=text)
 
 
 def add_cases(parser: argparse.ArgumentParser) -> None:
-    """Which suite, which of its variants and shapes, and where runs and builds lie."""
+    """Adds the options for the suite, its variants and shapes, and the folders of runs and builds."""
     add_suite(parser)
     add_places(parser)
     parser.add_argument("--variant", metavar="GLOB", help="variants whose names match (default: all)")
@@ -105,7 +105,7 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """How cases are run on a GPU."""
+    """Adds the options for running cases on a GPU."""
     parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
     add_gpus(parser)
     text = "time limit of a case in seconds (default: %(default)g)"
@@ -119,7 +119,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
-    """Which GPUs."""
+    """Adds the options that choose GPUs."""
     text = "GPUs that share the cases, one run per GPU model (default: %(default)s)"
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
     texts = dict(plugins.entries("help"))
@@ -131,7 +131,7 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False, default: str = "the newest") -> None:
-    """Which recorded run; or which ones, each of another chip."""
+    """Adds the recorded run, or several, each of another chip."""
     text = f"a run's id, folder or packed file (default: {default})" + ("; several: one per chip" if of_chips else "")
     parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
 
@@ -146,7 +146,7 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """Where recorded runs are looked up."""
+    """The folders and files in which recorded runs are looked up."""
     return (Path(arguments.profiles), *map(Path, arguments.records))
 
 
@@ -175,7 +175,7 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Where the pages are written."""
+    """Adds the options for the report's place and form."""
     parser.add_argument("-o", "--output", metavar="DIR", help="report folder (default: reports/<run>)")
     parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
 

@@ -94,7 +94,7 @@ class Expansion:
         return outcome.status, outcome.cause
 
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
-        """The shapes a variant runs on; none where the GPU is of an arch that it does not support."""
+        """The shapes a variant runs on; none if it does not support the GPU's arch."""
         arch = self.record.gpu_arch
         if stage is not None and arch and not any(same_hardware(arch, a) for a in variant.where.archs):
             self.left_out.add((variant.name, arch))

@@ -100,8 +100,8 @@ def _ncu(cause: c.NcuDisagrees) -> str:
 def _launches(cause: c.LaunchesMissing) -> str:
     planned = f"the {cause.planned} of its plan" if cause.planned else "at least one"
     return (
-        f"void: the captured graph of a call holds {cause.kernels} kernels, expected {planned}: does the launcher use "
-        "the stream that it is given?"
+        f"void: the captured graph of a call contains {cause.kernels} kernels, expected {planned}: does the launcher "
+        "use the stream passed to it?"
     )
 
 
@@ -129,9 +129,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Message: "{message}",
     c.Several: lambda x: "; ".join(map(text, x.causes)),
     c.Hang: lambda x: f"no answer within {x.seconds:g} s{x.step and f' in step {x.step}'}: hang?",
-    c.NoStart: lambda x: f"no task begun within {x.seconds:g} s{_tail(x.output)}",
+    c.NoStart: lambda x: f"no task started within {x.seconds:g} s{_tail(x.output)}",
     c.Crash: _crash,
-    c.NeverBegan: "the process never began a task: {because}",
+    c.NeverBegan: "the process never started a task: {because}",
     c.WorkerLost: "its worker was lost {times} times: {message}",
     c.Raised: lambda x: ": ".join(filter(None, (x.kind, x.message))),
     c.InStep: "{because} (in: {step})",
@@ -149,10 +149,10 @@ FORMS: dict[type[c.Detail], Form] = {
     c.PlanStopped: lambda x: f"{_plan_crashed(x)}\n  hint: free memory",
     c.PlanHung: "the launch plan gave no answer within {seconds:.0f} s",
     c.NoPlan: lambda x: (
-        "there is no launch plan: a peer, or its plan could not be read" if x.profiled else "no launch plan"
+        "no launch plan: it is a reference, or its plan could not be read" if x.profiled else "no launch plan"
     ),
     c.PlanFailed: lambda x: (
-        f"{f'no launch plan on {x.shape}' if x.shape else 'the launch plan is an error'}: {text(x.because)}"
+        f"{f'no launch plan on {x.shape}' if x.shape else 'the launch plan failed'}: {text(x.because)}"
     ),
     c.NoGpu: "{message}",
     c.Incapable: lambda x: x.message + (f"\n  hint: {x.hint}" if x.hint else ""),
@@ -173,8 +173,8 @@ FORMS: dict[type[c.Detail], Form] = {
     c.LaunchesMissing: _launches,
     c.BelowEmptyKernel: "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
     c.WrongTimedAnswer: "void: the answer of a timed call is wrong: {complaint}, {regime}, turn {turn}, seed {seed}",
-    c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on data that it has not met, into poisoned outputs, and "
-    "{known_us:.3f} µs on what it knows: it keeps what it found before",
+    c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, and "
+    "{known_us:.3f} µs on data of an earlier call: it reuses results",
     c.BelowFloor: lambda x: (
         f"void: {x.fact} {number(x.us, 'us')} is below its {x.resource} floor of {number(x.floor_us, 'us')}"
     ),
@@ -182,11 +182,11 @@ FORMS: dict[type[c.Detail], Form] = {
     c.ReferenceNotTimed: lambda x: (
         f"baseline {x.reference} was not timed" if x.reference else "no peer was timed on this shape"
     ),
-    c.NoFormula: "the problem's work() gives no {name}",
+    c.NoFormula: "the problem's work() returns no {name}",
     c.OneSample: "one sample",
     c.TooFewCalls: f"{_EVENTS}: too few",
     c.BelowMedian: f"{_EVENTS}: {{us:.3f}} µs, which is below the p50 by difference",
-    c.NoNvml: lambda x: x.message or "NVML told nothing",
+    c.NoNvml: lambda x: x.message or "NVML returned nothing",
     c.NoTool: "no {tool} on this machine",
     c.Unreadable: "{tool} could not read it",
     c.NotInLog: "the ptxas log does not name this kernel, and its cubin lists no spills",
@@ -196,7 +196,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.UnknownArch: "the limits of {arch} are not known here",
     c.NoMachineCode: "no machine code to read",
     c.GridUnknown: "the grid is not known: the kernel was recorded",
-    c.KernelNotBuilt: "the cubin has no kernel {kernel}: the plan names another",
+    c.KernelNotBuilt: "the launch plan names {kernel}, which the cubin does not contain",
     c.ClusterUnknown: "clusters of {blocks} blocks: only the driver knows how many fit",
     c.DoesNotFit: "{message}",
     c.NoCounter: "{chip} has no such metric",
@@ -211,7 +211,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.CannotCombine: _combine,
     c.NotAdditive: "does not add up over launches",
     c.NoSamples: lambda x: (
-        "no warp was held: all stall reasons are 0" if x.stalls else "no warp was sampled: the kernel is too short"
+        "no sampled warp was stalled: all stall reasons are 0"
+        if x.stalls
+        else "no warp was sampled: the kernel is too short"
     ),
     c.NotProfiled: "not profiled: {because}",
     c.NoRows: "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its report, or the "
@@ -223,7 +225,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.OtherCompiler: "{message}",
     c.OtherGpu: "for {wanted} only; this record is of {gpu}",
     c.NoStage: lambda x: "not checked" if x.stage == "check" else f"no {x.stage} of this case",
-    c.NoCubin: "the report has no cubin that says it",
+    c.NoCubin: "the report contains no cubin to read it from",
     c.Renamed: lambda x: (
         f'no limit on {x.fact} names this kernel: renamed? (name each, or add kernels = ["*"])'
         if x.fact
@@ -234,7 +236,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NeverMeasured: "never measured",
     c.FilesChanged: lambda cause: f"stale: read by the recorded check and changed since: {', '.join(cause.files)}",
     c.SettingsChanged: "stale: the problem's seeds, or the shape's repeats or rank_by, changed",
-    c.ReferenceChanged: "stale: the peer's file or the problem changed",
+    c.ReferenceChanged: "stale: the reference's file or the problem changed",
     c.NoHostHash: "stale: {part} without a hash of the host code: record it again",
     c.CodeChanged: "stale: the {part} code, the plan or the problem changed",
     c.SourcesChanged: _sources,

@@ -86,7 +86,7 @@ def from_json(data: Any) -> Detail:
     """The cause or basis that :func:`as_json` wrote; :class:`Unknown` if its code is a missing plugin's.
 
     Raises:
-        ValueError: the data is of another form.
+        ValueError: the data has another form.
     """
     if isinstance(data, Detail):
         return data
@@ -128,7 +128,7 @@ class Unknown(Cause):
 
 
 class Message(Cause):
-    """What a tool, a library or the user's own code says, or an older record, and nothing decides by it."""
+    """A message of a tool, a library, the user's code or an older record. No program decides by it."""
 
     code = "message"
     message: str
@@ -145,7 +145,7 @@ class Several(Cause):
 
 
 class Hang(Cause):
-    """A task gave no answer within its time limit."""
+    """A task did not finish within its time limit."""
 
     code = "hang"
     seconds: float
@@ -176,7 +176,7 @@ class NeverBegan(Cause):
 
 
 class WorkerLost(Cause):
-    """The place where a task ran was lost, so many times."""
+    """A task's worker was lost ``times`` times."""
 
     code = "worker_lost"
     times: int
@@ -208,7 +208,7 @@ class HungBefore(Cause):
 
 
 class Unanswered(Cause):
-    """A process ended well, but gave no answer to this task."""
+    """A process ended normally without a result for this task."""
 
     code = "unanswered"
 
@@ -246,7 +246,7 @@ class CompileFailed(Cause):
 
 
 class MachineStopped(Cause):
-    """The machine and not the code is the reason: it is tried once more, and then exits with 4."""
+    """The machine caused it, not the code: it is tried once more, then the command exits with 4."""
 
 
 class CompilerStopped(MachineStopped):
@@ -257,7 +257,7 @@ class CompilerStopped(MachineStopped):
 
 
 class DidNotCompile(Cause):
-    """What needs this build is left out, since the build failed."""
+    """The build failed, so everything that needs it is left out."""
 
     code = "did_not_compile"
     arch: str = ""
@@ -287,7 +287,7 @@ class PlanCrashed(Cause):
 
 
 class PlanStopped(MachineStopped):
-    """The launch plan's process was killed, as by the kernel where memory runs out."""
+    """The launch plan's process was killed, for example because memory ran out."""
 
     code = "plan_stopped"
     exit_code: int
@@ -309,7 +309,7 @@ class NoPlan(Cause):
 
 
 class PlanFailed(Cause):
-    """What follows from the launch plan is not known."""
+    """The value needs the launch plan, which failed."""
 
     code = "plan_failed"
     because: Cause
@@ -320,7 +320,7 @@ class PlanFailed(Cause):
 
 
 class NoGpu(Cause):
-    """This machine cannot run kernels, or its GPU is none of the suite's archs."""
+    """This machine cannot run kernels, or the suite is not built for its GPU."""
 
     code = "no_gpu"
     message: str
@@ -390,7 +390,7 @@ class NotCompared(Cause):
 
 
 class NotFinite(Cause):
-    """An error that is not a finite number."""
+    """The error of a result is not a finite number."""
 
     code = "not_finite"
     value: str
@@ -457,7 +457,7 @@ class NcuDisagrees(VoidTiming):
 
 
 class LaunchesMissing(VoidTiming):
-    """The captured graph of a call holds fewer kernels than the plan names."""
+    """The captured graph of a call contains fewer kernels than the plan."""
 
     code = "launches_missing"
     kernels: int
@@ -509,7 +509,7 @@ class NotTimed(Cause):
 
 
 class ReferenceNotTimed(Cause):
-    """There is no time of the reference variant; empty: of none of the libraries."""
+    """The reference was not timed; empty: no library was."""
 
     code = "reference_not_timed"
     reference: str = ""
@@ -617,14 +617,14 @@ class KernelNotBuilt(Cause):
 
 
 class ClusterUnknown(Cause):
-    """How many clusters of this size fit is known only to the driver."""
+    """Only the driver knows how many clusters of this size fit."""
 
     code = "cluster_unknown"
     blocks: int
 
 
 class DoesNotFit(Cause):
-    """The kernel cannot be launched: it needs more than there is."""
+    """The kernel cannot be launched: it needs more resources than an SM has."""
 
     code = "does_not_fit"
     message: str
@@ -646,7 +646,7 @@ class CounterRefused(Cause):
 
 
 class NotReturned(Cause):
-    """ncu or its report does not have the metric. ``many_passes``: it is asked for only where few cases are."""
+    """ncu or its report does not have the metric. ``many_passes``: it is requested only in runs of few cases."""
 
     code = "not_returned"
     report: bool = False
@@ -654,7 +654,7 @@ class NotReturned(Cause):
 
 
 class NoNumber(Cause):
-    """A counter's text is no number that a counter can have."""
+    """A counter's text is not a valid number."""
 
     code = "no_number"
     text: str
@@ -735,7 +735,7 @@ class NoRows(Cause):
 
 
 class RowsMissing(Cause):
-    """Rows of ncu's report were dropped, which may be the case's."""
+    """Dropped rows of ncu's report may belong to the case."""
 
     code = "rows_missing"
     rows: tuple[str, ...]
@@ -755,7 +755,7 @@ class PhasesUnknown(Cause):
 
 
 class Impossible(Cause):
-    """The value is none that the fact can have, so it was not recorded."""
+    """The fact cannot have this value, so it was not recorded."""
 
     code = "impossible"
     expected: str
@@ -763,7 +763,7 @@ class Impossible(Cause):
 
 
 class OtherCompiler(Cause):
-    """The static facts are by another compiler release than what they are compared with."""
+    """The static facts and the values that they are compared with come from different compiler releases."""
 
     code = "other_compiler"
     message: str
@@ -791,7 +791,7 @@ class NoCubin(Cause):
 
 
 class Renamed(Cause):
-    """A budget's kernels are not there under these names; ``fact``: no limit on it names this kernel."""
+    """No kernel has the names in a budget; ``fact``: no limit on it names this kernel."""
 
     code = "renamed"
     kernels: tuple[str, ...] = ()
@@ -808,14 +808,14 @@ class Gone(Cause):
 
 
 class NotRecorded(Cause):
-    """The record does not have it. ``what``: the stage or the arch it is asked for."""
+    """The record does not have it. ``what``: the requested stage or arch."""
 
     code = "not_recorded"
     what: str = ""
 
 
 class Stale(Cause):
-    """The recorded results are not about the present code."""
+    """The recorded results belong to other code."""
 
 
 class NeverMeasured(Stale):
@@ -884,7 +884,7 @@ class Caches(Basis):
 
 
 class Sampled(Basis):
-    """A share of sampled warps, with its standard error in percentage points."""
+    """A share of sampled warps; its standard error in percentage points."""
 
     code = "sampled"
     samples: float
@@ -910,7 +910,7 @@ class SpillsNotListed(Basis):
 
 
 class SourceLine(Basis):
-    """A line of a source file, which the value names."""
+    """The source line that the value names."""
 
     code = "source_line"
     file: str

@@ -36,7 +36,7 @@ _NONE: Entries = {}
 
 
 class Plugin(NamedTuple):
-    """What a plugin adds, each a reference by its name.
+    """A plugin's entries: a name and a reference for each.
 
     Args:
         name: the plugin's folder below ``plugins/``, or its entry point's name.

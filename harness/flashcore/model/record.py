@@ -24,7 +24,7 @@ _Item = TypeVar("_Item", covariant=True)
 
 
 class Source(StrEnum):
-    """Where a fact was read."""
+    """The source of a fact."""
 
     PTXAS = "ptxas"
     CUBIN = "cubin"
@@ -43,7 +43,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a fact is about.
+    """A fact's subject.
 
     Static facts are about (variant, arch, kernel); with ``shape`` when the launch plan enters
     (theoretical occupancy). Measured facts are about (variant, shape, kernel, launch): a case as a
@@ -208,7 +208,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a variant launches on a shape, and the workspace it needs in bytes.
+    """A variant's launches on a shape, and its workspace in bytes.
 
     With a ``cause`` there are no launches: the variant refuses the shape, or its plan function crashed or did not
     return. It is the plan of the code compiled for each of ``archs``; older runs have one for all archs, which names
@@ -240,7 +240,7 @@ def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What the build made of one (variant, arch).
+    """The result of building one (variant, arch).
 
     ``status`` is ``ok``, ``failed`` or ``unsupported``, the last two with their ``cause``. ``closure`` hashes the text
     of the user's files without comments, the flags and the config; ``code`` hashes the kernels' code sections, ``host``
@@ -354,7 +354,7 @@ class SharingGpu:
 
 @dataclass(frozen=True, slots=True)
 class CaseKey:
-    """What decides whether a case's recorded facts are still about the present code.
+    """A case's key: recorded facts are fresh while it is unchanged.
 
     ``code`` hashes the kernels' code sections, ``host`` the host code that launches them; both also the launch plan
     with its attributes, the problem file, the shape and the tolerance. A comment changes neither. ``code``
@@ -375,7 +375,7 @@ class CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class StageNote:
-    """How a stage went, in how many seconds. ``detail`` is why it did not succeed, or a remark for people."""
+    """A stage's outcome and duration in seconds. ``detail`` is why it failed, or a remark for people."""
 
     stage: str
     status: Literal["ok", "failed", "skipped"]
@@ -538,7 +538,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What is known of a suite's variants without a GPU: objects, launch plans, static facts, how the build went."""
+    """A build of a suite's variants without a GPU: objects, launch plans, static facts and its outcome."""
 
     nvcc: str
     artifacts: tuple[Artifact, ...]
@@ -547,11 +547,11 @@ class Built:
     notes: tuple[StageNote, ...] = ()
 
     def artifact(self, variant: str, arch: str | None) -> Artifact | None:
-        """What was built of a variant for an arch."""
+        """The artifact of a variant for an arch."""
         return next((a for a in self.artifacts if (a.variant, a.arch) == (variant, arch)), None)
 
     def plan(self, variant: str, shape: str, arch: str | None) -> Plan | None:
-        """What a variant says it launches for a shape."""
+        """A variant's launch plan for a shape."""
         return plans_for(self.plans, arch).get((variant, shape))
 
     @property

@@ -1,4 +1,4 @@
-"""Suggests the known name that a misspelled one may mean."""
+"""Suggests the nearest valid name for a misspelled one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """What to add to an error: `` (did you mean X?)`` with the nearest name, or one that begins so; else empty."""
+    """`` (did you mean X?)`` with the nearest name, or one with this beginning; empty if there is none."""
     by_lower, text = {n.lower(): n for n in names}, name.strip("*?").lower()
     near = difflib.get_close_matches(text, by_lower, n=1) or [n for n in by_lower if text[2:] and n.startswith(text)]
     return f" (did you mean {by_lower[near[0]]}?)" if near else ""
 
 
 def misspelt(name: str, names: Iterable[str]) -> str:
-    """An unknown name in quotes, with the known name that it may mean."""
+    """The name in quotes, with the nearest valid name."""
     return repr(name) + did_you_mean(name, names)

@@ -140,7 +140,7 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
+    """The hardware that a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
 
     archs: tuple[str, ...]
     shapes: tuple[str, ...] = ("*",)
@@ -292,7 +292,7 @@ class Variant:
 
     @property
     def is_reference(self) -> bool:
-        """Whether others are only compared with it: it has no budgets, and no kernels that are known."""
+        """Whether it is a reference: others are compared with it, and it has no budgets and no recorded kernels."""
         return isinstance(self.kind, PythonCallable)
 
     @property
@@ -410,7 +410,7 @@ class Suite:
         return [[replace(s, rank_by=row[0].rank_by) for s in row] for row in rows.values()]
 
     def role(self, variant: Variant) -> Literal["peer", "baseline", "variant"]:
-        """What tables and frames call a variant's role."""
+        """A variant's role in tables and frames."""
         return "peer" if variant.is_reference else "baseline" if variant.name == self.baseline else "variant"
 
     def matching(self, glob: str) -> list[str]:

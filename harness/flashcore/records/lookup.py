@@ -143,7 +143,7 @@ def suite_of(run: Traversable) -> str:
 
 
 def _of_sanitizer(run: Traversable) -> bool:
-    """Whether it holds what ``flashcore sanitize`` found, and nothing else that a GPU did."""
+    """Whether its only GPU results are those of ``flashcore sanitize``."""
     return (run / "sanitize").is_dir() and not (run / "check").is_dir()
 
 

@@ -92,7 +92,7 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
     for fact in facts:
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
         if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
-            unit = fact.unit  # of ncu's own name, which has whatever unit is given
+            unit = fact.unit  # under ncu's name a fact may have any unit
         elsewhere = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # a kernel of no variant
         of = s.variant in suite.variants or (s.variant == "" and elsewhere)
         placed = of and s.shape in shapes and s.arch in archs

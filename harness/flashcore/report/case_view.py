@@ -76,7 +76,7 @@ class HotKernel:
 
 
 class CaseView(Case):
-    """What the page shows of one case."""
+    """The content of a page about one case."""
 
     @property
     def answer(self) -> list[str]:
@@ -123,7 +123,7 @@ class CaseView(Case):
 
     @property
     def speed_of_light(self) -> list[Bar]:
-        """How busy compute and memory were, then their parts; empty if no counter says."""
+        """Utilization of compute and memory, then of their parts; empty without counters."""
         here, before = _reader(self), _reader(self.parent) if self.parent else lambda _: None
         bars = [Bar(name, self._share(fact), here(fact), before(fact)) for name, fact in SPEED_OF_LIGHT]
         return bars if any(bar.percent is not None for bar in bars) else []
@@ -236,7 +236,7 @@ def _code(listing: Listing, ordered: Sequence[heat.Line]) -> dict[str, Any]:
 
 
 def _why(x: heat.Line) -> str:
-    """What costs time there: code inlined there, its stall reason, bank conflicts, local memory."""
+    """The line's costs: inlined code, stall reason, bank conflicts, local memory."""
     parts = (
         f"inlined code {x.inlined:.1f} %" if x.inlined else "",
         f"{words(x.stall[0])} {x.stall[1]:.0f} %" if x.stall else "",

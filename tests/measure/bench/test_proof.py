@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("forked")
 LAZY = {
     "knows_tensors": r"answer of a timed call is wrong: out: \d+ of 222 elements not finite.*, turn -?\d+, seed",
     "stops": r"answer of a timed call is wrong: out: 222 of 222 elements not finite",
-    "knows_values": r"µs on data that it has not met.*keeps what it found before",
+    "knows_values": r"µs on new data.*reuses results",
 }
 
 
@@ -65,7 +65,7 @@ UPDATES = {
     "ignores_beta": "answer of a timed call is wrong: max error .* expected",
     "stops": "answer of a timed call is wrong: max error .* expected",
     "knows_tensors": "answer of a timed call is wrong: max error .* expected",
-    "knows_values": "µs on data that it has not met.*keeps what it found before",
+    "knows_values": "µs on new data.*reuses results",
     "in_place": "",
     "apart": "",
     "no_beta": "answer of a timed call is wrong",

@@ -214,7 +214,7 @@ def test_what_every_gpu_lacks_is_an_error(tmp_path: Path) -> None:
 
 def test_a_child_that_cannot_start_anywhere_fails_its_tasks_as_with_one_gpu(tmp_path: Path) -> None:
     results = share(tmp_path, grid("a"), "broken")
-    assert all("the process never began a task: exit code 1: ImportError" in r.reason for r in results)
+    assert all("the process never started a task: exit code 1: ImportError" in r.reason for r in results)
     assert len(lost_in(tmp_path)) == 1, "all but the last are left out"
 
 

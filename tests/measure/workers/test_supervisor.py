@@ -221,7 +221,7 @@ def test_a_child_that_never_starts_ends_the_stage_after_two_tries(tmp_path: Path
 
 def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     results = supervise(tmp_path, [does("a"), does("b"), does("c")], "mute", startup_limit=0.3, finish_limit=0.1)
-    assert all("no task begun within 0.3 s" in r.reason for r in results)
+    assert all("no task started within 0.3 s" in r.reason for r in results)
 
 
 def test_missing_permission_is_a_lack_of_the_machine(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ class _RemoteChild(Child):
                     raise ray.exceptions.RayError("it could not be asked")
                 if not ray.wait([self._stream], timeout=0)[0]:
                     if not self._numbers and time.monotonic() - began > self.program.limits.startup_limit:
-                        self.lost = f"no task begun within {self.program.limits.startup_limit:g} s"
+                        self.lost = f"no task started within {self.program.limits.startup_limit:g} s"
                         return
                     yield None
                     continue
