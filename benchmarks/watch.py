@@ -3,8 +3,8 @@
     python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
 
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
-end, and the next follows six seconds later. Of the compared edits some are wrong, one hangs, one does not compile;
-after each of them ``flashcore profile`` runs on the same sources. The memory of every process is read after each save.
+end, and the next follows six seconds later. Of the compared edits one is wrong, one hangs, one does not compile; when
+watch has ended, ``flashcore profile`` runs on the sources of each. The memory of every process is read after each save.
 Without a GPU only budgets and advice are answered.
 """
 
@@ -102,7 +102,8 @@ class Watched:
                 parents = _ancestors(int(entry.name))
                 if self.process.pid in parents or (entry.name == str(self.process.pid) and group):
                     name = (entry / "cmdline").read_bytes().split(b"\0")
-                    key = next((w.decode() for w in name if b"flashcore" in w or w.endswith(b"ncu")), "other")
+                    words = [Path(w.decode()).name for w in name]
+                    key = next((w for w in words if w.startswith("flashcore") or w == "ncu"), "other")
                     pages = int((entry / "statm").read_text().split()[1])
                     sizes[key] = sizes.get(key, 0.0) + pages * os.sysconf("SC_PAGE_SIZE") / 2**20
             except (OSError, ValueError, IndexError):
@@ -150,17 +151,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         try:
             found["first"] = list(watched.answered())
             found["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
-            if gpu:
-                planted = [*_PLANTED, *[""] * max(0, options.compared - len(_PLANTED))][: options.compared]
-                found["compared"] = [
-                    _compared(folder, watched, source, text, 100 + i, what, options.variant, shapes)
-                    for i, what in enumerate(planted)
-                ]
+            planted = [*_PLANTED, *[""] * options.compared][: options.compared if gpu else 0]
+            compared = [_save(watched, source, text, 100 + i, what, 0.0) for i, what in enumerate(planted)]
             rest = range(options.edits + options.compared, options.saves)
             found["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
         finally:
             watched.close()
             found["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
+        # A running watch has a CUDA context, which voids the times of other commands.
+        found["compared"] = [
+            {**save, "profile": _profiled(folder, source, text, 100 + i, save["what"], options.variant, shapes)}
+            for i, save in enumerate(compared)
+        ]
         if gpu and options.edits:
             watched = Watched(folder, options.variant, ())
             try:
@@ -172,12 +174,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def _edit(source: Path, text: str, number: int, what: str) -> None:
+    edited = text.replace(_LINE, _PLANTED.get(what, _LINE))
+    source.write_text(f"{edited}\n__constant__ int flashcore_edit = {number};\n", encoding="utf-8")
+
+
 def _save(
     watched: Watched, source: Path, text: str, number: int, what: str = "", pause: float = PAUSE
 ) -> dict[str, Any]:
     """One edit and its answers; ``seconds`` of each question are those of its last answer, of budgets the first."""
-    edited = text.replace(_LINE, _PLANTED.get(what, _LINE))
-    source.write_text(f"{edited}\n__constant__ int flashcore_edit = {number};\n", encoding="utf-8")
+    _edit(source, text, number, what)
     answers = list(watched.answered())
     seconds: dict[str, float] = {}
     for answer in (a for a in answers if a["event"] == "answer"):
@@ -188,11 +194,11 @@ def _save(
     return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
 
 
-def _compared(
-    folder: Path, watched: Watched, source: Path, text: str, number: int, what: str, variant: str, shapes: Sequence[str]
+def _profiled(
+    folder: Path, source: Path, text: str, number: int, what: str, variant: str, shapes: Sequence[str]
 ) -> dict[str, Any]:
-    """One edit's answers, beside those that a recorded run gives."""
-    save = _save(watched, source, text, number, what, 0.0)
+    """What ``flashcore profile`` records of the same edit."""
+    _edit(source, text, number, what)
     words = ["profile", "--suite", "suite", "--variant", variant, "--no-roofs", "-o", "report", "--time-limit", "10"]
     words += [word for shape in shapes for word in ("--shape", shape)]
     done = subprocess.run(
@@ -203,7 +209,7 @@ def _compared(
     outcomes = {o.stage: o.status for o in record.outcomes if o.variant == variant and o.shape == shapes[0]}
     regime = record.suite.shapes[shapes[0]].rank_by
     samples = record.samples.get(f"{variant}/{shapes[0]}/{regime}", ())
-    return {**save, "profile": {"code": done.returncode, "outcomes": outcomes, "samples": list(samples)}}
+    return {"code": done.returncode, "outcomes": outcomes, "samples": list(samples)}
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -216,17 +222,21 @@ def _medians(saves: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def _agrees(save: Mapping[str, Any]) -> bool:
-    """Whether right is judged alike, and the times differ by no more than 5 %."""
+def _agreement(save: Mapping[str, Any]) -> str:
+    """``equal`` if right is judged alike and the times differ by at most 5 %; where profile has no time, that is
+    unmeasured."""
     last = {a["question"]: a for a in save["answers"] if a["event"] == "answer"}
     profile = save["profile"]
     if save["what"] == "does not compile":
-        return last["budgets"]["status"] == "failed" and "right" not in last and profile["code"] != 0
+        return "equal" if last["budgets"]["status"] == "failed" and "right" not in last else "DIFFERENT"
     if last.get("right", {}).get("status") != {"ok": "ok", "failed": "failed"}.get(profile["outcomes"].get("check")):
-        return False
+        return "DIFFERENT"
     if "faster" not in last:
-        return not profile["samples"]
-    return bool(profile["samples"]) and abs(last["faster"]["data"]["us"] / median(profile["samples"]) - 1) < 0.05
+        return "DIFFERENT" if profile["samples"] else "equal"
+    if not profile["samples"]:
+        return "equal but for the time, which profile has not measured"
+    near = abs(last["faster"]["data"]["us"] / median(profile["samples"]) - 1) < 0.05
+    return "equal" if near else "DIFFERENT"
 
 
 def _growth(found: Mapping[str, Any]) -> dict[str, float]:
@@ -249,7 +259,7 @@ def _verdicts(found: Mapping[str, Any]) -> dict[str, bool]:
     every = _medians(found["parts"].get("all shapes", ()))
     verdicts = {f"{q} {limit:g} s": q in one and one[q] <= limit for q, limit in TARGETS.items()}
     verdicts[f"all shapes {ALL_SHAPES:g} s"] = bool(every) and max(every.values()) <= ALL_SHAPES
-    return verdicts | {"answers of profile": all(map(_agrees, found.get("compared", ())))}
+    return verdicts | {"answers of profile": all(_agreement(s) == "equal" for s in found.get("compared", ()))}
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
@@ -259,7 +269,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
         times = ", ".join(f"{q} {s:.2f} s" for q, s in _medians(saves).items())
         lines.append(f"{part}: medians of {len(saves)} saves: {times}")
     for save in found.get("compared", ()):
-        lines.append(f"compared: {save['what'] or 'harmless edit'}: {'equal' if _agrees(save) else 'DIFFERENT'}")
+        lines.append(f"compared: {save['what'] or 'harmless edit'}: {_agreement(save)}")
     lines += [f"memory: {name}: {mib:+.2f} MiB per save" for name, mib in _growth(found).items()]
     return [*lines, *(f"{'met' if met else 'MISSED'}: {name}" for name, met in _verdicts(found).items())]
 

@@ -21,6 +21,7 @@ from flashcore.cli import options, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.plugins.watch.screen import Screen
+from flashcore.plugins.watch.serve import Live
 from flashcore.plugins.watch.session import Obsolete, Save, Session
 
 JSON_VERSION = 1
@@ -39,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
     text = "text, or jsonl: one JSON object per line (default: text on a terminal)"
     parser.add_argument("--format", choices=("text", "jsonl"), help=text)
+    text = "show the answers on a page at 127.0.0.1 too, on this port (default: any free one)"
+    parser.add_argument("--serve", type=int, nargs="?", const=0, metavar="PORT", help=text)
 
 
 class _Event(NamedTuple):
@@ -62,8 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     on_terminal = terminal.is_rich(sys.stdout) and sys.stdin.isatty() and arguments.format != "jsonl"
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(Session(settings, say))
-        screen = stack.enter_context(Screen(KEYS)) if on_terminal else None
-        loop = _Loop(session, events, screen.show if screen else _written)
+        live = stack.enter_context(Live(arguments.serve)) if arguments.serve is not None else None
+        shown = stack.enter_context(Screen(KEYS)).show if on_terminal else _written
+
+        def show(event: Mapping[str, Any]) -> None:
+            if live and event:
+                live.put({"version": JSON_VERSION, **event})
+            shown(event)
+
+        if live:
+            shown({"event": "serving", "message": f"live page: {live.address}"})
+        loop = _Loop(session, events, show)
         if on_terminal:
             stack.enter_context(_single_keys())
             threading.Thread(target=loop.read_keys, daemon=True).start()
@@ -204,6 +216,7 @@ class _Loop:
     def _record(self) -> None:
         """Records a run of what is watched, as ``flashcore profile`` does."""
         settings = self._session.settings
+        self._session.release()
         words = ["profile", "--suite", settings.suite, "--build-dir", settings.build, "--profiles", settings.profiles]
         words += ["--variant", settings.variant] if settings.variant else []
         words += [word for shape in settings.shapes for word in ("--shape", shape)]

@@ -39,6 +39,8 @@ class Screen:
             latest[event["question"], event["shape"] or ""] = time.monotonic(), event
         elif kind == "save":
             self._head = f"save {event['save']}: {', '.join(event['files']) or 'all that is selected'}"
+        elif kind == "serving":
+            self._keys += "\n" + event["message"]
         elif kind == "recorded":
             self._state = "; ".join(event["lines"])
         elif kind:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.explain.advice import advice
 from flashcore.gate import judge
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import child_cases, sort_out
@@ -33,7 +34,9 @@ from flashcore.records import store
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.
 _GRACE = 1.0
-#: The same for a single kernel call, after which it counts as hung.
+#: Saves after which processes are replaced: each build stays loaded, about 1.5 MB of it in memory (H200).
+_RENEWED = 50
+#: Seconds for a single kernel call, after which it counts as hung.
 TIME_LIMIT = 10.0
 
 
@@ -132,6 +135,11 @@ class Session:
         """Ends the answers under way, from another thread; a task in progress is first given a second to end."""
         self._newer = time.monotonic()
 
+    def release(self) -> None:
+        """Ends the processes, whose CUDA contexts would void the times of another command; the next save starts them
+        again."""
+        self._context.workers.close()
+
     def _stop(self) -> None:
         if self._newer is not None and time.monotonic() > self._newer + _GRACE:
             raise Obsolete
@@ -214,6 +222,7 @@ class Session:
         for shape in profiled:
             yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
         yield answer("budgets", self._judged(record, variant))
+        advice.cache_clear()  # it would keep the records of the last saves
 
     def _has_stage(self, stage: str, shape: str) -> bool:
         return stage in self._context.suite.shapes[shape].stages or shape in self.settings.shapes
@@ -277,6 +286,8 @@ class Session:
             return StageResult((), ())
         finally:
             self._next = self._next.with_name(str(int(self._next.name) + 1))
+            if int(self._next.name) % _RENEWED == 0:
+                self.release()
             self._prepare(context)
 
     def _prepare(self, context: Context) -> None:
