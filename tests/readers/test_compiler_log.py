@@ -29,6 +29,7 @@ def test_the_first_error_has_its_place(message: str, place: tuple[str, int] | No
         ("Killed", True),
         ("g++: fatal error: Killed signal terminated program cc1plus", True),
         ("nvcc fatal: No space left on device", True),
+        ("<built-in>: fatal error: when writing output to /tmp/a.ii: No such file or directory", True),
         ("ptxas: Memory allocation failure", True),
         ("a.cu(7): error: identifier Killed is undefined\nKilled", False),
         ("    throw out of memory", False),

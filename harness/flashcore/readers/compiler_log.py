@@ -15,6 +15,7 @@ _REJECTED = re.compile(r"^\S.*[(:]\d+\)?\s*: error\b", re.MULTILINE)
 _MACHINE = "ENOSPC EDQUOT EFBIG EIO EROFS ESTALE ENOMEM EMFILE ENFILE EAGAIN ENOEXEC ETXTBSY"
 _WORDS = (
     *(re.escape(os.strerror(getattr(errno, name))) for name in _MACHINE.split()),
+    r"fatal error: when writing output to ",  # of g++ on a full disk, with any reason
     r"\bsignal \d|\bsignal terminated program|^(?:Killed|Terminated|Bus error|Segmentation fault|Aborted)\b",
     "(?i:out of memory|memory exhausted|memory allocation fail|bad_alloc)",
 )
