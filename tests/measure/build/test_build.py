@@ -348,6 +348,27 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
     assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
 
 
+def test_a_full_disk_while_disassembling(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nvdisasm ends with 0 after writing a part of a file."""
+    find = toolchain.optional_tool
+    real, tool = find("nvdisasm"), tmp_path / "nvdisasm"
+    assert real is not None
+    tool.write_text(f'#!/bin/sh\ntrap "" XFSZ\nulimit -f 8\n"{real}" "$@"\nexit 0\n', encoding="utf-8")
+    tool.chmod(0o755)
+    loaded = load.load(TOY)
+    variants, _ = load.select(loaded, "two_steps")
+
+    def counts(folder: Path) -> list[Fact]:
+        (artifact, _) = build.build(loaded, folder, build.Options(), variants=variants, with_operator=False)[::-1]
+        return [fact for fact in facts.facts(artifact)[0] if fact.source == "sass"]
+
+    expected = counts(tmp_path / "whole")
+    monkeypatch.setattr(toolchain, "optional_tool", lambda name: tool if name == "nvdisasm" else find(name))
+    assert counts(tmp_path / "full") == expected and any(fact.value for fact in expected)
+
+
 def failing_nvcc(nvcc: toolchain.Nvcc, folder: Path, words: str, end: str, times: int = 9) -> str:
     """A compiler that says so many times that it cannot work, and ends so; then it works."""
     script = folder / "failing_nvcc"

@@ -106,8 +106,10 @@ def graph(
         "&& mv $out.$$$$ $out",
         "  description = $what",
         "rule sass",
-        # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on.
-        "  command = $nvdisasm -c -gi $in > $out.$$$$ 2>/dev/null && mv $out.$$$$ $out || rm -f $out.$$$$",
+        # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on. On a full
+        # disk it would end well after writing a part: the shell writes.
+        "  command = output=$$($nvdisasm -c -gi $in 2>/dev/null) && printf '%s\\n' \"$$output\" > $out.$$$$ "
+        "&& mv $out.$$$$ $out || rm -f $out.$$$$",
         "  description = $what",
         f"nvcc = {_escape(q(str(nvcc.path)))}",
         f"cxx = {_escape(q(str(cxx)))}",
