@@ -41,6 +41,14 @@ def test_data_has_what_programs_need(profiles: list[str], capsys: pytest.Capture
     assert item["evidence"]["spill_store_bytes"] == {"value": 8, "unit": "B"}
 
 
+@pytest.mark.parametrize("option", ["--variant", "--shape"])
+def test_a_name_that_matches_nothing_is_wrong_usage(
+    option: str, profiles: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *profiles, option, "fsat"]) == Exit.USAGE
+    assert f"{option} fsat: expected" in capsys.readouterr().err
+
+
 def test_without_a_rule_that_applies_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(factory.bare_record(), tmp_path)
     assert main(["explain", "--profiles", str(tmp_path)]) == Exit.OK

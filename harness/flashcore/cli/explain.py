@@ -13,7 +13,7 @@ from flashcore.explain.advice import Advice, advice, as_data, sentence
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record
-from flashcore.model.text import matches_any
+from flashcore.suites.load import select
 
 JSON_VERSION = 1
 
@@ -48,10 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _advice(record: Record, glob: str | None, shapes: list[str]) -> Iterator[Advice]:
     readings, suite = Readings(record), record.suite
+    variants = [variant.name for variant in select(suite, glob, tuple(shapes))[0]]
     for row in (Row(readings, same) for same in suite.rows(suite.shapes.values())):
         if shapes and not {s.name for s in row.shapes} & {*shapes}:
             continue
         timed = [name for name in row.times if not suite.variants[name].is_reference]
-        names = [n for n in row.cases if matches_any(n, (glob,))] if glob else timed[:1] or list(row.cases)
+        names = [n for n in row.cases if n in variants] if glob else timed[:1] or list(row.cases)
         for name in names:
             yield from advice(readings, name, row.cases[name].name)
