@@ -50,6 +50,8 @@ def test_limits_decide_the_exit_code(options: str, code: Exit) -> None:
         ("--max isolated_p50=3", "max_isolated_p50"),
         ("--max registers=30 --max registers=300", "found 'max_registers' 2 times"),
         ("--max registers=30 --min registers=31 --except stak", "did you mean stack?"),
+        ("--max registers=30 --kernel stak", "kernel: expected globs that match a kernel, found 'stak'"),
+        ("--kernel stak", "did you mean stack?"),
         ("absent.so --max registers=255", "absent.so: expected a file or folder"),
     ],
 )
@@ -60,7 +62,9 @@ def test_a_limit_that_would_never_fail_is_refused(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--max=registers", "--max=registers=many"])
+@pytest.mark.parametrize(
+    "option", ["--max=registers", "--max=registers=many", "--max=registers=inf", "--min=registers=nan"]
+)
 def test_a_limit_needs_a_number(option: str) -> None:
     with pytest.raises(SystemExit) as refused:
         main(["audit", FILE, option])

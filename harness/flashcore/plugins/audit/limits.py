@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -45,9 +46,15 @@ def read(path: Path | None) -> AuditForm:
 
 
 def limit(text: str) -> tuple[str, float]:
-    """What ``--max`` and ``--min`` take."""
+    """What ``--max`` and ``--min`` take.
+
+    Raises:
+        ValueError: it has no finite number.
+    """
     fact, _, value = text.partition("=")
-    return fact, float(value)
+    if not math.isfinite(number := float(value)):
+        raise ValueError(text)
+    return fact, number
 
 
 def limited(
@@ -65,6 +72,7 @@ def limited(
     budgets = limits.budgets()
     waivers = limits.waivers(budgets)
     excepted = mistakes.check_globs("except", (*form.exceptions, *options.exceptions), kernels, "kernel")
+    mistakes.check_globs("kernel", [options.kernel], kernels or ["*"], "kernel")
     budgets = tuple(replace(b, kernels=(*b.kernels, *(f"!{glob}" for glob in excepted))) for b in budgets)
     ignored = [GateRule(("*",), "ignore", kernels=excepted, reason=" ".join(("except", *excepted)))] if excepted else []
     policy = GatePolicy(rules=(*limits.rules(), *ignored))
