@@ -244,6 +244,13 @@ def test_what_needs_a_gpu_exits_4_without_one(tmp_path: Path) -> None:
         assert "no GPU on this machine\n  hint: run it on a machine with a GPU" in done.stderr
 
 
+def test_a_suite_whose_name_is_not_utf_8_is_wrong_usage(tmp_path: Path) -> None:
+    suite = tmp_path / os.fsdecode(b"a\xff")
+    shutil.copytree(TOY, suite)
+    done = flashcore("gate", "--suite", str(suite), cwd=tmp_path)
+    assert done.returncode == Exit.USAGE and "expected a name in UTF-8" in done.stderr, done.stderr
+
+
 def test_a_defect_of_the_harness_exits_4_and_never_1(tmp_path: Path) -> None:
     broken = "import flashcore.cli.list as c\ndef broken(): raise AssertionError('planted')\nc.facts_table = broken"
     done = flashcore("list", "--facts", cwd=tmp_path, start=broken)

@@ -21,6 +21,7 @@ from flashcore.cli import terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.model import plugin
 from flashcore.model.suggest import did_you_mean
+from flashcore.model.text import shortened
 from flashcore.pipeline import plugins
 
 #: Groups of commands by purpose, in the order of the help.
@@ -120,6 +121,8 @@ def _reason(error: Exception, command: str) -> FlashcoreError | None:
     if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
         hint = "name another file or folder, free space, or change its permissions"
         return UsageError(f"{str(error.filename)[:200]}: {error.strerror}\n  hint: {hint}")
+    if isinstance(error, UnicodeEncodeError):
+        return UsageError(f"{shortened(error.object)}: expected a name in UTF-8")
     if isinstance(error, ModuleNotFoundError):
         module = str(error.name).split(".")[0]
         package = COMES_WITH.get(module, module)
