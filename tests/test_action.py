@@ -275,6 +275,9 @@ def test_the_hook_names_a_command_that_there_is() -> None:
         "kernels/x/baseline.txt",
         "k/more/budgets.toml",
         "ops/k.py",
+        "ops/tile.inl",
+        "k/recorded/scale.cubin",
+        "k/recorded/plan.json",
     ):
         assert files.search(name)
     for name in ("README.md", "src/main.pyc", "notes/my_suite.toml.bak", "pyproject.toml"):
