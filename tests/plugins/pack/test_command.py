@@ -209,7 +209,8 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert (runner.folder / "pages" / "index.html").is_file()
     assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
     assert "NVIDIA H200" in runner.run("bounds", "--suite", "kernels", "--records", file).stdout
-    assert runner.run("pack", file).returncode == Exit.USAGE
+    done = runner.run("pack", file)
+    assert done.returncode == Exit.USAGE and f"{name}-0001: expected a run's id" in done.stderr, done.stderr
 
 
 def test_a_name_that_a_folder_of_records_would_not_show_is_refused(runner: Runner) -> None:
