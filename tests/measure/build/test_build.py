@@ -388,7 +388,23 @@ STOPPED = {
     "no memory": ("a.h(9): catastrophic error: out of memory", "exit 4"),
     "no files": ("/bin/sh: 0: cannot open x: Too many open files", "exit 2"),
     "no word": ("", "exit 1"),
+    "a part of the list of files": (
+        "",
+        '"$REAL_NVCC" "$@" && while [ "$1" != -MF ]; do shift; done && sed -i "\\$ d" "$2"',
+    ),
 }
+
+
+def test_what_compilers_say_of_files_that_a_full_disk_cut_is_no_regression(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, "nvFatbin error: empty input", "exit 1"))
+    assert isinstance(compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").cause, CompileFailed)
+    full = tmp_path / "head"
+    full.write_text("#!/bin/sh\necho head: error writing: No space left on device >&2\nexit 1\n", encoding="utf-8")
+    full.chmod(0o755)
+    artifact = compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps")
+    assert isinstance(artifact.cause, CompilerStopped) and "empty input" in artifact.message, artifact.message
 
 
 @pytest.mark.parametrize("how", STOPPED)
@@ -396,6 +412,7 @@ def test_a_stopped_compiler_is_no_regression(
     compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     words, end = STOPPED[how]
+    monkeypatch.setenv("REAL_NVCC", str(compiler.path))
     monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, words, end))
     built = compile_one(TOY, tmp_path / "build", "two_steps")
     artifact = built.of("two_steps")

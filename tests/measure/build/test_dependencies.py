@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.build import dependencies
 from flashcore.measure.build.dependencies import Inputs, Tools, parsed, plain_text, refuse_unsafe, unlisted
 from flashcore.measure.machine import toolchain
@@ -62,6 +62,9 @@ def test_a_make_rule() -> None:
     rule = "out.cubin: \\\n  /suite/a\\ b.cu include/x.cuh \\\n /usr/include/stdio.h /odd/\\#1/$$x.h\n"
     assert parsed(rule) == ["/suite/a b.cu", "include/x.cuh", "/usr/include/stdio.h", "/odd/#1/$x.h"]
     assert parsed("a:\\ b/out.o : c:d.h\n") == ["c:d.h"]
+    for cut in ("", rule[:-3], "out.o : a.cu \\\n"):
+        with pytest.raises(FlashcoreError, match="found a part"):
+            parsed(cut)
 
 
 @pytest.mark.parametrize("text", ["a\nrule x", "$(touch x)", "`touch x`", 'a"b', "a\\", "\0", "-I/it's/build"])

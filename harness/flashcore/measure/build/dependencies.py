@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flashcore.errors import UsageError
+from flashcore.errors import FlashcoreError, UsageError
 from flashcore.model import cache
 
 #: Environment variables that add flags to nvcc, folders of headers, and others that change the compiled code.
@@ -100,7 +100,13 @@ def unlisted(text: bytes, flags: str) -> str:
 
 
 def parsed(rule: str) -> list[str]:
-    """The files that a make rule depends on."""
+    """The files that a make rule depends on.
+
+    Raises:
+        FlashcoreError: it is cut, as the compiler leaves it on a full disk.
+    """
+    if not rule.endswith("\n") or rule.endswith("\\\n"):
+        raise FlashcoreError("expected a list of all files that the compiler read, found a part: no space left?")
     files = re.split(r":\s", rule.replace("\\\n", " "), maxsplit=1)[-1]  # a blank in a name comes escaped
     return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", files)]
 
