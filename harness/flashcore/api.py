@@ -26,7 +26,7 @@ from flashcore.model.record import Fact, Record
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import TIERS, Tier
 from flashcore.model.text import shortened
-from flashcore.pipeline import plugins
+from flashcore.pipeline import judging, plugins
 from flashcore.records import lookup, store
 from flashcore.suites import load
 
@@ -129,8 +129,7 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
     if require not in TIERS:
         raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
     record = recorded(run)
-    day = today or datetime.datetime.now(datetime.UTC).date()
-    judgement = gate.judge(record, require=require, today=day)
+    judgement = gate.judge(record, require=require, today=today or judging.today())
     return JudgedRun(frames.frame(gate.Verdict, judgement.verdicts), judgement.exit_code)
 
 

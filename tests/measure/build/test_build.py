@@ -400,8 +400,8 @@ def test_what_compilers_say_of_files_that_a_full_disk_cut_is_no_regression(
 ) -> None:
     monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, "nvFatbin error: empty input", "exit 1"))
     assert isinstance(compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").cause, CompileFailed)
-    full = tmp_path / "head"
-    full.write_text("#!/bin/sh\necho head: error writing: No space left on device >&2\nexit 1\n", encoding="utf-8")
+    full = tmp_path / "tee"
+    full.write_text("#!/bin/sh\necho tee: room: No space left on device >&2\nexit 1\n", encoding="utf-8")
     full.chmod(0o755)
     artifact = compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps")
     assert isinstance(artifact.cause, CompilerStopped) and "empty input" in artifact.message, artifact.message

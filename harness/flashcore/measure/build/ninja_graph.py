@@ -92,12 +92,12 @@ def graph(
         f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
         "rule compile",
         # --keep leaves the host code's text, which -MD has nvcc make with -cubin too, and the cubin that went into an
-        # object; other intermediates are dropped. Where a full disk cut one, compilers may say anything: head says it.
+        # object; other intermediates are dropped. Where a full disk cut one, compilers may say anything: tee says it.
         f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags $mode --keep --keep-dir "
         f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ mv $dir/keep.$$$$/*.cpp4.ii $dir/{HOST_TEXT} "
         f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
-        f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else head -c 99999 /dev/zero > $dir/keep.$$$$/room; "
-        f"rm -rf $dir/keep.$$$$; {otherwise[5:]}",
+        f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else room=$$(mktemp); head -c 99999 /dev/zero "
+        f"| tee $dir/keep.$$$$/room > $$room; rm -rf $$room $dir/keep.$$$$; {otherwise[5:]}",
         "  description = $what",
         "rule binding",
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
