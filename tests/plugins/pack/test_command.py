@@ -209,7 +209,7 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert (runner.folder / "pages" / "index.html").is_file()
     assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
     assert "NVIDIA H200" in runner.run("bounds", "--suite", "kernels", "--records", file).stdout
-    done = runner.run("pack", file)
+    done = runner.run("pack", "--profiles", str(runner.file.parent))
     assert done.returncode == Exit.USAGE and f"{name}-0001: expected a run's id" in done.stderr, done.stderr
 
 

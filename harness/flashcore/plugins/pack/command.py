@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     folder = lookup.find(Path(arguments.profiles), arguments.recorded)
     if not isinstance(folder, Path):
-        raise UsageError(f"{folder.name}: expected a run's id or folder, found a packed run")
+        raise UsageError(f"{arguments.recorded or folder.name}: expected a run's id or folder, found a packed run")
     record = store.read(folder)
     file = Path(arguments.output or f"{record.id}{PACKED}")
     if not file.name.endswith(PACKED):  # --records looks for such names in a folder
