@@ -26,10 +26,8 @@ def git(root: Path, *words: str) -> str:
 def test_the_commit_and_whether_tracked_files_differ_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLASHCORE_COMMIT", raising=False)
     assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == (None, None)
-    monkeypatch.setenv("FLASHCORE_COMMIT", "given")
-    assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == ("given", None)
     git(tmp_path, "init", "-q")
-    assert recorded(tmp_path).git_commit == "given", "there is no commit yet"
+    assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == (None, None), "there is no commit yet"
     (tmp_path / "a").write_text("1")
     git(tmp_path, "add", "a")
     git(tmp_path, "commit", "-qm", "first")
@@ -38,6 +36,10 @@ def test_the_commit_and_whether_tracked_files_differ_from_it(tmp_path: Path, mon
     assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == (head, False)
     (tmp_path / "a").write_text("2")
     assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == (head, True)
+    monkeypatch.setenv("FLASHCORE_COMMIT", "given")
+    assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == ("given", None), "of a copy elsewhere"
+    monkeypatch.setenv("FLASHCORE_COMMIT", "given-dirty")
+    assert (recorded(tmp_path).git_commit, recorded(tmp_path).git_dirty) == ("given", True)
 
 
 def test_the_machine_its_gpu_and_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def of_this_machine(
     root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None
 ) -> Environment:
     """The machine and tools of a run."""
-    commit, dirty = _git(root)
+    commit, dirty = commit_of(root)
     packages = ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
     libraries = {name: version for name in packages if (version := toolchain.version_of(name))}
     properties: dict[str, Any] = {}
@@ -53,14 +53,15 @@ def _cpu() -> str:
     return os.uname().machine
 
 
-def _git(root: Path) -> tuple[str | None, bool | None]:
-    """The commit that ``root`` lies in and whether anything differs from it. ``FLASHCORE_COMMIT`` names it
-    for a tree that was copied without its history (a container, a machine without git)."""
-    given = os.environ.get("FLASHCORE_COMMIT")
+def commit_of(root: Path) -> tuple[str | None, bool | None]:
+    """The commit that ``root`` lies in and whether anything differs from it. ``FLASHCORE_COMMIT``, ``COMMIT[-dirty]``,
+    names it for a tree that was copied without its history (a container, a host without git)."""
+    if given := os.environ.get("FLASHCORE_COMMIT"):
+        return given.removesuffix("-dirty"), given.endswith("-dirty") or None
     try:
         head = git.run(root, "rev-parse", "HEAD")
         if head.returncode != 0:
-            return given, None
+            return None, None
         return head.stdout.strip(), bool(git.run(root, "status", "--porcelain", "--untracked-files=no").stdout.strip())
     except CapabilityError:
-        return given, None
+        return None, None
