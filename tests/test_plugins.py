@@ -26,6 +26,7 @@ NEEDS = {
     "history": "publish",
     "imports": "import report.ncu-rep",
     "cluster": "bench --suite suite --cluster auto",
+    "ssh": "bench --suite suite --host box",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "runs": "runs",

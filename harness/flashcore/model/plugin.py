@@ -56,7 +56,8 @@ class Plugin(NamedTuple):
         languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
         readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
-        executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`.
+        executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`, which may
+            also be a :class:`flashcore.pipeline.run.Elsewhere`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
     """
 
@@ -103,13 +104,14 @@ SHIPPED: Mapping[str, Entries] = {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
         **dict.fromkeys(("--base", "--allow"), "base"),
         "--cluster": "cluster",
+        "--host": "ssh",
         "--sanitize": "sanitize",
         "--require-signed": "signatures",
     },
     "tables": {"space": "tune"},
     "languages": {"triton": "triton"},
     "plans": {"recorded": "recorded"},
-    "executors": {"cluster": "cluster"},
+    "executors": {"cluster": "cluster", "host": "ssh"},
     "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),
     "pages": {"compare": "compare"},
     "api": {

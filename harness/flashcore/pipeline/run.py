@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from flashcore.measure import gpu_stages
 from flashcore.measure.check.recorded import known_right
@@ -22,7 +23,7 @@ from flashcore.model.record import Record
 from flashcore.pipeline import resume as resuming
 from flashcore.pipeline import roofs
 from flashcore.pipeline.kinds import each_kind
-from flashcore.pipeline.opening import open_recordable
+from flashcore.pipeline.opening import executor_of, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import lookup, raw, store
 
@@ -36,6 +37,15 @@ class Run:
     settings: Settings
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """An executor that records whole runs, builds included."""
+
+    def runs(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
+        """See :func:`runs`. The folders are on this machine."""
+        ...
+
+
 def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
     """A run for each GPU model that the user asks for, the first one's first.
 
@@ -46,6 +56,9 @@ def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = F
     Raises:
         FlashcoreError: see :func:`run`; what ended before is recorded.
     """
+    executor = executor_of(settings)
+    if isinstance(executor, Elsewhere):
+        return executor.runs(settings, say, resume=resume, needed=needed)
     if not resume:
         contexts = [open_recordable(one, say, needs_gpu=needed) for one in each_kind(settings, say)]
         return [run(context) for context in contexts]

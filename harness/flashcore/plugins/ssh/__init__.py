@@ -1,0 +1,9 @@
+"""A host that is reached by ssh as the place of a run: it builds and measures there, and the record comes back."""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="ssh",
+    executors={"host": "flashcore.plugins.ssh.host:Host"},
+    help={"--host": "build and measure over ssh on this host: [user@]host[:python] (default: here)"},
+)

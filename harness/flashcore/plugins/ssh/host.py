@@ -1,0 +1,199 @@
+"""Records runs on another host through the system's ``ssh``, and brings them into this machine's folder of runs.
+
+The suite, its include folders and this package are sent, each file once by content hash; builds stay there. The run
+goes on while the connection is broken, and a new connection joins it. Nothing listens there but what ssh starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import flashcore
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.measure.machine.environment import commit_of
+from flashcore.measure.settings import Settings
+from flashcore.model.progress import Failure, Step, prefixed
+from flashcore.pipeline.run import Run
+from flashcore.plugins.ssh import agent
+from flashcore.records import store
+from flashcore.suites.load import load
+
+Say = Callable[[str], None]
+
+_SSH = "ssh -TC -oBatchMode=yes -oClearAllForwardings=yes -oConnectTimeout=10 -oServerAliveInterval=15 --"
+_SSH_FAILED = 255
+_ATTEMPTS = 100  # to make a broken connection again, one per second or slower
+_ENVIRONMENT = ("CUDA_ARCH", "DEBUG", "FLASHCORE_HOST")  # the user's choices that hold there too
+_LINES = {kind.__name__: kind for kind in (str, Step, Failure)}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host, as an executor of whole runs (:class:`flashcore.pipeline.run.Elsewhere`): ``[user@]host[:python]``."""
+
+    address: str
+
+    def places(self, requested: str, say: Say) -> NoReturn:
+        """Only whole runs are recorded there."""
+        raise UsageError("--host: expected with profile, check, bench or sanitize, found with another command")
+
+    def runs(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
+        """See :func:`flashcore.pipeline.run.runs`. ``resume`` first joins a run that a lost connection left there.
+
+        Raises:
+            UsageError: the address is none.
+            CapabilityError: ssh cannot connect, or Python is missing there.
+            FlashcoreError: as the run there.
+        """
+        host, _, python = self.address.partition(":")
+        if not re.fullmatch(r"[^\s-]\S*", host) or python.startswith("-"):
+            raise UsageError(f"--host {self.address}: expected [user@]host[:python], as ssh takes it")
+        if not shutil.which("ssh"):
+            raise CapabilityError("no ssh found", "install OpenSSH (Debian: apt-get install openssh-client)")
+        remote = _Remote(host, python or "python3", settings, say)
+        while True:
+            try:
+                return remote.connected(resume=resume, needed=needed, stop=False)
+            except _Broken as broken:
+                say(Failure(f"{host}: the connection ended ({broken}); connecting again"))
+                time.sleep(1.0)
+            except KeyboardInterrupt:
+                say(Failure(f"{host}: ending the run there"))
+                with contextlib.suppress(_Broken):
+                    remote.connected(stop=True)
+                raise
+
+
+class _Broken(Exception):
+    """A connection ended before its work."""
+
+
+class _Remote:
+    """The work of one command on a host, over one connection or several."""
+
+    def __init__(self, host: str, python: str, settings: Settings, say: Say) -> None:
+        self._host, self._python, self._settings, self._say = host, python, settings, say
+        self._attempts = self._shown = 0  # to connect again; lines of the job's log
+        suite, package = load(settings.suite, Path(settings.build)), Path(flashcore.__file__).parent
+        folders = [*(os.path.abspath(Path(suite.root, name)) for name in (".", *suite.include)), str(package)]
+        skipped = {os.path.abspath(name) for name in (settings.profiles, settings.build, "reports")}
+        self._files = {str(path)[1:]: path for folder in folders for path in _visible(folder, skipped)}
+        commit, dirty = commit_of(Path(suite.root))
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        there = asdict(replace(settings, suite=os.path.relpath(folders[0]), executor="", records=(), reuse=""))
+        del there["check"]["lanes"]  # by the cores there
+        self._request = {
+            "id": uuid.uuid4().hex,
+            "key": hashlib.sha256(f"{platform.node()}:{folders[0]}".encode()).hexdigest()[:16],
+            "cwd": os.getcwd()[1:],
+            "package": str(package.parent)[1:],
+            "environment": environment | {"FLASHCORE_COMMIT": f"{commit or ''}{'-dirty' * bool(dirty)}"},
+            "settings": there,
+        }
+
+    def connected(self, **more: Any) -> list[Run]:
+        """Stops the job, or starts or joins it and brings its runs.
+
+        Raises:
+            _Broken: the connection ended; it can be tried again.
+            FlashcoreError: see :meth:`Host.runs`.
+        """
+        source, request = Path(agent.__file__).read_text(encoding="utf-8"), json.dumps(self._request | more)
+        command = [*_SSH.split(), self._host, f"exec {shlex.join([self._python, '-I', '-c', source, request])}"]
+        with tempfile.TemporaryFile() as errors:
+            ends: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            try:
+                # In a session of its own: Ctrl-C must not end it before the run there.
+                with subprocess.Popen(command, **ends, start_new_session=True) as ssh:
+                    return [] if more["stop"] else self._recorded(ssh.stdin, ssh.stdout)
+            except (EOFError, BrokenPipeError, tarfile.ReadError):
+                errors.seek(0)
+                reason = errors.read().decode(errors="replace").strip() or f"exit code {ssh.returncode} of ssh"
+        if self._attempts and (ssh.returncode < 0 or ssh.returncode == _SSH_FAILED):
+            self._attempts -= 1
+            raise _Broken(reason)
+        hint = (
+            f"{_SSH} {self._host} {self._python} --version must print 3.11 or newer; --resume joins a run that goes on"
+        )
+        raise CapabilityError(f"{self._host}: expected a connection with Python there, found: {reason}", hint)
+
+    def _recorded(self, to: Any, answers: Any) -> list[Run]:
+        to.write(json.dumps({name: agent.hashed(path) for name, path in self._files.items()}).encode() + b"\n")
+        to.flush()
+        outcome: dict[str, Any] = {}
+        for number, message in enumerate(_messages(answers)):
+            outcome |= message
+            if "over" in message:
+                break
+            if "needed" in message:
+                self._attempts, self._request["id"] = _ATTEMPTS, message["id"]
+                self._send(to, message["needed"])
+            elif "say" in message and number >= self._shown:
+                self._shown = number + 1
+                kind, text, *steps = message["say"]
+                line = _LINES[kind](text.replace(f"{outcome['folder']}/sources", ""), *steps)
+                self._say(prefixed(f"{self._host}: ", line))
+        profiles = Path(self._settings.profiles)
+        if runs := outcome.get("runs", ()):
+            profiles.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".", dir=profiles) as temporary:
+                agent.unpack(answers, Path(temporary))
+                for run in Path(temporary).iterdir():
+                    if not (profiles / run.name).exists():
+                        run.rename(profiles / run.name)
+        to.write(b"\n")
+        if not runs:
+            ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
+            error = FlashcoreError(f"{self._host}: {outcome.get('error', ended)}")
+            error.exit_code = Exit(outcome.get("code", Exit.INCAPABLE))  # type: ignore[call-arg]
+            raise error
+        return [
+            Run(store.read(folder := profiles / name), folder, replace(self._settings, variant=v, shapes=tuple(shapes)))
+            for name, v, shapes in runs
+        ]
+
+    def _send(self, to: IO[bytes], needed: Sequence[str] | None) -> None:
+        """``None`` for a job that has all."""
+        if needed is not None:
+            self._say(f"{self._host}: sending {len(needed)} of {len(self._files)} files")
+            with tarfile.open(fileobj=to, mode="w|", dereference=True) as archive:
+                for name in needed:
+                    archive.add(self._files[name], name)
+            to.flush()
+
+
+def _messages(answers: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Each message; what a shell prints or a kill cuts is none.
+
+    Raises:
+        EOFError: the connection ended.
+    """
+    while line := answers.readline():
+        with contextlib.suppress(TypeError, ValueError):
+            yield dict(json.loads(line))
+    raise EOFError
+
+
+def _visible(folder: str, skipped: Collection[str]) -> Iterator[Path]:
+    """The files below a folder, but hidden ones."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [
+            n for n in folders if n[0] != "." and n != "__pycache__" and os.path.join(place, n) not in skipped
+        ]
+        yield from (path for name in names if name[0] != "." and (path := Path(place, name)).is_file())

@@ -1,0 +1,43 @@
+"""The process on the host that records the runs. Its standard output is one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tarfile
+from dataclasses import replace
+from typing import Any
+
+from flashcore.errors import Exit, FlashcoreError
+
+
+def main(folder: str, requested: str) -> None:
+    """Records what is requested, into the folder's ``profiles`` and ``runs.tar``."""
+    log = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a suite's code prints is no message
+
+    def put(**message: Any) -> None:
+        print(json.dumps(message), file=log, flush=True)
+
+    def say(text: str) -> None:
+        put(say=[type(text).__name__, text, *getattr(text, "__dict__", {}).values()])
+
+    request = json.loads(requested)
+    try:
+        from flashcore.measure.settings import Settings
+        from flashcore.pipeline.run import runs
+
+        settings = replace(
+            Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"
+        )
+        done = runs(settings, say, resume=request["resume"], needed=request["needed"])
+        with tarfile.open(f"{folder}/runs.tar", "w") as archive:
+            for run in done:
+                archive.add(run.folder, run.folder.name)
+        put(runs=[(run.folder.name, run.settings.variant, run.settings.shapes) for run in done])
+    except FlashcoreError as error:
+        put(error=str(error), code=error.exit_code)
+    except ModuleNotFoundError as error:
+        hint = f"install flashcore's extra `run` for {sys.executable} there, or name another: --host HOST:PYTHON"
+        put(error=f"expected what flashcore needs, found no package {error.name}\n  hint: {hint}", code=Exit.INCAPABLE)

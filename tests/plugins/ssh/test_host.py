@@ -1,0 +1,306 @@
+"""Runs on a host over ssh: a real sshd on 127.0.0.1 with keys of its own, and the toy suite without a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import venv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.measure.context import silent
+from flashcore.measure.machine import python_process
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.journal import has_ended
+from flashcore.model.record import Record
+from flashcore.pipeline.run import runs
+from flashcore.records import store
+
+
+@dataclass
+class Box:
+    """A host that is this machine, with another cache.
+
+    Attributes:
+        executor: with the Python of these tests there.
+        link: a file with the process id of the newest ssh.
+        cache: the user's cache there.
+    """
+
+    executor: str
+    link: Path
+    cache: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of the one suite that was sent."""
+        (folder,) = (self.cache / "flashcore" / "ssh").iterdir()
+        return folder
+
+    def is_linked_anew(self, before: str) -> bool:
+        """Whether ssh was started since."""
+        return self.link.read_text() not in ("", before)
+
+
+def keygen(path: Path) -> str:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
+    ssh = shutil.which("ssh")
+    if not sshd or not ssh:
+        pytest.skip("tool: openssh-server, which has sshd")
+    place, cache = tmp_path / "box", tmp_path / "cache"
+    (place / "bin").mkdir(parents=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd of root needs it
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    host_key = keygen(place / "host_key")
+    (place / "authorized").write_text(keygen(place / "key"))
+    (place / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
+    (place / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {place}/host_key\nAuthorizedKeysFile {place}/authorized\n"
+        f"StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\nSetEnv XDG_CACHE_HOME={cache}\n"
+    )
+    (place / "config").write_text(
+        f"Host box\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n IdentityFile {place}/key\n"
+        f" UserKnownHostsFile {place}/known_hosts\n"
+    )
+    (place / "bin" / "ssh").write_text(f'#!/bin/sh\necho $$ > {place}/link\nexec {ssh} -F {place}/config "$@"\n')
+    (place / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with subprocess.Popen([sshd, "-D", "-e", "-f", place / "sshd_config"], stderr=subprocess.DEVNULL) as daemon:
+        until(lambda: daemon.poll() is not None or answers(port))
+        yield Box(f"host=box:{sys.executable}", place / "link", cache)
+        daemon.terminate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def settings(box: Box, copy: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """One variant of a copy of the toy suite for one arch, recorded on the box."""
+    work = tmp_path / "a; touch made"
+    work.mkdir()
+    copy().rename(work / "suite")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("CUDA_ARCH", "sm_90a")
+    return Settings("suite", variant="plain", executor=box.executor)
+
+
+#: Goes before a problem file: holds up the process that loads it.
+HELD = """
+import pathlib, time
+place = pathlib.Path({place!r})
+(place / "held").touch()
+while not (place / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+@dataclass
+class Held:
+    """A run that stops while it loads its problem file."""
+
+    place: Path
+
+    def await_start(self) -> None:
+        until((self.place / "held").exists)
+
+    def go_on(self) -> None:
+        (self.place / "go").touch()
+
+
+@pytest.fixture
+def held(settings: Settings, tmp_path: Path) -> Iterator[Held]:
+    problem = Path("suite/problem.py")
+    start, rest = problem.read_text().split("from __future__ import annotations\n")
+    code = HELD.format(place=str(tmp_path))
+    problem.write_text(f"{start}from __future__ import annotations\n{code}{rest}")
+    made = Held(tmp_path)
+    yield made
+    made.go_on()
+
+
+def values(record: Record) -> dict[tuple[object, str], object]:
+    return {(fact.subject, fact.name): fact.value for fact in record.facts}
+
+
+def files(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.cubin")}
+
+
+def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_changed(
+    box: Box, settings: Settings, compiler: object
+) -> None:
+    said: list[str] = []
+    (there,) = runs(settings, said.append)
+    assert there.folder == Path("profiles", there.record.id)
+    assert values(store.read(there.folder)) == values(there.record)
+    (here,) = runs(replace(settings, executor="", profiles="here"), silent)
+    assert values(there.record) == values(here.record) and values(here.record)
+    assert there.record.suite == here.record.suite
+    assert {p.stat().st_mode & 0o77 for p in (box.cache, box.folder)} == {0} and not Path("made").exists()
+
+    compiled = files(box.folder / "build")
+    (again,) = runs(settings, said.append)
+    assert any("sending 0 of " in line for line in said) and files(box.folder / "build") == compiled != {}
+    assert values(again.record) == values(there.record)
+
+    Path("suite/new.cuh").touch()
+    with Path("suite/scale.cu").open("a") as source:
+        source.write("// the end\n")
+    runs(settings, said.append)
+    assert any("sending 2 of " in line for line in said)
+    assert len(files(box.folder / "build")) == 2 * len(compiled)
+    Path("suite/new.cuh").unlink()
+    runs(settings, said.append)
+    sources = box.folder / "sources" / Path("suite").resolve().relative_to("/")
+    assert {p.name for p in sources.iterdir()} == {p.name for p in Path("suite").iterdir()} - {"__pycache__"}
+
+
+def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held: Held, compiler: object) -> None:
+    said: list[str] = []
+
+    def cut() -> None:
+        held.await_start()
+        for _ in range(2):
+            link = box.link.read_text()
+            os.kill(int(link), signal.SIGKILL)
+            until(functools.partial(box.is_linked_anew, link))
+        held.go_on()
+
+    thread = threading.Thread(target=cut)
+    thread.start()
+    (run,) = runs(settings, said.append)
+    thread.join()
+    assert run.record.facts and sum("connecting again" in line for line in said) == 2
+    assert len({line for line in said if "record: " in line}) == 1 == len(list((box.folder / "profiles").iterdir()))
+
+
+@contextlib.contextmanager
+def command(settings: Settings, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """``flashcore profile`` on the box."""
+    host = settings.executor.removeprefix("host=")
+    words = ["profile", "--suite", settings.suite, "--variant", "plain", "--host", host, *more]
+    line = python_process.command("flashcore", *words)
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(line, env=python_process.environment(), stdout=pipe, stderr=pipe, text=True)
+    with started:
+        yield started
+        started.kill()
+
+
+def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held: Held) -> None:
+    with command(settings) as started:
+        held.await_start()
+        job = json.loads((box.folder / "job.json").read_bytes())["pid"]
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate()
+    assert started.returncode == 130 and "continue with --resume" in errors
+    assert has_ended(job)
+
+
+def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
+    box: Box, settings: Settings, held: Held, compiler: object
+) -> None:
+    with command(settings):
+        held.await_start()
+    with pytest.raises(FlashcoreError, match="found one\n  hint: join it with --resume"):
+        runs(settings, silent)
+    header = Path("suite/include/scale.cuh")
+    before = header.read_bytes()
+    header.write_bytes(before + b"// another\n")
+    with pytest.raises(FlashcoreError, match="expected the sources that the run there began with"):
+        runs(settings, silent, resume=True)
+    header.write_bytes(before)
+    held.go_on()
+    with command(settings, "--resume") as started:
+        output, errors = started.communicate()
+    assert started.returncode == 0, errors
+    (run,) = (box.folder / "profiles").iterdir()
+    assert os.listdir("profiles") == [run.name] and f"run:    profiles/{run.name}\n" in output
+    assert Path("reports", run.name, "index.html").is_file()
+    with pytest.raises(FlashcoreError, match="expected an unfinished run"):
+        runs(settings, silent, resume=True)
+
+
+def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held: Held) -> None:
+    def kill() -> None:
+        held.await_start()
+        os.kill(json.loads((box.folder / "job.json").read_bytes())["pid"], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with pytest.raises(FlashcoreError, match=r"expected a run, found its end: .*\n  hint: .* --resume") as ended:
+        runs(settings, silent)
+    thread.join()
+    assert ended.value.exit_code == Exit.INCAPABLE
+
+
+def test_errors_there_are_those_of_the_command(settings: Settings) -> None:
+    with pytest.raises(FlashcoreError, match="box: --shape none: expected one of") as wrong:
+        runs(replace(settings, shapes=("none",)), silent)
+    with pytest.raises(FlashcoreError, match="box: no GPU on this machine\n  hint: ") as lacking:
+        runs(settings, silent, needed=True)
+    assert (wrong.value.exit_code, lacking.value.exit_code) == (Exit.USAGE, Exit.INCAPABLE)
+
+
+def test_what_a_shell_prints_is_skipped_and_what_is_missing_is_named(settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "o'dd; touch made"
+    venv.create(folder / "bare", with_pip=False)
+    noisy = folder / "noisy"
+    noisy.write_text(f'#!/bin/sh\necho Welcome\nexec "{folder}/bare/bin/python" "$@"\n')
+    noisy.chmod(0o755)
+    with pytest.raises(FlashcoreError, match=r"(?s)found no package \w+\n  hint: .*/bare/bin/python there"):
+        runs(replace(settings, executor=f"host=box:{noisy}"), silent)
+    with pytest.raises(
+        CapabilityError,
+        match=r"(?s)expected a connection with Python there, found: .*no/python.*hint: ssh .* --version",
+    ):
+        runs(replace(settings, executor="host=box:no/python"), silent)
+
+
+@pytest.mark.parametrize("address", ["-oProxyCommand=touch made", "", "box:-c", "a b"])
+def test_an_address_is_no_option(address: str, settings: Settings) -> None:
+    with pytest.raises(UsageError, match=r"expected \[user@\]host\[:python\]"):
+        runs(replace(settings, executor=f"host={address}"), silent)
+
+
+def test_a_host_that_does_not_answer_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        CapabilityError, match=r"(?s)nowhere.invalid: expected a connection with Python there, found: .*hint: ssh "
+    ):
+        runs(replace(settings, executor="host=nowhere.invalid"), silent)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CapabilityError, match="no ssh found"):
+        runs(settings, silent)
