@@ -15,8 +15,8 @@ from flashcore.errors import Exit
 from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
 
-#: What they do here needs a GPU, the CUDA compiler, a git repository or a key.
-PARSED = {"profile", "build", "check", "bench", "baseline", "roofs", "capture", "sanitize", "sign", "tune"}
+#: What they do here needs a GPU, the CUDA compiler, a git repository, a key or a user.
+PARSED = {"profile", "build", "check", "bench", "baseline", "roofs", "capture", "sanitize", "sign", "tune", "watch"}
 EXAMPLES = [
     line
     for module in cli.all_commands().values()
