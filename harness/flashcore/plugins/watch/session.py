@@ -98,11 +98,6 @@ class Session:
         if not self._context.cannot_measure:
             self._prepare(self._context)
 
-    @property
-    def context(self) -> Context:
-        """What is watched."""
-        return self._context
-
     def _load(self) -> None:
         """Reads the manifest and the problems anew; processes that had imported them are ended."""
         if hasattr(self, "_context"):
@@ -164,16 +159,17 @@ class Session:
         self._newer = None
         if any(f.suffix in (".py", ".toml") for f in save.files):
             self._load()
-        context = replace(self._context, folder=self._next)
-        watched = self._affected(save)
+        context, watched = self._context, self._affected(save)
         built = compile_all(replace(context, variants=tuple(watched)))
         for variant in watched:
             code = [(a.status, a.code, a.host, a.message) for a in built.artifacts if a.variant == variant.name]
             if save.files and self._code.get(variant.name) == code:
                 self._say(f"{variant.name}: the same machine code as before")
                 continue
+            # Journals answer tasks by name: those of another build must not lie in the same folder.
+            folder = self._next.with_name(f"{save.number}-{variant.name}")
+            yield from self._of_variant(replace(context, built=built, folder=folder), variant, save)
             self._code[variant.name] = code
-            yield from self._of_variant(replace(context, built=built), variant, save)
 
     def _affected(self, save: Save) -> list[Variant]:
         """The variants that a changed source is of; all that were selected after another change."""
@@ -278,7 +274,7 @@ class Session:
 
     def _profiled(self, context: Context, variant: Variant, shapes: Sequence[Shape]) -> StageResult:
         """The counters, measured by the ncu that waits in the folder; the next one is started."""
-        context = replace(context, variants=(variant,), shapes=tuple(shapes), references=frozenset())
+        context = replace(context, variants=(variant,), shapes=tuple(shapes), references=frozenset(), folder=self._next)
         try:
             return profile.run(context, child_cases(context, [(variant, s) for s in shapes]))
         except CapabilityError as error:
