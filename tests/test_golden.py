@@ -27,7 +27,8 @@ import pytest
 from tests.conftest import ROOT, TESTS, TOY, flashcore
 
 GOLDEN = TESTS / "data" / "golden"
-REPORT = TESTS / "data" / "reports" / "app_basic.ncu-rep.xz"
+REPORTS = TESTS / "data" / "reports"
+STUDIES = ROOT / "benchmarks" / "results" / "search"
 #: No GPU, and nothing of the terminal or the CI service in which the tests run.
 SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "400", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
 #: What differs between runs, machines and versions of Python → what stands for it. The packed runs are of January 2026.
@@ -78,7 +79,10 @@ def test_a_session_reads_as_recorded(
     (folder / "published").symlink_to(ROOT / "profiles")
     if session == "pack":
         zipfile.ZipFile(next(folder.glob("published/*-0fac.run.zip"))).extractall(folder / "recorded")
-    (folder / REPORT.stem).write_bytes(lzma.decompress(REPORT.read_bytes()))
+    for name, target in (("data", TESTS / "data"), ("examples", ROOT / "examples")):
+        (folder / name).symlink_to(target)
+    for file in (*REPORTS.glob("*.xz"), *STUDIES.glob("*.xz")):
+        (folder / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
     if "nvcc" in dict(needs):
         (folder / "build").symlink_to(request.getfixturevalue("toy").folder)
     present = "".join(f"# needs {name} {detail}".rstrip() + "\n" for name, detail in needs)
@@ -92,10 +96,14 @@ def test_a_session_reads_as_recorded(
 
 
 def output(line: str, folder: Path) -> str:
-    """What a line of a session gives: a command's output and exit code, or the contents of files."""
+    """What a line of a session gives: a command's output and exit code, the contents of files (``cat``) or their sizes
+    and checksums (``sum``)."""
     first, *rest = line.split()
     found = {word: sorted(str(p.relative_to(folder)) for p in folder.glob(word)) for word in rest if "*" in word}
     words = [name for word in rest for name in found.get(word, [word])]
+    if first == "sum":
+        texts = ((name, brief(contents(folder / name), folder).encode()) for name in words)
+        return "".join(f"{name} {len(text)} {hashlib.sha256(text).hexdigest()[:16]}\n" for name, text in texts)
     if first == "cat":
         titles = {name: f"--- {name}\n" if len(words) > 1 else "" for name in words}
         return "".join(title + brief(contents(folder / name), folder) for name, title in titles.items())
