@@ -101,4 +101,5 @@ def test_of_one_variant_on_two_names_the_faster_case_counts() -> None:
 def test_a_row_without_a_time_or_reference_compares_nothing() -> None:
     made = row(factory.bare_record(suite(MISSION)))
     assert (made.times, made.reference, made.over("slow", None), made.over("slow", "cudnn")) == ({}, None, None, None)
+    assert made.over("slow", "absent") is None
     assert made.pair("slow", "cudnn") == ""  # one name: nothing to tell apart

@@ -213,11 +213,12 @@ def test_the_gate_tightens_only_where_it_could_judge(tmp_path: Path, capsys: pyt
     assert "tightened: fast sm_90a fast_kernel * registers 96 → 64" in capsys.readouterr().err
 
 
-def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path) -> None:
+def test_saving_what_is_worse_exits_1_and_leaves_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "baseline.txt"
     assert baseline_command.save(of(), None, file, ratchet=False) is Exit.OK
     assert baseline_command.save(of(fact("sass_bar", 9)), baseline.read(file), file, ratchet=False) is Exit.FAILED
     assert file.read_text() == BEFORE.text()
+    assert "not loosened: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("old", "ratchet"), [(BEFORE, True), (BEFORE, False), (None, False)])

@@ -38,6 +38,16 @@ def test_a_cubin_reads_as_cuobjdump_does(arch: str) -> None:
         assert kernel.static_smem == told["SHARED"] - reserved
 
 
+@pytest.mark.parametrize("arch", ARCHS)
+def test_sections_are_those_of_the_elf_header(arch: str) -> None:
+    data = (DATA / f"static_{arch}.cubin").read_bytes()
+    sections = cubin.sections_of(data)
+    symbols = next(s for s in sections if s.name == ".symtab")
+    assert (sections[symbols.link].name, symbols.kind, symbols.flags) == (".strtab", 2, 0)
+    code = [s for s in sections if s.name.startswith(".text.")]
+    assert code and all(s.kind == 1 and s.flags & 0x6 == 0x6 for s in code)  # program text: allocated, executable
+
+
 def test_registers_may_be_with_the_code_as_in_relocatable_cubins() -> None:
     data = (DATA / "static_sm_80.cubin").read_bytes()
     attribute = b"\x04\x2f\x08\x00"

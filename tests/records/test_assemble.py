@@ -41,6 +41,12 @@ def test_facts_of_another_gpus_run_are_not_read(tmp_path: Path, capsys: pytest.C
     assert not capsys.readouterr().err
 
 
+def test_nothing_older_than_a_whole_run_is_read(tmp_path: Path) -> None:
+    part = factory.record(id=NEWEST)
+    runs = recorded(tmp_path, factory.record(id=FULL), dataclasses.replace(WHOLE, id=NEWER), part)
+    assert [r.id for r in assemble.to_join(runs, part.suite.name, "NVIDIA H200", before=None)] == [NEWEST, NEWER]
+
+
 def test_a_damaged_run_neither_names_the_gpu_nor_ends_the_choice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

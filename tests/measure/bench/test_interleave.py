@@ -70,3 +70,12 @@ def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
     assert len(found["call"]) == 10 < len(found["noisy"]) == len(found["empty"]) < 1000
     alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, turns)
     assert len(alone["empty"]) == 1000
+
+
+def test_another_call_comes_first_in_each_turn() -> None:
+    order: list[str] = []
+    ready: Any = {label: Calls(5e-6) for label in "abc"}
+    for one in ready.values():
+        one.isolated = lambda: 5.0
+    interleave.sample(ready, "isolated", StopRule(least=3, most=3), Turns(Watch("cpu"), order.append))
+    assert {tuple(order[at : at + 3]) for at in (0, 3, 6)} == {tuple("abc"), tuple("bca"), tuple("cab")}

@@ -20,6 +20,23 @@ def test_throttle_names() -> None:
     assert gpu.throttle_names(0x1000) == ("unknown_0x1000",)
 
 
+@pytest.mark.parametrize(
+    ("capability", "archs", "arch"),
+    [
+        ((9, 0), ("sm_80", "sm_90", "sm_90a"), "sm_90a"),
+        ((10, 0), ("sm_100", "sm_100f"), "sm_100f"),
+        ((8, 9), ("sm_80", "sm_86", "sm_90"), "sm_86"),  # the newest of those that are older
+        ((8, 6), ("sm_89",), None),
+        ((9, 0), ("sm_80",), None),  # another generation
+        ((12, 1), ("sm_120a",), None),  # runs nowhere else
+    ],
+)
+def test_a_gpu_runs_its_exact_arch_or_an_older_one_of_its_generation(
+    capability: tuple[int, int], archs: tuple[str, ...], arch: str | None
+) -> None:
+    assert gpu.Gpu("any", capability, 1, 1, 1, 1.0, "580").arch_of(archs) == arch
+
+
 class _Error(Exception):
     pass
 

@@ -36,6 +36,21 @@ def test_the_order_in_which_nvcc_is_looked_for(monkeypatch: pytest.MonkeyPatch, 
         toolchain.find_nvcc()
 
 
+def test_the_environments_tool_comes_before_the_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    of_environment, on_path = tmp_path / "env", tmp_path / "path"
+    for folder in (of_environment, on_path):
+        folder.mkdir()
+        (tool := folder / "some_tool").write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(of_environment / "python"))
+    monkeypatch.setenv("PATH", str(on_path))
+    assert toolchain.optional_tool("some_tool") == of_environment / "some_tool"
+    (of_environment / "some_tool").unlink()
+    assert toolchain.optional_tool("some_tool") == on_path / "some_tool"
+    (on_path / "some_tool").unlink()
+    assert toolchain.optional_tool("some_tool") is None
+
+
 def test_an_nvcc_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvcc").write_text("#!/bin/sh\necho gibberish; exit 1\n", encoding="utf-8")
     (tmp_path / "nvcc").chmod(0o755)

@@ -67,6 +67,21 @@ def test_a_budget(index: int, changes: dict[str, Any], looser: bool) -> None:
     assert keys(new) == ({f"budget:{OLD.budgets[index].name}"} if looser else set())
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "looser"),
+    [
+        (("a*", "b*"), ("a*", "b*", "c*"), False),
+        (("a*", "b*"), ("a*",), True),
+        (("a*", "!ab*"), ("a*", "!ab*", "c*"), False),
+        (("a*", "!ab*"), ("a*",), False),
+        (("a*",), ("a*", "!ab*"), True),
+    ],
+)
+def test_kernels_of_a_budget(before: tuple[str, ...], after: tuple[str, ...], looser: bool) -> None:
+    old, new = (replace(OLD, budgets=(replace(LIMIT, kernels=kernels), LOW)) for kernels in (before, after))
+    assert keys(new, old) == ({"budget:limit"} if looser else set())
+
+
 def test_a_budget_of_removed_variants_is_listed_and_fine() -> None:
     old = replace(OLD, budgets=(replace(LIMIT, variants=("fast",)),), waivers=())
     new = replace(old, budgets=(), variants={n: v for n, v in old.variants.items() if n != "fast"})

@@ -24,6 +24,8 @@ def test_a_line_for_each_case_that_the_run_timed_itself() -> None:
     assert fast.isolated_us == pytest.approx(
         record.facts.number("isolated_p50", Subject("fast", shape="mission")), rel=1e-5
     )
+    machine = record.environment
+    assert {(x.gpu, x.driver, x.nvcc) for x in found} == {(machine.gpu, machine.driver, machine.nvcc)}
     assert history.read(history.written(found)) == found
 
 

@@ -27,6 +27,10 @@ def test_runs_and_history(tmp_path: Path) -> None:
     assert "fast/mission" in words and "2.00 × slower isolated" in words and "0.500 ×" in words
     assert "→ 999" in words and text.count("<polyline") == len(history.series(rows))
     assert runs_page.write(runs, rows, tmp_path / "s").read_bytes() == text.encode(), "the same bytes"
+    limit = factory.budget("registers", maximum=1)
+    bad = judge(factory.record(factory.suite(budgets=[limit])), today=TODAY)
+    failing = runs_page.write([runs_page.Run(record, bad, "", True)], rows, tmp_path / "f").read_text(encoding="utf-8")
+    assert Page(failing).row(record.id)[-2][2] == f"{bad.counts()['fail']} failed"
     assert "Nothing was published yet" in runs_page.write([], [], tmp_path / "e").read_text(encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from flashcore.plugins.imports import names
 from flashcore.readers.kernel_names import canonical
+from flashcore.readers.ncu.results import Metric, Result, Workload
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,20 @@ def test_long_names_and_overloads_are_told_apart() -> None:
 )
 def test_a_launch_configuration_has_a_name(parameters: dict[str, int | float | str | bool], slug: str) -> None:
     assert names.shape(parameters) == slug
+
+
+@pytest.mark.parametrize(
+    ("workload", "grid", "metrics", "parameters"),
+    [
+        ("kernel", (8, 4, 1), {}, {"grid": "8x4x1", "block": "32x1x1"}),
+        ("kernel", (8, 1, 1), {"launch__cluster_size": 2.0, "launch__shared_mem_per_block_dynamic": 512.0},
+         {"grid": "8x1x1", "block": "32x1x1", "dynamic_smem": 512, "cluster": 2}),
+        ("kernel", (0, 0, 0), {}, {"launch": "unknown"}),
+        ("graph", (0, 0, 0), {}, {"launch": "graph"}),
+    ],
+)  # fmt: skip
+def test_a_launch_has_the_parameters_that_ncu_gives(
+    workload: Workload, grid: tuple[int, int, int], metrics: dict[str, float], parameters: dict[str, object]
+) -> None:
+    named = {name: Metric(value) for name, value in metrics.items()}
+    assert names.shape_parameters(Result(0, "k", workload, grid, (32, 1, 1), (9, 0), named)) == parameters

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashcore.readers.ncu.numerals import convert
-from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, Table, cell, parse, ranges_of
+from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, Table, cell, numbers_in, parse, ranges_of
 from flashcore.readers.ncu.results import EXECUTED, Reading, Result
 from tests.conftest import TESTS
 
@@ -352,3 +352,10 @@ def test_a_row_keeps_metrics_and_what_was_executed_alone() -> None:
 def test_a_range_needs_no_more_than_its_domain_and_its_name() -> None:
     assert range_of('9  "flashcore:v/s"', "flashcore") == "v/s"
     assert range_of('9  "flashcore"', "flashcore") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("7.5", ["7.5"]), (" 3 (a: 1; b::c: 2)", ["3", "1", "2"]), ("no number", ["no number"])]
+)
+def test_a_cell_has_the_numbers_of_its_instances(text: str, numbers: list[str]) -> None:
+    assert list(numbers_in(text)) == numbers
