@@ -58,6 +58,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "measure/context": ("measure/test_compiling.py",),
     "measure/machine/toolchain": ("cli/test_gate.py",),
     "measure/profile/ncu_facts": ("readers/test_phases.py",),
+    "measure/workers/journal": ("measure/workers/test_supervisor.py",),
     "measure/workers/process": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
     "measure/workers/program": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
     "measure/workers/references": ("measure/check/test_check.py", "measure/workers/test_kernel_call.py"),

@@ -181,6 +181,7 @@ def test_barriers() -> None:
     assert fact(facts, "barriers_per_block").value == pytest.approx(4 / 6)
     none = case(row({OPCODES: "6 (IMAD: 6)"}))
     assert fact(none, "barrier_instructions").value == 0, "the listed opcodes are all there were"
+    assert fact(case(row({OPCODES: "0"})), "barrier_instructions").value == 0, "of none there is none to list"
     for text, note in (("10", "no counts per opcode"), ("10 (IMAD: 6)", "add up to 6"), ("10 (IMAD: 6; BAR…)", "no")):
         partial = case(row({OPCODES: text}))
         assert fact(partial, "barrier_instructions").value is None

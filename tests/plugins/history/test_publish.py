@@ -48,3 +48,8 @@ def test_a_run_is_published_once_and_only_if_it_was_timed(
     assert main(words) == Exit.OK and judged == [bare], "only the newest are judged"
     page = (tmp_path / "reports" / "runs.html").read_text()
     assert f"{first}/index" in page and f"{second}/index" not in page
+    elsewhere = tmp_path / "elsewhere"  # a history outlives its runs
+    elsewhere.mkdir()
+    table.rename(elsewhere / table.name)
+    assert main(["publish", "--profiles", str(elsewhere)]) == Exit.OK
+    assert "<polyline" in (tmp_path / "reports" / "runs.html").read_text()
