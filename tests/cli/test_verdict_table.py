@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from flashcore.cli import verdict_table
 from flashcore.gate import judge
+from flashcore.model.gate_policy import PREFIX
 from flashcore.model.record import Subject
 from tests import factory
 from tests.gate.test_judge import REGISTERS, TODAY, of, registers
@@ -71,6 +74,29 @@ def test_the_table_sums_up_each_goal() -> None:
     (theirs,) = [x for x in text.splitlines() if "l4_goal" in x]
     assert "reached by 0 of 6, 6 unmeasured" in theirs
     assert "for L4 only" in theirs
+
+
+@pytest.mark.parametrize(
+    ("parts", "budget", "text"),
+    [
+        ([0.5, 0.25], "fast_enough", "reached by 0 of 2 farthest: v1/s (sm_89), 7 %, 25 % of the way"),
+        ([1.0], "fast_enough", "reached by 1 of 1"),
+        ([None], "fast_enough", "reached by 0 of 1, 1 unmeasured"),
+        ([1.0, 0.5], f"{PREFIX}registers", "reached by 1 of 2 farthest: v1/s (sm_89), 7 %, 50 % of the way"),
+        ([1.0, 1.0], f"{PREFIX}registers", None),  # a fact that is only shown, and did not change
+    ],
+)
+def test_a_goals_line_has_what_is_farthest_from_it(parts: list[float | None], budget: str, text: str | None) -> None:
+    goals = [
+        replace(
+            failed(f"v{i}", "s", 7.0, budget), severity="goal", progress=part, subject=Subject(f"v{i}", "sm_89", "s"),
+            status="unmeasured" if part is None else "pass" if part == 1 else "fail",
+        )
+        for i, part in enumerate(parts)
+    ]  # fmt: skip
+    made = replace(judge.judge(factory.record()), verdicts=tuple(goals))
+    shown = [" ".join(x.split()) for x in verdict_table.render(made).splitlines() if budget in x]
+    assert shown == ([] if text is None else [f"{budget} ≥ 30 % {text}"])
 
 
 def test_a_subject_of_a_long_template_keeps_its_begin_and_its_arch() -> None:

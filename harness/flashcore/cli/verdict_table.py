@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from flashcore.cli.grid import aligned
 from flashcore.gate.judge import Judgement, Verdict, WaiverUse
@@ -102,16 +103,15 @@ def _goals(verdicts: Sequence[Verdict]) -> list[str]:
         first = goal[0]
         if first.budget.startswith(PREFIX) and all(v.status == "pass" for v in goal):
             continue  # facts that are only shown matter when they change
-        measured = [v for v in goal if v.progress is not None]
-        reached = sum(v.status == "pass" for v in measured)
+        measured = [(v.progress, v) for v in goal if v.progress is not None]
+        reached = sum(v.status == "pass" for _, v in measured)
         text = f"reached by {reached} of {len(goal)}"
         if len(measured) < len(goal):
             text += f", {len(goal) - len(measured)} unmeasured"
         remark = "" if measured else first.reason
         if reached < len(measured):
-            worst = min(measured, key=lambda v: v.progress or 0.0)
-            way = f"{100 * (worst.progress or 0.0):.0f} % of the way"
-            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {way}"
+            part, worst = min(measured, key=itemgetter(0))
+            remark = f"farthest: {worst.subject}, {number(worst.value, worst.unit)}, {100 * part:.0f} % of the way"
         rows.append((first.budget, first.limit, text, remark))
     return _block(f"goals ({len(rows)})", rows)
 
