@@ -48,6 +48,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "explain/diff": ("plugins/compare/test_differences.py",),
     "gate/baseline": ("gate/test_regressions.py",),
     "gate/expand": ("gate/test_judge.py",),
+    "gate/judge": ("gate/test_regressions.py",),
     "gate/regressions": ("gate/test_baseline.py",),
     "gate/wording": ("gate/test_formats.py",),
     "measure/bench/child": ("measure/bench/test_case_times.py", "measure/bench/test_bench.py"),

@@ -185,3 +185,9 @@ def test_other_chips_are_held_to_what_is_known_of_them() -> None:
         for row in recorded()[:20]:
             values = ncu_facts.launch_values(row, chip)
             assert not [n for n, v in values.items() if v.note.startswith("cannot be")], chip
+
+
+@pytest.mark.parametrize(("flop", "enough"), [(0.0, False), (51_199.0, False), (51_200.0, True)])
+def test_a_hundred_matrix_instructions_are_more_than_a_hundred_operations(flop: float, enough: bool) -> None:
+    reason = crosschecks.too_few_flops(flop, 100.0)
+    assert reason == ("" if enough else f"100 tensor-core instructions, but {flop:,.0f} FLOPs of the types counted")

@@ -117,6 +117,16 @@ def test_a_child_of_another_command_is_not_taken_and_is_ended(tmp_path: Path) ->
     assert gone(other)
 
 
+def test_a_child_that_waits_behind_one_of_another_command_is_taken(tmp_path: Path) -> None:
+    with Pool() as pool:
+        pool.prepare(program(actor("other")), tmp_path)
+        pool.prepare(program(actor()), tmp_path)
+        until(lambda: len(pids(tmp_path)) == 2)
+        waiting = pids(tmp_path)
+        (result,) = pool.run([does("a")], program(actor()), tmp_path)
+    assert result.data is not None and result.data["pid"] in waiting and set(pids(tmp_path)) == set(waiting)
+
+
 def test_a_child_that_needs_an_environment_of_its_own_is_not_one_that_waited(tmp_path: Path) -> None:
     with Pool() as pool:
         pool.prepare(program(actor()), tmp_path)
