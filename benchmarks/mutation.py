@@ -305,7 +305,7 @@ def found_again(row: Mapping[str, Any], source: str) -> Mutant | None:
             if operator == f"core/{row['operator']}" and row["before"].endswith(lines[line - 1].strip()):
                 mutant = _mutant(row["module"], source, operator, occurrence, line)
                 if mutant.name == _key(row):
-                    return mutant
+                    return replace(mutant, constant=bool(row.get("constant")))
     return None
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.chips.occupancy import LIMITS, occupancy, staircase, what_if
+from flashcore.chips.occupancy import LIMITS, occupancy, staircase, waves, what_if
 from flashcore.model import cause_text
 
 launches = {
@@ -309,3 +309,10 @@ def test_where_nothing_can_be_cut_nothing_is_asked_for() -> None:
     found = what_if("sm_90a", 1024, 32, 0, 0)
     assert found is not None and found.obstacle
     assert (found.target, found.fewer_registers, found.fewer_smem) == (None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "per_sm", "sms", "count"), [(264, 2, 132, 1.0), (66, 1, 132, 0.5), (300, 2, 132, 1.1364)]
+)
+def test_waves_are_the_grid_over_what_the_gpu_holds(blocks: float, per_sm: float, sms: int, count: float) -> None:
+    assert waves(blocks, per_sm, sms) == count
