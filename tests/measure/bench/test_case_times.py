@@ -175,8 +175,8 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
 @pytest.mark.parametrize(
     ("kernels", "copies", "planned", "isolated", "reason"),
     [
-        (0, 0, 2, 9.0, "holds 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
-        (1, 1, 2, 9.0, "holds 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
+        (0, 0, 2, 9.0, "contains 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
+        (1, 1, 2, 9.0, "contains 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
         (0, 0, 0, 9.0, "expected at least one"),  # a peer
         (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
         (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),

@@ -309,7 +309,7 @@ def test_a_kernel_launched_twice_has_two_subjects(artifact: Artifact) -> None:
 def test_a_plan_that_names_another_kernel_is_unmeasured(artifact: Artifact) -> None:
     facts = planned(artifact, Launch("shred", (1, 1, 1), (128, 1, 1), (1, 1, 1), 0))
     fact = facts.get("theoretical_occupancy", Subject("kernels", "sm_90a", "s", "shred"))
-    assert fact is not None and fact.value is None and "no kernel shred" in fact.note
+    assert fact is not None and fact.value is None and "names shred, which the cubin does not contain" in fact.note
 
 
 def test_a_cluster_is_unmeasured_without_the_driver(artifact: Artifact) -> None:

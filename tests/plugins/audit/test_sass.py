@@ -96,7 +96,7 @@ def test_code_that_is_not_shown_is_unmeasured(
         (["--kernel", "spills"], 0),
         (["--sass"], 2),
         (["--sass", "--kernel", "spills"], 2),
-        (["--sass", "--kernel", "_Z6tensorILi4*"], 2),
+        (["--sass", "--kernel", "tensor<4>*"], 2),
         (["--sass", "--kernel", "absent"], 0),
         (["--max", "registers=255"], 0),
         (["--min", "sass_tensor=0"], 2),

@@ -157,7 +157,8 @@ class _Remote:
                 for run in Path(temporary).iterdir():
                     if not (profiles / run.name).exists():
                         run.rename(profiles / run.name)
-        to.write(b"\n")
+        if "folder" in outcome:  # else the agent has ended, and waits for no receipt
+            to.write(b"\n")
         if not runs:
             ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
             error = FlashcoreError(f"{self._host}: {outcome.get('error', ended)}")
