@@ -165,7 +165,7 @@ def test_the_gain_is_the_part_of_the_time_that_the_change_can_remove() -> None:
     first = advised(stall("barrier", 50.0))[0]
     assert first.rule == "stall-barrier" and first.limiter == "stall_barrier"
     assert first.gain == pytest.approx(0.5 * 0.8 * 90, rel=0.01)  # stalls × cycles without issue × SMs with warps
-    assert "stall_barrier 36.0 %" in first.bound and "at most 36 % of its time" in sentence(first)
+    assert "stall_barrier 36.0 %" in first.bound and "saves at most 36 % of its time" in sentence(first)
 
 
 def test_the_largest_gain_comes_first_and_tiny_ones_are_left_out() -> None:
@@ -191,7 +191,9 @@ def test_a_specific_cause_comes_before_the_stall_that_it_leads_to() -> None:
 def test_a_sentence_has_the_action_the_evidence_and_the_bound() -> None:
     [spilled] = advised({**SPILLS, "max_threads": 1024})
     assert "__launch_bounds__(256)" in sentence(spilled) and "spill_store_bytes 736 B" in sentence(spilled)
-    assert spilled.gain is None and "gain unknown" in sentence(spilled)
+    assert spilled.gain is None and "gain unmeasured: nothing was timed" in sentence(spilled)
+    [timed] = advised({**SPILLS, "max_threads": 1024, "isolated_p50": 40.0})
+    assert "gain unmeasured: its part of the time was not counted" in sentence(timed)
     assert spilled.subject == Subject("fast", "sm_90a", "mission", KERNEL)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from flashcore.gate.judge import judge
 from flashcore.model.record import Origin, SharingGpu
 from flashcore.report import frame
 from tests import factory
@@ -33,3 +34,15 @@ def test_the_top_line_tells_where_gpu_results_come_from() -> None:
     assert frame.line(joined).endswith(
         "; no GPU on its machine; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
     )
+
+
+def test_the_gates_badge_names_unmeasured_limits() -> None:
+    facts = [factory.fact("registers", 64, "fast", arch="sm_90a", kernel="fast_kernel")]
+    budgets = [factory.budget("registers", maximum=128), factory.budget("isolated_p50", maximum=10)]
+    suite = factory.suite(
+        variants=[factory.variant("fast", archs=("sm_90a",))], shapes=[factory.shape()], budgets=budgets
+    )
+    judged = judge(factory.bare_record(suite, facts))
+    judged = replace(judged, verdicts=tuple(v for v in judged.verdicts if v not in judged.gaps))
+    unmeasured = judged.counts()["unmeasured"]
+    assert unmeasured and frame.gate(judged, "").text == f"gate passed, {unmeasured} unmeasured"

@@ -35,6 +35,7 @@ from flashcore.model.record import (
     Roof,
     SharingGpu,
     Source,
+    StageNote,
     Subject,
 )
 from flashcore.model.suite import CudaSource, Prediction
@@ -267,7 +268,7 @@ def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -
     for name in ("index",) if single_file else ("index", "roofline"):
         assert "<template" not in every[name] and "Table at long" not in every[name]
         packed = re.findall('<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name])
-        assert len(packed) == (2 if name == "index" else 1)
+        assert len(packed) == (3 if name == "index" else 1)
         for part in packed:
             assert f'data-shape="long">{gzip.decompress(base64.b64decode(part)).decode()}' in unpacked(every[name])
     overview = Page(unpacked(every["index"]))
@@ -423,8 +424,8 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
 
 def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next_step(pages: dict[str, str]) -> None:
     words = Page(pages["index.html"]).words
-    fastest = r"Fastest split , 20\.\d µs isolated, 0\.4\d\d × the speed of cudnn \[0\.4\d+–0\.4\d+\]"
-    assert re.search(fastest, words) and re.search(r"[\d.]+ × above its floor of [\d.]+ µs", words)
+    fastest = r"Fastest split , 20\.\d µs isolated , 0\.4\d\d × the speed of cudnn \[95 %: 0\.4\d+–0\.4\d+\]"
+    assert re.search(fastest, words) and re.search(r"[\d.]+ × its floor of [\d.]+ µs", words)
     assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
     assert re.search(r"Budgets \d+ failed , \d+ at risk , \d+ waived of \d+ limits", words)
     assert "Next step" in words
@@ -459,7 +460,35 @@ def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: 
     html = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
     assert ('class="badge at_risk">few_registers' in html) is (risk[0] == "1")
     assert f"0 failed , {risk} , 0 waived of" in words
-    assert ("few_registers fast sm_90a : registers 124 , limit ≤ 128, 3 % room" in words) is (value == 124)
+    assert ("few_registers fast: registers 124 on sm_90a, limit ≤ 128, 3 % room" in words) is (value == 124)
+
+
+def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
+    budgets = [factory.budget("registers", "few", maximum=128)]
+    facts = [
+        factory.fact("registers", registers, variant, arch="sm_90a", kernel=f"{variant}_kernel")
+        for variant, registers in (("fast", 124), ("warp", 127))
+    ]
+    suite = factory.suite(variants=[factory.variant(v) for v in ("fast", "warp", "best")], budgets=budgets)
+    overview = Overview(Book(factory.bare_record(suite, facts), "static", None))
+    assert [overview.worst(winner)[0][1].subject.variant for winner in ("fast", "warp", "best")] == [
+        "fast",
+        "warp",
+        "warp",
+    ]
+    facts.append(factory.fact("isolated_p50", 5.0, "best", shape="mission", source=Source.EVENTS))
+    assert "None at risk is of best. few warp: registers 127" in screen(
+        factory.bare_record(suite, facts), tmp_path / "a"
+    )
+    facts.append(factory.fact("isolated_p50", 4.0, "fast", shape="mission", source=Source.EVENTS))
+    words = screen(factory.bare_record(suite, facts), tmp_path / "b")
+    assert "few fast: registers 124 on sm_90a" in words and "None at risk" not in words
+
+
+def test_skipped_stages_are_named(tmp_path: Path) -> None:
+    stages = (StageNote("build", "ok", 1.0), StageNote("bench", "skipped", 0.0, "no GPU"))
+    words = Page(render(dataclasses.replace(factory.bare_record(), stages=stages), tmp_path / "r")["index.html"]).words
+    assert "Skipped stages: bench." in words
 
 
 def test_the_guardrails_show_what_is_at_risk_before_what_passes_and_fold_the_rest() -> None:
@@ -497,7 +526,10 @@ def test_the_next_step_names_a_failed_budget_that_no_rule_explains(tmp_path: Pat
     facts = [factory.fact("parameter_bytes", 64, "fast", arch="sm_90a", kernel="fast_kernel")]
     suite = factory.suite(variants=[factory.variant("fast")], shapes=[factory.shape()], budgets=budgets)
     words = screen(factory.bare_record(suite, facts), tmp_path / "r")
-    assert "Next step few_parameters of fast: bring parameter_bytes from 64 to ≤ 32" in words
+    assert (
+        "Next step few_parameters of fast: bring parameter_bytes from 64 to ≤ 32 B; gain unmeasured: nothing was timed"
+        in words
+    )
     assert "no rule applies" not in words.partition("Next step")[2].partition("Budgets")[0]
 
 
@@ -514,7 +546,7 @@ def test_a_failed_build_is_the_first_thing_seen(tmp_path: Path) -> None:
 def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -> None:
     words = screen(limited(140.0, 128.0), tmp_path / "r")
     assert "1 failed , 0 at risk , 0 waived" in words
-    assert "few_registers fast sm_90a : registers 140 , limit ≤ 128" in words
+    assert "few_registers fast: registers 140 on sm_90a, limit ≤ 128" in words
     assert "Next step few_registers of fast: keep fewer values alive" in words
 
 
@@ -524,8 +556,11 @@ def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Pa
     blocks = factory.fact("blocks", 33, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
     record = factory.bare_record(suite, [*static, blocks], environment=factory.environment(gpu=None))
     words = screen(record, tmp_path / "r")
-    assert "nothing timed" in words and "fast : Idle SMs: 75 % of the GPU; nothing was timed" in words
-    assert "fast : give every SM a block" in words and "at most 75 % of its time" in words
+    assert "nothing timed" in words and "Limited by Unmeasured; fast as planned: Idle SMs: 75 % of the GPU" in words
+    assert (
+        "fast : give every SM a block" in words
+        and "saves at most 75 % of its time ; gain unmeasured: nothing was timed" in words
+    )
 
 
 def test_without_a_gpu_and_without_advice_the_plan_and_how_to_measure_are_shown(tmp_path: Path) -> None:
@@ -535,8 +570,9 @@ def test_without_a_gpu_and_without_advice_the_plan_and_how_to_measure_are_shown(
     blocks = factory.fact("blocks", 132, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
     record = factory.bare_record(suite, [*static, blocks], environment=factory.environment(gpu=None))
     words = screen(record, tmp_path / "r")
-    assert re.search(r"Limited by fast as planned: [\d.]+ % occupancy, [\d.]+ waves; its limiter is unmeasured", words)
+    assert re.search(r"Limited by Unmeasured; fast as planned: [\d.]+ % occupancy, [\d.]+ waves", words)
     assert "unattributed" not in words
+    assert "on a machine with a GPU; gain unmeasured: nothing was timed" in words
     assert "Next step no rule applies to the static facts: measure the times : run flashcore profile" in words
 
 
@@ -546,6 +582,7 @@ def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> Non
     facts.append(factory.fact("blocks", 33, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel"))
     record = factory.bare_record(suite, facts, environment=factory.environment(gpu=None))
     page = Page(render(record, tmp_path / "r")["index.html"])
+    assert "regs sm_90a" in page.words and "spills B sm_90a" in page.words
     assert "flashcore profile" in page.words and "Fastest, each problem" not in page.words
     (section,) = Overview(Book(record, "static", None)).sections
     shown = {key: cell for (key, *_), cell in zip(section.columns[:8], section.rows[0].cells[:8], strict=True)}
@@ -632,7 +669,9 @@ def test_phases_stand_beside_what_was_said_of_them(pages: dict[str, str]) -> Non
 def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewhere(pages: dict[str, str]) -> None:
     page = Page(pages["variant/fast.html"])
     words = page.words
-    assert re.search(r"40\.\d+ µs isolated, [\d.]+ × faster than its parent \[[\d.]+, [\d.]+\], [\d.]+ × above", words)
+    assert re.search(
+        r"40\.\d+ µs isolated, [\d.]+ × faster than its parent \[[\d.]+, [\d.]+\], [\d.]+ × its floor", words
+    )
     row = page.row("barrier")  # the first of the ranking
     assert row[0][2] == "barrier stalls 6 %" and row[2][2].startswith("stall_share_barrier 5.56 %, issue_active 30 %")
     assert "waits for" not in words and "no step removed it" in row[3][2]

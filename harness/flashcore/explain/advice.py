@@ -29,6 +29,7 @@ from flashcore.model.text import in_words, same_hardware, significant
 
 #: Percent of the time from which a cause in the code is named before a busy resource or a wait.
 MUCH = 10.0
+UNTIMED = "nothing was timed"
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
 
 
@@ -95,7 +96,7 @@ class Advice:
     @property
     def at_most(self) -> str:
         """The most that it can gain."""
-        return f"gain unknown: {self.bound}" if self.gain is None else f"at most {self.gain:.0f} % of its time"
+        return f"gain unmeasured: {self.bound}" if self.gain is None else f"saves at most {self.gain:.0f} % of its time"
 
     @property
     def values(self) -> str:
@@ -147,6 +148,7 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)
     time = whole(readings, variant, shape)
+    unbounded = "its part of the time was not counted" if time.timed else UNTIMED
     kernels: dict[str | None, dict[str, Fact]] = {}
     counters: dict[str, Fact] = {}
     for fact in record.facts.of(variant):
@@ -164,7 +166,7 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
         for rule in rules():
             if rule.applies(values):
                 about = subject if static.keys() & {*rule.facts} else Subject(variant, shape=shape)
-                item = _advice(readings, rule, about, values, time if measured else None)
+                item = _advice(readings, rule, about, values, time if measured else None, unbounded)
                 if item.gain is None or item.gain >= WORTH:
                     yield item
 
@@ -234,7 +236,9 @@ def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], tim
     return values
 
 
-def _advice(readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: Whole | None) -> Advice:
+def _advice(
+    readings: Readings, rule: Rule, subject: Subject, values: Mapping[str, Any], time: Whole | None, unbounded: str
+) -> Advice:
     parts = {kind: time.most[kind] for kind in rule.removes if kind in time.most} if time else {}
     bound = " + ".join(f"{kind} {share:.1f} %" for kind, share in parts.items())
     limiter = max(parts, key=lambda kind: parts[kind], default="")
@@ -244,7 +248,7 @@ def _advice(readings: Readings, rule: Rule, subject: Subject, values: Mapping[st
         rule.action.format_map(values),
         tuple((n, values[n], spec.unit if (spec := spec_of(n)) else "1") for n in rule.facts if n in values),
         min(sum(parts.values()), 100.0) if parts else None,
-        bound or "its part of the time is unmeasured",
+        bound or unbounded,
         limiter,
         next(precedents(readings, limiter, subject), None),
         rule.effect,

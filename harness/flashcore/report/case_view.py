@@ -92,7 +92,7 @@ class CaseView(Case):
             parts.append(unbroken(faster(peer, f"the fastest reference at {self.shape.name}")))
         if gap:
             floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
-            parts.append(f"{significant(gap.ratio, 3)} × above its floor of {floor}")
+            parts.append(f"{significant(gap.ratio, 3)} × its floor of {floor}")
         return parts
 
     @property

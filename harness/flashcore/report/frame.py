@@ -19,7 +19,8 @@ def gate(judgement: Judgement, href: str) -> Cell:
         return Cell("nothing checked", title=title, mark=UNMEASURED, href=href)
     if judgement.gaps:
         return Cell(f"{len(judgement.gaps):,} {UNMEASURED}", title=title, mark=UNMEASURED, href=href)
-    return Cell("gate passed", title=title, mark="pass", href=href)
+    unmeasured = f", {counts['unmeasured']:,} {UNMEASURED}" if counts["unmeasured"] else ""
+    return Cell(f"gate passed{unmeasured}", title=title, mark="pass", href=href)
 
 
 def line(record: Record) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flashcore.chips.occupancy import waves
 from flashcore.explain import bounds_in_use
-from flashcore.explain.advice import Advice, advice, order
+from flashcore.explain.advice import UNTIMED, Advice, advice, order
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
 from flashcore.explain.roofline import sm_count
@@ -33,7 +33,7 @@ COLUMNS = (
     ("time", "time", "µs", "p50 of the timing mode that ranks at this shape"),
     ("over-parent", "× faster than parent", "", "the parent's time over this one's, with the 95 % bootstrap interval"),
     ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with its 95 % interval"),
-    ("above-floor", "× above floor", "", "its time over the least time that its resources allow"),
+    ("above-floor", "× floor", "", "its time over the least time that its resources allow"),
     ("right", "right?", "", "against fp64, within its tolerance class"),
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
     ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
@@ -93,7 +93,7 @@ class Answer:
     pair: str
     floor: str
     floor_title: str
-    others: list[str]
+    others: list[tuple[str, str]]
     levels: list[str]
     summary: list[Cell]
 
@@ -177,6 +177,7 @@ class Overview:
     book: Book
     usual = USUAL
     resources = bounds_in_use.RESOURCES
+    untimed = f"; gain unmeasured: {UNTIMED}"
 
     @cached_property
     def sections(self) -> list[Section]:
@@ -194,10 +195,11 @@ class Overview:
         rooms = by_room(self.book, "pass")
         return [(percent(room or 0.0), v) for room, v in rooms if at_risk(room)]
 
-    @property
-    def worst(self) -> list[tuple[str, Verdict, int]]:
-        """Each budget that fails, or if none does, that is at risk: room, its worst limit, how many limits."""
-        limits = grouped((v.budget, (room, v)) for room, v in [("", v) for v in self.failed] or self.at_risk)
+    def worst(self, winner: str) -> list[tuple[str, Verdict, int]]:
+        """Each budget that fails, or if none does, that is at risk, the winner's first: room, its worst limit, how many
+        limits."""
+        at_risk = sorted(self.at_risk, key=lambda item: item[1].subject.variant != winner)
+        limits = grouped((v.budget, (room, v)) for room, v in [("", v) for v in self.failed] or at_risk)
         return [(*same[0], len(same)) for same in limits.values()]
 
     @property
@@ -281,9 +283,9 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
         peer=unbroken(faster(over_peer[0], peer)) if peer and over_peer else "no reference was timed",
         interval=interval,
         pair=pair,
-        floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0above its floor" if gap else "its floor is unknown",
+        floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
-        others=[f"{words(r)} {significant(t, 3)} µs" for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
+        others=[(words(r), f"{significant(t, 3)} µs") for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
         levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, peer)],
         summary=[
             variant_cell(name, shape=case.shape.name),

@@ -103,7 +103,7 @@ def test_the_overview_of_a_trace_and_of_ranges(tmp_path: Path, capsys: pytest.Ca
     assert terminal.err.splitlines()[2].split() == ["cutlass::Kernel<float>", "2", "200.0", "94.8", "unmeasured"]
     page = overview(Path(terminal.out.strip()), tmp_path)
     assert ": <b>94.8&nbsp;%</b> of the time of 2 kernels, 200.0&nbsp;µs in 2 launches" in page
-    assert "<p>unmeasured: no counter shows it at" in page and 'class="whole"' not in page
+    assert "</b>: unmeasured: no counter shows it at" in page and 'class="whole"' not in page
     assert "<b>count what limits it</b>" in page and "no rule applies" not in page
 
 

@@ -25,10 +25,13 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     rows = kernels.rows(book.readings)
     case = (book.readings, rows[0].variant, rows[0].shape)
     steps, time = (advice(*case), whole(*case)) if rows[0].variant else ((), None)
+    kernel = suite.variants.get(rows[0].variant)
+    alone = kernel and sum(map(kernel.runs_on, suite.shapes.values())) == 1  # its gain is that of all its launches
     view = {
         "rows": rows,
         "ranges": kernels.ranges(book.record),
         "steps": steps[:MOST_STEPS],
+        "share": rows[0].percent if alone else None,
         "whole_time": time if time and time.timed else None,
         "surveyed": surveyed,
         "limits": len(book.judgement.limits),
