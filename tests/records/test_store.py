@@ -149,12 +149,13 @@ SUBJECTS = st.builds(
     st.none() | st.integers(0, 40),
 )
 VALUES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+SOURCES = [s for s in Source if s is not Source.EVENTS]  # facts of events must follow from a record's samples
 FACTS = st.lists(
     st.builds(
         lambda subject, name, value, source, remark: Fact(
             subject, name, value, CATALOGUE[name].unit, source, Message(remark) if value is None else remark
         ),
-        SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(Source), st.text(max_size=8),
+        SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(SOURCES), st.text(max_size=8),
     ), max_size=6,
 )  # fmt: skip
 
