@@ -53,4 +53,5 @@ def importance(grid: Grid, timed: Sequence[Result], shape: str) -> Importance:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=top / len(timed))
     shares = dict.fromkeys(grid.space.axes, 0.0) | optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return Importance(dict(sorted(shares.items(), key=lambda pair: -pair[1])), top)
+    # The last digits depend on the machine's BLAS; a page must not.
+    return Importance({axis: round(share, 9) for axis, share in sorted(shares.items(), key=lambda p: -p[1])}, top)
