@@ -162,8 +162,8 @@ def files(folder: Path) -> dict[Path, int]:
 def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_changed(
     box: Box, settings: Settings, compiler: object
 ) -> None:
-    said: list[str] = []
-    (there,) = runs(settings, said.append)
+    messages: list[str] = []
+    (there,) = runs(settings, messages.append)
     assert there.folder == Path("profiles", there.record.id)
     assert values(store.read(there.folder)) == values(there.record)
     (here,) = runs(replace(settings, executor="", profiles="here"), silent)
@@ -172,24 +172,24 @@ def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_c
     assert {p.stat().st_mode & 0o77 for p in (box.cache, box.folder)} == {0} and not Path("made").exists()
 
     compiled = files(box.folder / "build")
-    (again,) = runs(settings, said.append)
-    assert any("sending 0 of " in line for line in said) and files(box.folder / "build") == compiled != {}
+    (again,) = runs(settings, messages.append)
+    assert any("sending 0 of " in line for line in messages) and files(box.folder / "build") == compiled != {}
     assert values(again.record) == values(there.record)
 
     Path("suite/new.cuh").touch()
     with Path("suite/scale.cu").open("a") as source:
         source.write("// the end\n")
-    runs(settings, said.append)
-    assert any("sending 2 of " in line for line in said)
+    runs(settings, messages.append)
+    assert any("sending 2 of " in line for line in messages)
     assert len(files(box.folder / "build")) == 2 * len(compiled)
     Path("suite/new.cuh").unlink()
-    runs(settings, said.append)
+    runs(settings, messages.append)
     sources = box.folder / "sources" / Path("suite").resolve().relative_to("/")
     assert {p.name for p in sources.iterdir()} == {p.name for p in Path("suite").iterdir()} - {"__pycache__"}
 
 
 def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held: Held, compiler: object) -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def cut() -> None:
         held.await_start()
@@ -201,10 +201,10 @@ def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held: H
 
     thread = threading.Thread(target=cut)
     thread.start()
-    (run,) = runs(settings, said.append)
+    (run,) = runs(settings, messages.append)
     thread.join()
-    assert run.record.facts and sum("connecting again" in line for line in said) == 2
-    assert len({line for line in said if "record: " in line}) == 1 == len(list((box.folder / "profiles").iterdir()))
+    assert run.record.facts and sum("connecting again" in line for line in messages) == 2
+    assert len({line for line in messages if "record: " in line}) == 1 == len(list((box.folder / "profiles").iterdir()))
 
 
 @contextlib.contextmanager

@@ -59,11 +59,12 @@ def of_budgets(judgement: Judgement) -> Content:
 
 
 def of_check(outcomes: Sequence[CaseOutcome]) -> Content:
-    """Whether the results are right on every shape."""
+    """Whether the results are right on every shape that the variant supports; unmeasured if one was not checked."""
     judged = [o for o in outcomes if o.status in ("ok", "failed")]
     wrong = [f"{o.shape}: {o.reason}" for o in judged if o.status == "failed"]
     gaps = [f"{o.shape}: not checked: {o.reason}" for o in outcomes if o not in judged]
-    status: Status = "failed" if wrong else "ok" if judged else "unmeasured"
+    complete = judged and all(o in judged or o.status == "unsupported" for o in outcomes)
+    status: Status = "failed" if wrong else "ok" if complete else "unmeasured"
     right = [f"right on {', '.join(o.shape for o in judged)}"] if judged and not wrong else []
     return status, [*wrong, *right, *gaps], {"wrong": wrong, "unchecked": gaps}
 

@@ -38,8 +38,8 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_cases(parser)
-    text = "text, or jsonl: one JSON object per line (default: text on a terminal)"
-    parser.add_argument("--format", choices=("text", "jsonl"), help=text)
+    text = "one JSON object per line, also on a terminal"
+    parser.add_argument("--format", choices=("jsonl",), help=text)
     text = "show the answers on a page at 127.0.0.1 too, on this port (default: any free one)"
     parser.add_argument("--serve", type=int, nargs="?", const=0, metavar="PORT", help=text)
 
@@ -155,6 +155,14 @@ class _Loop:
             self._events.put(_Event("key", key))
 
     def _watch(self) -> None:
+        """The thread that notices saves; if it cannot, the command ends."""
+        try:
+            self._watch_files()
+        except (OSError, RuntimeError) as error:
+            hint = "for a limit of inotify, raise fs.inotify.max_user_watches (sysctl)"
+            self._events.put(_Event("crash", CapabilityError(f"files cannot be watched: {error}", hint)))
+
+    def _watch_files(self) -> None:
         import watchfiles
 
         session = self._session
@@ -167,12 +175,12 @@ class _Loop:
             files = [path for _, name in changes if (path := Path(name)).exists()]
             self._events.put(_Event("files", files or [Path(name) for _, name in changes]))
 
-    def _save(self, files: Collection[Path]) -> None:
+    def _save(self, files: Collection[Path], *, longer: bool = False) -> None:
         """Has a save answered, instead of what is under way."""
         times = [f.stat().st_mtime for f in files if f.exists()]
         began = time.monotonic() - max(0.0, time.time() - max(times)) if times else time.monotonic()
         self._number += 1
-        save = Save(self._number, began, files)
+        save = Save(self._number, began, files, longer)
         self._show({"event": "save", "save": save.number, "files": sorted(f.name for f in files)})
         self._session.interrupt()
         self._jobs.put(lambda: self._answer(save))
@@ -180,9 +188,7 @@ class _Loop:
     def _press(self, key: str) -> None:
         session = self._session
         if key in ("b", "p"):
-            session.longer = key == "b"
-            self._all = True
-            self._save(())
+            self._save((), longer=key == "b")
         elif key == "c":
             self._jobs.put(lambda: session.compare_with("HEAD"))
         elif key == "r":
@@ -211,7 +217,7 @@ class _Loop:
         for answer in self._session.answers(replace(save, files=() if self._all else frozenset(self._left))):
             self._events.put(_Event("show", answer.as_json()))
         self._left.clear()
-        self._all = self._session.longer = False
+        self._all = False
 
     def _record(self) -> None:
         """Records a run of what is watched, as ``flashcore profile`` does."""

@@ -46,11 +46,13 @@ class Obsolete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A save: its number, its time (monotonic), and the files that changed; none: all that is selected is answered."""
+    """A save: its number, its time (monotonic), and the files that changed; none: all that is selected is answered.
+    ``longer``: timed with ten times as many samples."""
 
     number: int
     time: float
     files: Collection[Path] = ()
+    longer: bool = False
 
 
 @dataclass(slots=True)
@@ -83,7 +85,6 @@ class Session:
     settings: Settings
     say: Say
     open: Callable[[Settings], Context] = open_recordable
-    longer: bool = False  # time the next save with ten times as many samples
     _newer: float | None = None  # when a newer save came
     _context: Context = field(init=False)
     _formulas: list[Fact] = field(init=False)
@@ -206,7 +207,7 @@ class Session:
             results = [checked]
             for case in cases:
                 if self._has_stage("bench", case.shape):
-                    result, content = self._timed(context, case)
+                    result, content = self._timed(context, case, save.longer)
                     results.append(_named(variant.name, label, result))
                     yield answer("faster", content, case.shape)
             profiled = [context.suite.shapes[c.shape] for c in cases if self._has_stage("profile", c.shape)]
@@ -244,7 +245,7 @@ class Session:
         right = {o.case for o in result.outcomes if o.status == "ok"}
         return replace(result, outcomes=(*left_out, *result.outcomes)), [c for c in cases if c.name in right]
 
-    def _timed(self, context: Context, case: Case) -> tuple[StageResult, Content]:
+    def _timed(self, context: Context, case: Case, longer: bool) -> tuple[StageResult, Content]:
         """A case's times in turns with those of earlier builds, and of the fastest reference of its shape."""
         rivals = self._rivals.setdefault((case.variant.partition("@")[0], case.shape), _Rivals())
         if rivals.references is None:
@@ -252,7 +253,7 @@ class Session:
             pairs = [(v, shape) for v in context.variants if v.is_reference and v.runs_on(shape)]
             rivals.references = child_cases(context, pairs)
         others = rivals.named(case)
-        factor = 10 if self.longer else 1
+        factor = 10 if longer else 1
         bench = replace(context.settings.bench, modes=(case.rank_by,), max_samples=30 * factor, seconds=0.5 * factor)
         bench = replace(bench, samples=30 * factor)
         context = replace(context, settings=replace(context.settings, bench=bench))
