@@ -36,7 +36,8 @@ class Watched:
             sys.executable, "-P", "-m", "flashcore", "watch", "--suite", "suite", "--variant", "plain", *words
         ]  # fmt: skip
         self.folder = folder
-        self.env = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "TERM": "xterm", "COLUMNS": "200"}
+        path = os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH"))))
+        self.env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "200"}
 
     def start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -50,12 +51,14 @@ class Watched:
     def _read(self, lines: IO[str]) -> None:
         for line in lines:
             self._events.put(json.loads(line))
+        self._events.put({"event": "end of output"})
 
     def until(self, event: str) -> list[dict[str, Any]]:
         """The events up to and with the next one of this kind."""
         events: list[dict[str, Any]] = []
         while not events or events[-1]["event"] != event:
             events.append(self._events.get(timeout=PATIENCE))
+            assert events[-1]["event"] != "end of output", f"the watch ended before {event!r}: {events}"
         return events
 
     def save(self, edit: Callable[[str], str]) -> None:
