@@ -3,6 +3,7 @@
 // Against naive: the 32 lanes of a warp read 32 neighbouring values, one cache line instead of 32, and
 // the row's maximum and sum are joined with shuffles. There are 32 times as many threads to hide latency.
 
+#include <flashcore/phases.cuh>
 #include <flashcore/problem.h>
 
 #ifndef WARPS
@@ -25,14 +26,18 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const float* from = x + static_cast<std::size_t>(row) * cols;
   float* to = out + static_cast<std::size_t>(row) * cols;
 
+  FLASHCORE_ROLE(phases, "row");  // for `flashcore phases`: no code in any other build
+  FLASHCORE_PHASE(phases, "maximum");
   float largest = from[0];  // a value of the row: finite where a lane has no column of its own
   for (int c = lane; c < cols; c += 32) largest = fmaxf(largest, from[c]);
   for (int offset = 16; offset > 0; offset /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
   }
+  FLASHCORE_PHASE(phases, "sum");
   float sum = 0.0f;
   for (int c = lane; c < cols; c += 32) sum += expf(from[c] - largest);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  FLASHCORE_PHASE(phases, "write");
   const float factor = 1.0f / sum;
   for (int c = lane; c < cols; c += 32) to[c] = expf(from[c] - largest) * factor;
 }

@@ -90,7 +90,8 @@ def _spans(warps: Sequence[Warp], ns_per_cycle: float) -> list[Span]:
                 times = (offset + (clock - base) * ns_per_cycle for clock in (start, end))
                 spans.append(Span(w.block, sm, w.number, w.role, phase, *times))
     zero = min(s.start for s in spans)
-    return sorted(s._replace(start=s.start - zero, end=s.end - zero) for s in spans)
+    spans = [s._replace(start=s.start - zero, end=s.end - zero) for s in spans]
+    return sorted(spans, key=lambda s: (s.block, s.warp, s.start))
 
 
 # --- how long each takes ------------------------------------------------------------------------------
