@@ -38,6 +38,7 @@ NEEDS = {
     "init": "init new",
     "signatures": "sign --key key",
     "sanitize": "profile --suite suite --sanitize",
+    "phases": "phases wide",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

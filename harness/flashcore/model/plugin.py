@@ -99,6 +99,7 @@ SHIPPED: Mapping[str, Entries] = {
         "runs": "runs",
         "start": "runs",
         "watch": "watch",
+        "phases": "phases",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

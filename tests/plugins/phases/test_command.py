@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,9 @@ def test_the_warps_of_a_pipeline_have_their_roles_and_phases_in_order(tmp_path: 
         assert names == ["(unmarked)", *first.get(role, []), *(count * tiles[role]), *last[role]]
         for one, other in itertools.pairwise(events):
             assert one["ts"] + one["dur"] == pytest.approx(other["ts"], abs=2e-6)
-    # The clocks' scale: what was recorded fits the call, whose time two events bound.
+    # The clocks' scale: what was recorded fits the call, whose time two events bound from above.
     end = max(e["ts"] + e["dur"] for events in warps.values() for e in events)
-    assert 0.2 * end < end <= 1.02 * trace["otherData"]["call_us"] + 1
+    assert 0.2 * trace["otherData"]["marked_us"] < end <= 1.02 * trace["otherData"]["call_us"] + 1
     overhead = re.search(r"overhead: .* ([\d.]+) times as long", page)
     assert overhead and 0.9 < float(overhead[1]) < 3
     assert "no phase was dropped" in page and "block 0, SM" in page and "compute, warp 0" in page
@@ -111,7 +110,6 @@ def test_an_example_is_recorded_and_full_buffers_are_said(tmp_path: Path) -> Non
         assert [e["name"] for e in events] == ["(unmarked)", "maximum", "sum", "write"]
         assert {e["cat"] for e in events} == {"row"}
         assert all(e["dur"] > 0 for e in events[1:])
-    shutil.rmtree(tmp_path / "build")
     short, page = recorded(tmp_path, SOFTMAX, "warp", "--shape", "main", "--events", "2")
     for events in by_warp(short).values():
         assert [e["name"] for e in events] == ["(unmarked)", "maximum"]  # where `sum` ends was dropped

@@ -6,5 +6,5 @@ PLUGIN = Plugin(
     name="phases",
     commands={"phases": "flashcore.plugins.phases.command"},
     help={"phases": "record what each warp of a marked kernel does over time"},
-    groups={"phases": "explain"},
+    groups={"phases": "measure"},
 )

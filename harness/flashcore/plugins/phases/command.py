@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     file = arguments.output or f"reports/phases-{recording.case.replace('/', '-')}.html"
     page.write(recording, Path(file))
     if arguments.trace:
-        about = {"case": recording.case, "gpu": recording.gpu, "call_us": recording.call_us}
+        about = output.picked(recording, "case", "gpu", "call_us", "marked_us", "plain_us")
         events = trace(recording.line, {**about, "notes": page.notes(recording)})
         output.write(json.dumps(events), arguments.trace)
     print(grid(page.HEADINGS, page.table(recording)))
