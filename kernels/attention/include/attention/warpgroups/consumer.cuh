@@ -6,6 +6,7 @@
 #include <attention/warpgroups/products.cuh>
 #include <attention/warpgroups/softmax.cuh>
 #include <attention/warpgroups/store.cuh>
+#include <flashcore/phases.cuh>
 
 namespace warpgroups {
 
@@ -40,6 +41,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
   };
   if (C::kPingPong && consumer == C::kConsumers - 1) named_arrive(1, 256);
 
+  FLASHCORE_ROLE(phases, "consumer");
   Place<C> k_place, v_place;
   k_place.next(key_group);
   v_place.next(key_group);
@@ -104,14 +106,17 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     };
 
     // phase: load
+    FLASHCORE_PHASE(phases, "queries");
     wait(barriers.q_here(row_group), q_parity);
     q_parity ^= 1;
     if ((C::kKeyGroups > 1 || C::kMayIdle) && tiles <= 0) {
       release(barriers.q_free(row_group));
     } else if (C::kOverlap) {
       // phase: load
+      FLASHCORE_PHASE(phases, "load");
       wait(barriers.k_here(k_place.stage), k_place.parity);
       // phase: scores
+      FLASHCORE_PHASE(phases, "scores");
       await_turn();
       products_begin();
       multiply_keys<C>(s, queries, memory + C::kKeysAt + k_place.stage * C::kTileBytes);
@@ -122,14 +127,17 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
       release_keys(k_place);
       k_place.next(C::kKeyGroups);
       // phase: softmax
+      FLASHCORE_PHASE(phases, "softmax");
       mask_scores(s, 0);
       softmax<C, 0>(s, rows, factor, p.scale_log2e);
       pack_weights<C>(w, s);
 #pragma unroll 1
       for (int n = 1; n < tiles; ++n) {
         // phase: load
+        FLASHCORE_PHASE(phases, "load");
         wait(barriers.k_here(k_place.stage), k_place.parity);
         // phase: scores
+        FLASHCORE_PHASE(phases, "scores");
         await_turn();
         pin(s);
         pin(w);
@@ -138,8 +146,10 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         multiply_keys<C>(s, queries, memory + C::kKeysAt + k_place.stage * C::kTileBytes);
         products_commit();
         // phase: load
+        FLASHCORE_PHASE(phases, "load");
         await_values(v_place);
         // phase: output
+        FLASHCORE_PHASE(phases, "output");
         products_begin();
         multiply_values<C>(o, w, memory + C::kValuesAt + v_place.stage * C::kTileBytes);
         products_commit();
@@ -147,6 +157,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         products_wait<1>();
         pin(s);
         // phase: softmax
+        FLASHCORE_PHASE(phases, "softmax");
         bool rescale;
         if (C::kLazy < 2) {
           release_keys(k_place);
@@ -156,6 +167,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
           rescale = weigh(n, s, k_place);
         }
         // phase: output
+        FLASHCORE_PHASE(phases, "output");
         products_wait<0>();
         pin(o);
         pin(w);
@@ -163,13 +175,16 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         v_place = k_place;
         k_place.next(C::kKeyGroups);
         // phase: softmax
+        FLASHCORE_PHASE(phases, "softmax");
         pack_weights<C>(w, s);
         if (rescale) rescale_output<C>(o, factor);
       }
       release(barriers.q_free(row_group));
       // phase: load
+      FLASHCORE_PHASE(phases, "load");
       await_values(v_place);
       // phase: output
+      FLASHCORE_PHASE(phases, "output");
       pin(w);
       pin(o);
       products_begin();
@@ -183,8 +198,10 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 #pragma unroll 1
       for (int n = 0; n < tiles; ++n) {
         // phase: load
+        FLASHCORE_PHASE(phases, "load");
         wait(barriers.k_here(k_place.stage), k_place.parity);
         // phase: scores
+        FLASHCORE_PHASE(phases, "scores");
         await_turn();
         pin(s);
         products_begin();
@@ -196,12 +213,15 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         release_keys(k_place);
         k_place.next(C::kKeyGroups);
         // phase: softmax
+        FLASHCORE_PHASE(phases, "softmax");
         mask_scores(s, n);
         if (softmax<C, C::kLazy % 2>(s, rows, factor, p.scale_log2e)) rescale_output<C>(o, factor);
         pack_weights<C>(w, s);
         // phase: load
+        FLASHCORE_PHASE(phases, "load");
         await_values(v_place);
         // phase: output
+        FLASHCORE_PHASE(phases, "output");
         pin(w);
         pin(o);
         products_begin();
@@ -216,6 +236,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
       release(barriers.q_free(row_group));
     }
     // phase: load
+    FLASHCORE_PHASE(phases, "load");
     // Tiles that only later rows of the block see. A stage can be given back only after it has come: earlier, the
     // arrival would count for the phase before.
     int ended = position;  // found again rather than kept in registers through the loop
@@ -234,6 +255,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 
     // phase: merge
     if (C::kKeyGroups > 1) {
+      FLASHCORE_PHASE(phases, "merge");
       // Through shared memory, each thread to the thread that has the same elements.
       char* parts = shared + C::kPartsAt + row_group * C::kPartBytes + threadIdx.x % 128 * 16;
       const auto part_of = [&](int group, int i) {
@@ -283,6 +305,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     }
 
     // phase: store
+    FLASHCORE_PHASE(phases, "store");
     // Found again rather than kept in registers through the loop.
     int done = position;
     asm volatile("" : "+r"(done));
