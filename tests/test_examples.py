@@ -16,7 +16,20 @@ from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
 
 #: What they do here needs a GPU, the CUDA compiler, a git repository, a key or a user.
-PARSED = {"profile", "build", "check", "bench", "baseline", "roofs", "capture", "sanitize", "sign", "tune", "watch", "phases"}
+PARSED = {
+    "profile",
+    "build",
+    "check",
+    "bench",
+    "baseline",
+    "roofs",
+    "capture",
+    "sanitize",
+    "sign",
+    "tune",
+    "watch",
+    "phases",
+}
 EXAMPLES = [
     line
     for module in cli.all_commands().values()

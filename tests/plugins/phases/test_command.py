@@ -104,6 +104,25 @@ def test_the_warps_of_a_pipeline_have_their_roles_and_phases_in_order(tmp_path: 
 
 
 @pytest.mark.gpu
+def test_hoppers_warpgroups_have_a_producer_and_consumers(tmp_path: Path) -> None:
+    gpu = Gpu.find()
+    if gpu is None or gpu.capability != (9, 0):
+        pytest.skip("gpu: no Hopper GPU")
+    trace, _ = recorded(tmp_path, ATTENTION, "wgmma_lazy", "--shape", "d64_s512_h8", "--blocks", "2")
+    entered: set[str] = set()  # consumers whose rows lie beyond the last have no scores
+    for (_, warp), events in by_warp(trace).items():
+        names = [e["name"] for e in events]
+        if warp < 12:  # three warpgroups of consumers
+            assert {e["cat"] for e in events} == {"consumer"}
+            assert names[:3] == ["(unmarked)", "queries", "load"] and names[-1] == "store"
+            entered.update(names)
+        else:  # one lane of one warp asks for tiles
+            assert warp == 12 and {e["cat"] for e in events} == {"producer"}
+            assert {*names} == {"(unmarked)", "wait_keys", "bring_keys", "wait_values", "bring_values"}
+    assert entered == {"(unmarked)", "queries", "load", "scores", "softmax", "output", "store"}
+
+
+@pytest.mark.gpu
 def test_an_example_is_recorded_and_full_buffers_are_said(tmp_path: Path) -> None:
     trace, _ = recorded(tmp_path, SOFTMAX, "warp", "--shape", "main")
     for events in by_warp(trace).values():
