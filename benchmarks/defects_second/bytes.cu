@@ -15,6 +15,7 @@ constexpr int threads = 256;
 #if CASE <= pixels_switch
 __host__ __device__ constexpr unsigned tone(unsigned v) {
   const unsigned segment = v >> 5;
+#pragma unroll 1
   for (int i = 0; i < 8; ++i) {
     switch (segment) {
       case 0: v = v * v + 3 * v + 17; break;
@@ -46,28 +47,33 @@ __device__ const
     Table table;
 
 using Byte = unsigned char;
-constexpr int run = 16;  // bytes of a thread at once
+constexpr int run = 32;  // bytes of a thread at once
 
 extern "C" __global__ void pixels_kernel(const Byte* __restrict__ x, Byte* __restrict__ out, int count) {
-#if CASE != pixels_constant && CASE != pixels_switch
+#if CASE == pixels_switch
+  // Each thread takes the branch of its byte.
+  for (int i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
+    out[i] = static_cast<Byte>(tone(x[i]));
+  }
+#else
+#if CASE == pixels_constant
+#define TONE(v) table.at[v]
+#else
   __shared__ Byte tones[256];
   tones[threadIdx.x] = table.at[threadIdx.x];
   __syncthreads();
 #define TONE(v) tones[v]
-#elif CASE == pixels_constant
-#define TONE(v) table.at[v]
-#else
-#define TONE(v) tone(v)
 #endif
   const int stride = gridDim.x * threads * run;
   for (int i = (blockIdx.x * threads + threadIdx.x) * run; i < count; i += stride) {
-    uint4 words;
-    Byte* bytes = reinterpret_cast<Byte*>(&words);
+    uint4 words[run / 16];
+    Byte* bytes = reinterpret_cast<Byte*>(words);
 #if CASE == pixels_loads
 #pragma unroll
     for (int j = 0; j < run; ++j) bytes[j] = x[i + j];
 #else
-    words = *reinterpret_cast<const uint4*>(x + i);
+#pragma unroll
+    for (int j = 0; j < run / 16; ++j) words[j] = reinterpret_cast<const uint4*>(x + i)[j];
 #endif
 #pragma unroll
     for (int j = 0; j < run; ++j) bytes[j] = static_cast<Byte>(TONE(bytes[j]));
@@ -75,9 +81,11 @@ extern "C" __global__ void pixels_kernel(const Byte* __restrict__ x, Byte* __res
 #pragma unroll
     for (int j = 0; j < run; ++j) out[i + j] = bytes[j];
 #else
-    *reinterpret_cast<uint4*>(out + i) = words;
+#pragma unroll
+    for (int j = 0; j < run / 16; ++j) reinterpret_cast<uint4*>(out + i)[j] = words[j];
 #endif
   }
+#endif
 }
 
 static flashcore::Plan plan(const flashcore::Shape& s) {

@@ -57,6 +57,7 @@ filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* _
   for (int i = 0; i < outputs; ++i) {
     ring[(i + taps - 1) % taps] = x[first + i + taps - 1];
     float sum = 0.0f;
+#pragma unroll 8
     for (int t = 0; t < taps; ++t) sum += weights[t] * ring[(i + t) % taps];
     out[first + i] = sum;
   }
@@ -121,7 +122,7 @@ filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* _
 
 static flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
-  if (s.T != taps || s.N % 8192) p.error = "expected 128 taps and a multiple of 8,192 outputs";
+  if (s.T != taps || s.N % (tile == 800 ? 4 : tile)) p.error = "expected 128 taps and whole tiles";
 #if CASE == filter_remainder
   return p.add({.kernel = "filter_kernel", .grid = dim3(132), .block = dim3(threads)});
 #else

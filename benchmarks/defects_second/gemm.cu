@@ -68,8 +68,9 @@ __device__ unsigned long long described(unsigned address) {
   return (address & 0x3FFFF) >> 4 | 1ULL << 16 | 64ULL << 32 | 1ULL << 62;
 }
 
-extern "C" __global__ void __launch_bounds__(threads) gemm_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c,
-                                                                  int n, int k, int rounds, float one) {
+extern "C" __global__ void __launch_bounds__(threads)
+    gemm_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int n, int k, int rounds,
+                float one) {
   extern __shared__ char dynamic[];
   char* as = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const int row = blockIdx.y * tile_m, column = blockIdx.x * tile_n, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -77,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(threads) gemm_kernel(const half* __
   for (int at = 0; at < k; at += depth) {
     for (int i = threadIdx.x; i < (tile_m + tile_n) * 8; i += threads) {
       const int r = i / 8, chunk = i % 8;
-      const half* from = r < tile_m ? a + static_cast<long long>(row + r) * k : b + static_cast<long long>(column + r - tile_m) * k;
+      const half* from = r < tile_m ? a + (row + r) * k : b + (column + r - tile_m) * k;
       copy_16(as + r * 128 + (chunk ^ r % 8) * 16, from + at + chunk * 8);
     }
     commit();
@@ -126,14 +127,18 @@ constexpr int pitch = depth + 8;
 constexpr int stages = 1;
 #elif CASE == gemm_tail
 constexpr int stages = 6;
-#else
+#elif CASE == gemm_spills
 constexpr int stages = 3;
+#else
+constexpr int stages = 4;
 #endif
 constexpr int stage = (tile_m + tile_n) * pitch, smem = stages * stage * 2;
 #if CASE == gemm_spills
 constexpr int blocks = 4;  // per SM, as if the accumulators were all that needs registers
-#else
+#elif CASE == gemm_tail
 constexpr int blocks = 1;
+#else
+constexpr int blocks = 2;
 #endif
 
 __device__ void load_matrices(unsigned (&to)[4], const half* at) {
@@ -142,8 +147,10 @@ __device__ void load_matrices(unsigned (&to)[4], const half* at) {
                : "r"(shared_address(at)));
 }
 
+// Two halves, read one by one.
 __device__ unsigned pair(const half* at) {
-  return __half_as_ushort(at[0]) | static_cast<unsigned>(__half_as_ushort(at[1])) << 16;
+  const volatile unsigned short* bits = reinterpret_cast<const volatile unsigned short*>(at);
+  return bits[0] | static_cast<unsigned>(bits[1]) << 16;
 }
 
 __device__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
@@ -160,14 +167,17 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
   const int row = blockIdx.y * tile_m, column = blockIdx.x * tile_n;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, top = warp / 4 * 64, left = warp % 4 * 32;
   const int tiles = rounds * (k / depth);
+  const int r = threadIdx.x / 4, chunk = threadIdx.x % 4 * 8;  // of a tile, which a thread copies and every 64th row on
+  const half* from_a = a + static_cast<long long>(row + r) * k + chunk;
+  const half* from_b = b + static_cast<long long>(column + r) * k + chunk;
+  int next = 0;
   auto copy = [&](int number) {
-    half* to = dynamic + number % stages * stage;
-    const int at = number * depth % k;
-    for (int i = threadIdx.x; i < (tile_m + tile_n) * 4; i += threads) {
-      const int r = i / 4, d = i % 4 * 8;
-      const half* from = r < tile_m ? a + static_cast<long long>(row + r) * k : b + static_cast<long long>(column + r - tile_m) * k;
-      copy_16(to + r * pitch + d, from + at + d);
-    }
+    half* to = dynamic + number % stages * stage + r * pitch + chunk;
+    copy_16(to, from_a + next);
+    copy_16(to + 64 * pitch, from_a + 64LL * k + next);
+    copy_16(to + 128 * pitch, from_b + next);
+    copy_16(to + 192 * pitch, from_b + 64LL * k + next);
+    next = next + depth == k ? 0 : next + depth;
   };
   float sums[4][4][4] = {};
   for (int t = 0; t < stages - 1; ++t) {
@@ -190,25 +200,26 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
     const half* bs = as + tile_m * pitch;
 #pragma unroll
     for (int d = 0; d < depth; d += 16) {
-      unsigned x[4][4], y[2][4];
+      unsigned y[2][4];
 #if CASE == gemm_halves
-      // Fragments half by half: a register holds two neighbors of a row.
-      for (int i = 0; i < 4; ++i) {
-        const half* at = as + (top + i * 16 + lane / 4) * pitch + d + lane % 4 * 2;
-        x[i][0] = pair(at), x[i][1] = pair(at + 8 * pitch), x[i][2] = pair(at + 8), x[i][3] = pair(at + 8 * pitch + 8);
-      }
       for (int i = 0; i < 2; ++i) {
         const half* at = bs + (left + i * 16 + lane / 4) * pitch + d + lane % 4 * 2;
         y[i][0] = pair(at), y[i][1] = pair(at + 8), y[i][2] = pair(at + 8 * pitch), y[i][3] = pair(at + 8 * pitch + 8);
       }
 #else
-      for (int i = 0; i < 4; ++i) load_matrices(x[i], as + (top + i * 16 + lane % 16) * pitch + d + lane / 16 * 8);
       for (int i = 0; i < 2; ++i) {
         load_matrices(y[i], bs + (left + i * 16 + lane / 16 * 8 + lane % 8) * pitch + d + lane / 8 % 2 * 8);
       }
 #endif
       for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) multiply(sums[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+#if CASE == gemm_halves
+        const half* at = as + (top + i * 16 + lane / 4) * pitch + d + lane % 4 * 2;
+        const unsigned x[4] = {pair(at), pair(at + 8 * pitch), pair(at + 8), pair(at + 8 * pitch + 8)};
+#else
+        unsigned x[4];
+        load_matrices(x, as + (top + i * 16 + lane % 16) * pitch + d + lane / 16 * 8);
+#endif
+        for (int j = 0; j < 4; ++j) multiply(sums[i][j], x, y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
       }
     }
 #if CASE == gemm_single

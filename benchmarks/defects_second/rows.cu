@@ -19,7 +19,7 @@ constexpr int threads = 1024;
 constexpr int threads = 256;
 #endif
 constexpr int warps = threads / 32;
-constexpr int group = 16;  // norm_reread: rows of a block
+constexpr int group = 32;  // norm_reread: rows of a block
 
 __device__ float warp_sum(float value) {
   for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(~0u, value, d);
@@ -72,7 +72,7 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
         make_float4(v[i].x * scale, v[i].y * scale, v[i].z * scale, v[i].w * scale);
   }
 #elif CASE == norm_reread
-  // The means of sixteen rows, then their deviations, then the results: each reads all rows again.
+  // The means of 32 rows, then their deviations, then the results: each reads all rows again.
   __shared__ float means[group], scales[group];
   const long long first = static_cast<long long>(blockIdx.x) * group;
   for (int r = warp; r < group; r += warps) {
@@ -100,12 +100,12 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
   }
   __syncthreads();
   for (int r = warp; r < group; r += warps) {
-    const long long at = (first + r) * columns;
+    const float4* from = reinterpret_cast<const float4*>(x + (first + r) * columns);
+    float4* to = reinterpret_cast<float4*>(out + (first + r) * columns);
     const float mean = means[r], scale = scales[r];
-    for (int k = lane * 4; k < columns; k += 128) {
-      const float4 v = *reinterpret_cast<const float4*>(x + at + k);
-      *reinterpret_cast<float4*>(out + at + k) =
-          make_float4((v.x - mean) * scale, (v.y - mean) * scale, (v.z - mean) * scale, (v.w - mean) * scale);
+    for (int k = lane; k < columns / 4; k += 32) {
+      const float4 v = from[k];
+      to[k] = make_float4((v.x - mean) * scale, (v.y - mean) * scale, (v.z - mean) * scale, (v.w - mean) * scale);
     }
   }
 #elif CASE == norm_small || CASE == norm_tiny
@@ -127,7 +127,7 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
   const long long row = static_cast<long long>(blockIdx.x) * columns;
   for (int i = threadIdx.x; i < threads * 32; i += threads) tile[i / 32 * pitch + i % 32] = x[row + i];
   __syncthreads();
-  float* run = tile + threadIdx.x * pitch;
+  volatile float* run = tile + threadIdx.x * pitch;
   float v[32], sum = 0.0f;
 #pragma unroll
   for (int j = 0; j < 32; ++j) v[j] = sum += run[j];

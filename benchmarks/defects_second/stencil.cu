@@ -63,7 +63,8 @@ extern "C" __global__ void stencil_kernel(const float* __restrict__ x, float* __
   const int left = blockIdx.x * 128, top = blockIdx.y * tile_rows;
   const int rows = min(tile_rows, height - top);
   for (int r = 0; r < rows + 2; ++r) {
-    const float* from = x + static_cast<long long>((top + r - 1 + height) % height) * width;
+    const int row = top + r - 1;
+    const float* from = x + static_cast<long long>(row < 0 ? height - 1 : row == height ? 0 : row) * width;
     tile[r * tile_pitch + 1 + threadIdx.x] = from[left + threadIdx.x];
     if (threadIdx.x == 0) tile[r * tile_pitch] = from[left == 0 ? width - 1 : left - 1];
     if (threadIdx.x == 127) tile[r * tile_pitch + 129] = from[left + 128 == width ? 0 : left + 128];
