@@ -1,9 +1,10 @@
 """Asks for advice on kernels with one planted performance defect each, and compares the first with what was planted.
 
-    python -m benchmarks.advice [--profiles DIR] [--build-dir DIR]
+    python -m benchmarks.advice [--suite DIR] [--profiles DIR] [--build-dir DIR]
 
-The kernels are in ``defects/``. Without a run of them in DIR they are built, checked, timed and profiled, which takes
-90 s on an H200; with one, a machine without a GPU compiles them and joins its counters.
+The rules of advice were tuned on the kernels in ``defects/``, not on those in ``defects_second/``. Without a run
+of them in DIR they are built, checked, timed and profiled, which takes 90 s on an H200; with one, a machine without a
+GPU compiles them and joins its counters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from benchmarks import raw
@@ -24,7 +26,6 @@ from flashcore.measure.settings import Settings
 from flashcore.model.record import Subject
 from flashcore.pipeline.present import each_present
 
-SUITE = raw.ROOT / "benchmarks" / "defects"
 SHARE = 0.9  # of the planted defects, to be named first
 _MOST_RULES = 3
 
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--suite", default="benchmarks/defects", metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--profiles", metavar="DIR", help="recorded runs of these kernels (default: measure them)")
     parser.add_argument("--build-dir", default="build", metavar="DIR", help="(default: %(default)s)")
 
@@ -44,12 +46,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         profiles = options.profiles or folder
         if options.profiles is None:
-            command = [sys.executable, "-m", "flashcore", "profile", "--suite", str(SUITE), "--samples", "10"]
+            command = [sys.executable, "-m", "flashcore", "profile", "--suite", options.suite, "--samples", "10"]
             places = ["--profiles", profiles, "--build-dir", options.build_dir, "-o", f"{folder}/report"]
             subprocess.run([*command, *places, "--repeats", "2", "--no-roofs"], check=False)
-        (record,) = each_present(Settings(str(SUITE), profiles, build=options.build_dir), lambda _: None)
+        (record,) = each_present(Settings(options.suite, profiles, build=options.build_dir), lambda _: None)
     readings, kernels = Readings(record), []
-    for name, planted in tomllib.loads((SUITE / "defects.toml").read_text(encoding="utf-8")).items():
+    for name, planted in tomllib.loads(Path(options.suite, "defects.toml").read_text(encoding="utf-8")).items():
         subject = Subject(name, shape=planted["shape"])
         first = advice(readings, name, planted["shape"])[:_MOST_RULES]
         kernels.append(

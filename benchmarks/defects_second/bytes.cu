@@ -1,5 +1,5 @@
-// pixels: out = tone(x), a curve of eight segments, byte by byte. groups: out[g] = the sum of the values with key g. CASE
-// chooses one planted defect; the table is in defects.toml.
+// pixels: out = tone(x), a curve of eight segments, byte by byte. groups: out[g] = the sum of the values with key g.
+// CASE chooses one planted defect; the table is in defects.toml.
 #include <flashcore/problem.h>
 
 #define pixels_loads 1
@@ -18,14 +18,29 @@ __host__ __device__ constexpr unsigned tone(unsigned v) {
 #pragma unroll 1
   for (int i = 0; i < 8; ++i) {
     switch (segment) {
-      case 0: v = v * v + 3 * v + 17; break;
-      case 1: v = (v ^ (v << 3)) + 29; break;
-      case 2: v = (v * 5) ^ (v >> 4); break;
-      case 3: v = v + ((v * v) >> 7); break;
-      case 4: v = (v * v) ^ 0x5A5A; break;
-      case 5: v = v * 7 + (v >> 3); break;
-      case 6: v = (v ^ ((v * v) >> 5)) + 11; break;
-      default: v = (v * 3) ^ (v << 2);
+      case 0:
+        v = v * v + 3 * v + 17;
+        break;
+      case 1:
+        v = (v ^ (v << 3)) + 29;
+        break;
+      case 2:
+        v = (v * 5) ^ (v >> 4);
+        break;
+      case 3:
+        v = v + ((v * v) >> 7);
+        break;
+      case 4:
+        v = (v * v) ^ 0x5A5A;
+        break;
+      case 5:
+        v = v * 7 + (v >> 3);
+        break;
+      case 6:
+        v = (v ^ ((v * v) >> 5)) + 11;
+        break;
+      default:
+        v = (v * 3) ^ (v << 2);
     }
     v &= 0xFFFF;
   }
@@ -143,7 +158,7 @@ extern "C" __global__ void groups_kernel(const unsigned char* __restrict__ key, 
   if (!last) return;
   __threadfence();
   int total = 0;
-  for (int block = 1; block <= static_cast<int>(gridDim.x); ++block) total += __ldcg(parts + block * keys + threadIdx.x);
+  for (unsigned block = 1; block <= gridDim.x; ++block) total += __ldcg(parts + block * keys + threadIdx.x);
   out[threadIdx.x] = total;
 #endif
 #endif
@@ -164,8 +179,8 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
   return p.add({.kernel = "groups_kernel", .grid = dim3(grid), .block = dim3(threads)});
 }
 
-static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
-                          cudaStream_t stream) {
+static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
+                          void* workspace, cudaStream_t stream) {
   int *out = static_cast<int*>(a.out), *parts = static_cast<int*>(workspace);
   const cudaError_t error = flashcore::run(p.launches[0], zero_kernel, stream, parts ? parts : out);
   if (error != cudaSuccess) return error;

@@ -17,7 +17,8 @@ constexpr int threads = 256;
 constexpr int outputs = 16;  // density_unrolled: of a thread
 
 extern "C" __global__ void density_kernel(const float* __restrict__ x, const float* __restrict__ c,
-                                          const float* __restrict__ w, float* __restrict__ out, int count, float power) {
+                                          const float* __restrict__ w, float* __restrict__ out, int count,
+                                          float power) {
   __shared__ float2 terms[centers];  // a center and its weight
   for (int j = threadIdx.x; j < centers; j += threads) terms[j] = make_float2(c[j], w[j]);
   __syncthreads();
@@ -89,8 +90,9 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
 
 static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                           cudaStream_t stream) {
-  return flashcore::run(p.launches[0], density_kernel, stream, static_cast<const float*>(a.x), static_cast<const float*>(a.c),
-                        static_cast<const float*>(a.w), static_cast<float*>(a.out), static_cast<int>(s.N), 2.0f);
+  return flashcore::run(p.launches[0], density_kernel, stream, static_cast<const float*>(a.x),
+                        static_cast<const float*>(a.c), static_cast<const float*>(a.w), static_cast<float*>(a.out),
+                        static_cast<int>(s.N), 2.0f);
 }
 
 FLASHCORE_VARIANT(plan, launch)

@@ -39,7 +39,7 @@ extern "C" __global__ void
 #if CASE == filter_bounds
 __launch_bounds__(1024)
 #endif
-filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ out, int count) {
+    filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ out, int count) {
   __shared__ __align__(16) float weights[taps];
   for (int t = threadIdx.x; t < taps; t += threads) weights[t] = w[t];
 #if CASE == filter_uncached
@@ -112,7 +112,8 @@ filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* _
 #pragma unroll
     for (int k = 0; k < outputs; k += 4) {
       if (start + first + k < count) {
-        *reinterpret_cast<float4*>(out + start + first + k) = make_float4(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]);
+        *reinterpret_cast<float4*>(out + start + first + k) =
+            make_float4(sums[k], sums[k + 1], sums[k + 2], sums[k + 3]);
       }
     }
     __syncthreads();
@@ -132,8 +133,8 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
 
 static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                           cudaStream_t stream) {
-  return flashcore::run(p.launches[0], filter_kernel, stream, static_cast<const float*>(a.x), static_cast<const float*>(a.w),
-                        static_cast<float*>(a.out), static_cast<int>(s.N));
+  return flashcore::run(p.launches[0], filter_kernel, stream, static_cast<const float*>(a.x),
+                        static_cast<const float*>(a.w), static_cast<float*>(a.out), static_cast<int>(s.N));
 }
 
 FLASHCORE_VARIANT(plan, launch)

@@ -30,8 +30,8 @@ __device__ void wait() {
 // 64 × 64 of c per block, 4 × 4 per thread, products on CUDA cores.
 constexpr int tile_m = 64, tile_n = 64, depth = 32, threads = 256, smem = 0;
 
-extern "C" __global__ void gemm_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int n,
-                                       int k, int rounds, float) {
+extern "C" __global__ void gemm_kernel(const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c,
+                                       int n, int k, int rounds, float) {
   __shared__ __align__(16) float as[depth][tile_m], bs[depth][tile_n];  // element (d, r) at column r ^ (d & 24)
   const int row = blockIdx.y * tile_m, column = blockIdx.x * tile_n;
   const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;
@@ -97,8 +97,9 @@ extern "C" __global__ void __launch_bounds__(threads)
             "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
             "%64, %65, add, 1, 1, 0, 0;}"
-#define EIGHT(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
-                 "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
+#define EIGHT(i)                                                                                                \
+  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
+      "+f"(sums[i + 6]), "+f"(sums[i + 7])
             : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56)
             : "l"(da + 2 * j), "l"(db + 2 * j));
         sums[0] *= one;  // between commit and wait, where accumulators are to be left alone
@@ -155,7 +156,8 @@ __device__ unsigned pair(const half* at) {
 
 __device__ void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -247,9 +249,9 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
 
 static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                           cudaStream_t stream) {
-  return flashcore::run(p.launches[0], gemm_kernel, stream, static_cast<const half*>(a.a), static_cast<const half*>(a.b),
-                        static_cast<float*>(a.c), static_cast<int>(s.N), static_cast<int>(s.K), static_cast<int>(a.rounds),
-                        1.0f);
+  return flashcore::run(p.launches[0], gemm_kernel, stream, static_cast<const half*>(a.a),
+                        static_cast<const half*>(a.b), static_cast<float*>(a.c), static_cast<int>(s.N),
+                        static_cast<int>(s.K), static_cast<int>(a.rounds), 1.0f);
 }
 
 FLASHCORE_VARIANT(plan, launch)

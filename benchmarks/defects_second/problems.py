@@ -1,4 +1,4 @@
-"""Eight small problems of one suite: which one is told by the names of a shape's parameters.
+"""Nine small problems of one suite: which one is told by the names of a shape's parameters.
 
 Inputs are small integers or fractions with few bits, so that sums are exact in fp32 in any order.
 """
@@ -79,7 +79,7 @@ def _answer(inputs: Mapping[str, Any], params: Mapping[str, Any], error: float) 
     import torch
 
     numbers = {n: v.double() for n, v in inputs.items() if n in ("x", "w", "c", "a", "b", "value")}
-    x = numbers.get("x")
+    x: Any = numbers.get("x")
     match _name(params):
         case "stencil":
             near = sum(x.roll(shift, dim) for shift in (-1, 1) for dim in (0, 1))

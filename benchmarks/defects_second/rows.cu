@@ -1,5 +1,5 @@
-// Of each row of x: (x - mean) / deviation (norm), or its prefix sums (scan). CASE chooses one planted defect; the table is
-// in defects.toml.
+// For each row of x: (x - mean) / deviation (norm), or its prefix sums (scan). CASE chooses one planted defect; the
+// table is in defects.toml.
 #include <flashcore/problem.h>
 
 #define norm_sound 0
@@ -48,7 +48,8 @@ __device__ float block_sum(float value) {
 
 extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __restrict__ out, int rows, int columns
 #if CASE == scan_steps
-                                       , int distance
+                                       ,
+                                       int distance
 #endif
 ) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -205,8 +206,8 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
   return p.add(launch);
 }
 
-static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
-                          cudaStream_t stream) {
+static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
+                          void* workspace, cudaStream_t stream) {
   const float* x = static_cast<const float*>(a.x);
   float* out = static_cast<float*>(a.out);
 #if CASE == scan_steps

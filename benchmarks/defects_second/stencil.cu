@@ -29,7 +29,8 @@ extern "C" __global__ void stencil_kernel(const float* __restrict__ x, float* __
   const int row = blockIdx.y * block.y + threadIdx.y, first = (blockIdx.x * 32 + threadIdx.x) * 4, step = width;
 #else
   // A block for each row, in three colors as for an update in place: every third row, then those after them, ...
-  const int row = static_cast<int>(3LL * blockIdx.x % height), first = (threadIdx.y * 32 + threadIdx.x) * 4, step = 1024;
+  const int row = static_cast<int>(3LL * blockIdx.x % height), first = (threadIdx.y * 32 + threadIdx.x) * 4,
+            step = 1024;
 #endif
   const float* at = x + static_cast<long long>(row) * width;
   const float* above = x + static_cast<long long>(row == 0 ? height - 1 : row - 1) * width;
@@ -112,8 +113,8 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
 
 static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
                           cudaStream_t stream) {
-  return flashcore::run(p.launches[0], stencil_kernel, stream, static_cast<const float*>(a.x), static_cast<float*>(a.out),
-                        static_cast<int>(s.H), static_cast<int>(s.W));
+  return flashcore::run(p.launches[0], stencil_kernel, stream, static_cast<const float*>(a.x),
+                        static_cast<float*>(a.out), static_cast<int>(s.H), static_cast<int>(s.W));
 }
 
 FLASHCORE_VARIANT(plan, launch)
