@@ -2,17 +2,17 @@
 // CASE chooses one planted defect; the table is in defects.toml.
 #include <flashcore/problem.h>
 
-#define pixels_loads 1
-#define pixels_stores 2
-#define pixels_constant 3
-#define pixels_switch 4
-#define groups_global 5
-#define groups_skewed 6
-#define groups_last 7
+#define CASE_pixels_loads 1
+#define CASE_pixels_stores 2
+#define CASE_pixels_constant 3
+#define CASE_pixels_switch 4
+#define CASE_groups_global 5
+#define CASE_groups_skewed 6
+#define CASE_groups_last 7
 
 constexpr int threads = 256;
 
-#if CASE <= pixels_switch
+#if CASE <= CASE_pixels_switch
 __host__ __device__ constexpr unsigned tone(unsigned v) {
   const unsigned segment = v >> 5;
 #pragma unroll 1
@@ -54,7 +54,7 @@ struct Table {
   }
 };
 
-#if CASE == pixels_constant
+#if CASE == CASE_pixels_constant
 __constant__
 #else
 __device__ const
@@ -65,13 +65,13 @@ using Byte = unsigned char;
 constexpr int run = 32;  // bytes of a thread at once
 
 extern "C" __global__ void pixels_kernel(const Byte* __restrict__ x, Byte* __restrict__ out, int count) {
-#if CASE == pixels_switch
+#if CASE == CASE_pixels_switch
   // Each thread takes the branch of its byte.
   for (int i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
     out[i] = static_cast<Byte>(tone(x[i]));
   }
 #else
-#if CASE == pixels_constant
+#if CASE == CASE_pixels_constant
 #define TONE(v) table.at[v]
 #else
   __shared__ Byte tones[256];
@@ -83,7 +83,7 @@ extern "C" __global__ void pixels_kernel(const Byte* __restrict__ x, Byte* __res
   for (int i = (blockIdx.x * threads + threadIdx.x) * run; i < count; i += stride) {
     uint4 words[run / 16];
     Byte* bytes = reinterpret_cast<Byte*>(words);
-#if CASE == pixels_loads
+#if CASE == CASE_pixels_loads
 #pragma unroll
     for (int j = 0; j < run; ++j) bytes[j] = x[i + j];
 #else
@@ -92,7 +92,7 @@ extern "C" __global__ void pixels_kernel(const Byte* __restrict__ x, Byte* __res
 #endif
 #pragma unroll
     for (int j = 0; j < run; ++j) bytes[j] = static_cast<Byte>(TONE(bytes[j]));
-#if CASE == pixels_stores
+#if CASE == CASE_pixels_stores
 #pragma unroll
     for (int j = 0; j < run; ++j) out[i + j] = bytes[j];
 #else
@@ -122,7 +122,7 @@ extern "C" __global__ void zero_kernel(int* out) { out[threadIdx.x] = 0; }
 
 extern "C" __global__ void groups_kernel(const unsigned char* __restrict__ key, const int* __restrict__ value,
                                          int* __restrict__ out, int count, int* parts) {
-#if CASE == groups_global
+#if CASE == CASE_groups_global
   // An atomic addition to global memory per element.
   const int i = (blockIdx.x * threads + threadIdx.x) * each;
   const uchar4 k = *reinterpret_cast<const uchar4*>(key + i);
@@ -145,7 +145,7 @@ extern "C" __global__ void groups_kernel(const unsigned char* __restrict__ key, 
     atomicAdd(sums + k.w, v.w);
   }
   __syncthreads();
-#if CASE == groups_skewed
+#if CASE == CASE_groups_skewed
   atomicAdd(out + threadIdx.x, sums[threadIdx.x]);
 #else
   // The block that is done last adds up the sums of all blocks. parts begins with the number of blocks done.
@@ -167,9 +167,9 @@ extern "C" __global__ void groups_kernel(const unsigned char* __restrict__ key, 
 static flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   if (s.N % (threads * each)) p.error = "expected a multiple of 1,024 keys";
-#if CASE == groups_global
+#if CASE == CASE_groups_global
   const unsigned grid = s.N / (threads * each);
-#elif CASE == groups_last
+#elif CASE == CASE_groups_last
   const unsigned grid = 1024;
   p.workspace_bytes = (1 + grid) * keys * sizeof(int);
 #else

@@ -1,20 +1,20 @@
 // out = the sum over j of w[j] max(0, 1 - (x - c[j])²). CASE chooses one planted defect; the table is in defects.toml.
 #include <flashcore/problem.h>
 
-#define density_powers 1
-#define density_barriers 2
-#define density_unrolled 3
-#define density_chain 4
+#define CASE_density_powers 1
+#define CASE_density_barriers 2
+#define CASE_density_unrolled 3
+#define CASE_density_chain 4
 
 constexpr int centers = 256;
-#if CASE == density_barriers
+#if CASE == CASE_density_barriers
 constexpr int threads = 1024;
-#elif CASE == density_chain
+#elif CASE == CASE_density_chain
 constexpr int threads = 128;
 #else
 constexpr int threads = 256;
 #endif
-constexpr int outputs = 16;  // density_unrolled: of a thread
+constexpr int outputs = 16;  // CASE_density_unrolled: of a thread
 
 extern "C" __global__ void density_kernel(const float* __restrict__ x, const float* __restrict__ c,
                                           const float* __restrict__ w, float* __restrict__ out, int count,
@@ -22,7 +22,7 @@ extern "C" __global__ void density_kernel(const float* __restrict__ x, const flo
   __shared__ float2 terms[centers];  // a center and its weight
   for (int j = threadIdx.x; j < centers; j += threads) terms[j] = make_float2(c[j], w[j]);
   __syncthreads();
-#if CASE == density_powers
+#if CASE == CASE_density_powers
   // A square by powf.
   const int i = blockIdx.x * threads + threadIdx.x;
   float sum = 0.0f;
@@ -30,7 +30,7 @@ extern "C" __global__ void density_kernel(const float* __restrict__ x, const flo
     sum += terms[j].y * fmaxf(0.0f, 1.0f - powf(fabsf(x[i] - terms[j].x), power));
   }
   out[i] = sum;
-#elif CASE == density_barriers
+#elif CASE == CASE_density_barriers
   // A barrier per term, of which nothing is shared.
   for (int i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
     const float at = x[i];
@@ -42,7 +42,7 @@ extern "C" __global__ void density_kernel(const float* __restrict__ x, const flo
     }
     out[i] = sum;
   }
-#elif CASE == density_unrolled
+#elif CASE == CASE_density_unrolled
   // 16 outputs and all terms: a body of 16,384 instructions.
   const int first = blockIdx.x * threads * outputs + threadIdx.x;
   float at[outputs], sums[outputs];
@@ -58,7 +58,7 @@ extern "C" __global__ void density_kernel(const float* __restrict__ x, const flo
   }
 #pragma unroll
   for (int k = 0; k < outputs; ++k) out[first + k * threads] = sums[k];
-#elif CASE == density_chain
+#elif CASE == CASE_density_chain
   // Compensated sums, one at a time, by a warp per scheduler: each addition waits for the last.
   for (int i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
     const float at = x[i];
@@ -79,9 +79,9 @@ extern "C" __global__ void density_kernel(const float* __restrict__ x, const flo
 static flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   if (s.C != centers || s.N % 4096) p.error = "expected 256 centers and a multiple of 4,096 outputs";
-#if CASE == density_powers
+#if CASE == CASE_density_powers
   return p.add({.kernel = "density_kernel", .grid = dim3(s.N / threads), .block = dim3(threads)});
-#elif CASE == density_unrolled
+#elif CASE == CASE_density_unrolled
   return p.add({.kernel = "density_kernel", .grid = dim3(s.N / (threads * outputs)), .block = dim3(threads)});
 #else
   return p.add({.kernel = "density_kernel", .grid = dim3(132), .block = dim3(threads)});

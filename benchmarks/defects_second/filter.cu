@@ -1,32 +1,32 @@
 // out[i] = the sum over t of w[t] x[i + t], 128 taps. CASE chooses one planted defect; the table is in defects.toml.
 #include <flashcore/problem.h>
 
-#define filter_sound 0
-#define filter_uncached 1
-#define filter_double 2
-#define filter_ring 3
-#define filter_hundred 4
-#define filter_remainder 5
-#define filter_bounds 6
-#define filter_shared 7
+#define CASE_filter_sound 0
+#define CASE_filter_uncached 1
+#define CASE_filter_double 2
+#define CASE_filter_ring 3
+#define CASE_filter_hundred 4
+#define CASE_filter_remainder 5
+#define CASE_filter_bounds 6
+#define CASE_filter_shared 7
 
 constexpr int taps = 128;
-#if CASE == filter_hundred
+#if CASE == CASE_filter_hundred
 constexpr int threads = 100;
-#elif CASE == filter_uncached || CASE == filter_shared || CASE == filter_remainder
+#elif CASE == CASE_filter_uncached || CASE == CASE_filter_shared || CASE == CASE_filter_remainder
 constexpr int threads = 256;
 #else
 constexpr int threads = 128;
 #endif
-#if CASE == filter_bounds || CASE == filter_ring
+#if CASE == CASE_filter_bounds || CASE == CASE_filter_ring
 constexpr int outputs = 64;  // of a thread
-#elif CASE == filter_uncached || CASE == filter_shared
+#elif CASE == CASE_filter_uncached || CASE == CASE_filter_shared
 constexpr int outputs = 1;
 #else
 constexpr int outputs = 8;
 #endif
 constexpr int tile = threads * outputs;
-#if CASE == filter_double
+#if CASE == CASE_filter_double
 using Sum = double;
 #else
 using Sum = float;
@@ -36,19 +36,19 @@ using Sum = float;
 __device__ constexpr int place(int i) { return i + i / 32 * 4; }
 
 extern "C" __global__ void
-#if CASE == filter_bounds
+#if CASE == CASE_filter_bounds
 __launch_bounds__(1024)
 #endif
     filter_kernel(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ out, int count) {
   __shared__ __align__(16) float weights[taps];
   for (int t = threadIdx.x; t < taps; t += threads) weights[t] = w[t];
-#if CASE == filter_uncached
+#if CASE == CASE_filter_uncached
   __syncthreads();
   const volatile float* from = x + blockIdx.x * tile + threadIdx.x;
   float sum = 0.0f;
   for (int t = 0; t < taps; ++t) sum += weights[t] * from[t];
   out[blockIdx.x * tile + threadIdx.x] = sum;
-#elif CASE == filter_ring
+#elif CASE == CASE_filter_ring
   // The last 128 elements, in an array that is indexed by the remainder of their numbers.
   __syncthreads();
   const int first = (blockIdx.x * threads + threadIdx.x) * outputs;
@@ -61,7 +61,7 @@ __launch_bounds__(1024)
     for (int t = 0; t < taps; ++t) sum += weights[t] * ring[(i + t) % taps];
     out[first + i] = sum;
   }
-#elif CASE == filter_shared
+#elif CASE == CASE_filter_shared
   // Two words of shared memory for each product.
   __shared__ float inputs[tile + taps];
   for (int i = threadIdx.x; i < tile + taps; i += threads) inputs[i] = x[blockIdx.x * tile + i];
@@ -71,7 +71,7 @@ __launch_bounds__(1024)
   out[blockIdx.x * tile + threadIdx.x] = sum;
 #else
   __shared__ __align__(16) float inputs[place(tile + taps)];
-#if CASE == filter_remainder
+#if CASE == CASE_filter_remainder
   // Each block takes as many tiles, and the last one what remains.
   const int tiles = count / tile, each = tiles / gridDim.x;
   const int end = blockIdx.x + 1 == gridDim.x ? tiles : (blockIdx.x + 1) * each;
@@ -124,7 +124,7 @@ __launch_bounds__(1024)
 static flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   if (s.T != taps || s.N % (tile == 800 ? 4 : tile)) p.error = "expected 128 taps and whole tiles";
-#if CASE == filter_remainder
+#if CASE == CASE_filter_remainder
   return p.add({.kernel = "filter_kernel", .grid = dim3(132), .block = dim3(threads)});
 #else
   return p.add({.kernel = "filter_kernel", .grid = dim3(flashcore::ceil_div(s.N, tile)), .block = dim3(threads)});

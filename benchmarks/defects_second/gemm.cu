@@ -3,15 +3,15 @@
 
 #include <flashcore/problem.h>
 
-#define gemm_sound 0
-#define gemm_single 1
-#define gemm_conflicts 2
-#define gemm_halves 3
-#define gemm_scalar 4
-#define gemm_split 5
-#define gemm_tail 6
-#define gemm_spills 7
-#define gemm_serialized 8
+#define CASE_gemm_sound 0
+#define CASE_gemm_single 1
+#define CASE_gemm_conflicts 2
+#define CASE_gemm_halves 3
+#define CASE_gemm_scalar 4
+#define CASE_gemm_split 5
+#define CASE_gemm_tail 6
+#define CASE_gemm_spills 7
+#define CASE_gemm_serialized 8
 
 __device__ unsigned shared_address(const void* at) { return static_cast<unsigned>(__cvta_generic_to_shared(at)); }
 
@@ -26,7 +26,7 @@ __device__ void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(most) : "memory");
 }
 
-#if CASE == gemm_scalar
+#if CASE == CASE_gemm_scalar
 // 64 × 64 of c per block, 4 × 4 per thread, products on CUDA cores.
 constexpr int tile_m = 64, tile_n = 64, depth = 32, threads = 256, smem = 0;
 
@@ -59,7 +59,7 @@ extern "C" __global__ void gemm_kernel(const half* __restrict__ a, const half* _
   }
 }
 
-#elif CASE == gemm_serialized
+#elif CASE == CASE_gemm_serialized
 // A warp group, 64 × 128 of c per block. Rows of tiles are 64 halves, their 16-byte chunks swizzled as wgmma reads them.
 constexpr int tile_m = 64, tile_n = 128, depth = 64, threads = 128, smem = (tile_m + tile_n) * depth * 2 + 1024;
 
@@ -119,24 +119,24 @@ extern "C" __global__ void __launch_bounds__(threads)
 #else
 // 128 × 128 of c per block, 64 × 32 per warp, operands copied `stages - 1` tiles ahead.
 constexpr int tile_m = 128, tile_n = 128, depth = 32, threads = 256;
-#if CASE == gemm_conflicts
+#if CASE == CASE_gemm_conflicts
 constexpr int pitch = depth;
 #else
 constexpr int pitch = depth + 8;
 #endif
-#if CASE == gemm_single
+#if CASE == CASE_gemm_single
 constexpr int stages = 1;
-#elif CASE == gemm_tail
+#elif CASE == CASE_gemm_tail
 constexpr int stages = 6;
-#elif CASE == gemm_spills
+#elif CASE == CASE_gemm_spills
 constexpr int stages = 3;
 #else
 constexpr int stages = 4;
 #endif
 constexpr int stage = (tile_m + tile_n) * pitch, smem = stages * stage * 2;
-#if CASE == gemm_spills
+#if CASE == CASE_gemm_spills
 constexpr int blocks = 4;  // per SM, as if the accumulators were all that needs registers
-#elif CASE == gemm_tail
+#elif CASE == CASE_gemm_tail
 constexpr int blocks = 1;
 #else
 constexpr int blocks = 2;
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
     commit();
   }
   for (int t = 0; t < tiles; ++t) {
-#if CASE == gemm_single
+#if CASE == CASE_gemm_single
     copy(t);
     commit();
     wait<0>();
@@ -203,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
 #pragma unroll
     for (int d = 0; d < depth; d += 16) {
       unsigned y[2][4];
-#if CASE == gemm_halves
+#if CASE == CASE_gemm_halves
       for (int i = 0; i < 2; ++i) {
         const half* at = bs + (left + i * 16 + lane / 4) * pitch + d + lane % 4 * 2;
         y[i][0] = pair(at), y[i][1] = pair(at + 8), y[i][2] = pair(at + 8 * pitch), y[i][3] = pair(at + 8 * pitch + 8);
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
       }
 #endif
       for (int i = 0; i < 4; ++i) {
-#if CASE == gemm_halves
+#if CASE == CASE_gemm_halves
         const half* at = as + (top + i * 16 + lane / 4) * pitch + d + lane % 4 * 2;
         const unsigned x[4] = {pair(at), pair(at + 8 * pitch), pair(at + 8), pair(at + 8 * pitch + 8)};
 #else
@@ -224,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(threads, blocks)
         for (int j = 0; j < 4; ++j) multiply(sums[i][j], x, y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
       }
     }
-#if CASE == gemm_single
+#if CASE == CASE_gemm_single
     __syncthreads();
 #endif
   }

@@ -2,10 +2,10 @@
 // elements of a page. CASE chooses one planted defect; the table is in defects.toml.
 #include <flashcore/problem.h>
 
-#define pages_chase 1
-#define pages_registers 2
+#define CASE_pages_chase 1
+#define CASE_pages_registers 2
 
-#if CASE == pages_chase
+#if CASE == CASE_pages_chase
 constexpr int threads = 256;
 #else
 constexpr int threads = 128;
@@ -16,7 +16,7 @@ extern "C" __global__ void pages_kernel(const float* __restrict__ value, const i
                                         float* __restrict__ out) {
   const int list = blockIdx.x * (threads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   int page = list;
-#if CASE == pages_chase
+#if CASE == CASE_pages_chase
   // Each address is known once the last page's successor is.
   float sum = 0.0f, squares = 0.0f;
   for (int i = 0; i < steps; ++i) {

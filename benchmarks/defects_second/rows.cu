@@ -2,24 +2,24 @@
 // table is in defects.toml.
 #include <flashcore/problem.h>
 
-#define norm_sound 0
-#define norm_reread 1
-#define norm_small 2
-#define norm_tiny 3
-#define scan_pitch 4
-#define scan_stores 5
-#define scan_steps 6
-#define scan_serial 7
+#define CASE_norm_sound 0
+#define CASE_norm_reread 1
+#define CASE_norm_small 2
+#define CASE_norm_tiny 3
+#define CASE_scan_pitch 4
+#define CASE_scan_stores 5
+#define CASE_scan_steps 6
+#define CASE_scan_serial 7
 
-#if CASE == norm_small
+#if CASE == CASE_norm_small
 constexpr int threads = 32;
-#elif CASE == scan_serial
+#elif CASE == CASE_scan_serial
 constexpr int threads = 1024;
 #else
 constexpr int threads = 256;
 #endif
 constexpr int warps = threads / 32;
-constexpr int group = 32;  // norm_reread: rows of a block
+constexpr int group = 32;  // CASE_norm_reread: rows of a block
 
 __device__ float warp_sum(float value) {
   for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(~0u, value, d);
@@ -47,13 +47,13 @@ __device__ float block_sum(float value) {
 }
 
 extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __restrict__ out, int rows, int columns
-#if CASE == scan_steps
+#if CASE == CASE_scan_steps
                                        ,
                                        int distance
 #endif
 ) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#if CASE == norm_sound
+#if CASE == CASE_norm_sound
   // A block per row of 2,048, which it keeps in registers.
   const long long row = static_cast<long long>(blockIdx.x) * columns;
   float4 v[2];
@@ -72,7 +72,7 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
     *reinterpret_cast<float4*>(out + row + i * 1024 + threadIdx.x * 4) =
         make_float4(v[i].x * scale, v[i].y * scale, v[i].z * scale, v[i].w * scale);
   }
-#elif CASE == norm_reread
+#elif CASE == CASE_norm_reread
   // The means of 32 rows, then their deviations, then the results: each reads all rows again.
   __shared__ float means[group], scales[group];
   const long long first = static_cast<long long>(blockIdx.x) * group;
@@ -109,7 +109,7 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
       to[k] = make_float4((v.x - mean) * scale, (v.y - mean) * scale, (v.z - mean) * scale, (v.w - mean) * scale);
     }
   }
-#elif CASE == norm_small || CASE == norm_tiny
+#elif CASE == CASE_norm_small || CASE == CASE_norm_tiny
   // A warp per row of 64.
   const long long at = (static_cast<long long>(blockIdx.x) * warps + warp) * columns + lane * 2;
   float2 v = *reinterpret_cast<const float2*>(x + at);
@@ -117,9 +117,9 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
   v = make_float2(v.x - mean, v.y - mean);
   const float scale = rsqrtf(warp_sum(v.x * v.x + v.y * v.y) / columns + 1e-5f);
   *reinterpret_cast<float2*>(out + at) = make_float2(v.x * scale, v.y * scale);
-#elif CASE == scan_pitch || CASE == scan_stores
+#elif CASE == CASE_scan_pitch || CASE == CASE_scan_stores
   // A block per row of 8,192, transposed in shared memory: a thread sums a run of 32.
-#if CASE == scan_pitch
+#if CASE == CASE_scan_pitch
   constexpr int pitch = 32;
 #else
   constexpr int pitch = 33;
@@ -137,7 +137,7 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
   __syncthreads();
   float before = upto - sum;
   for (int i = 0; i < warp; ++i) before += parts[i];
-#if CASE == scan_pitch
+#if CASE == CASE_scan_pitch
 #pragma unroll
   for (int j = 0; j < 32; ++j) run[j] = before + v[j];
   __syncthreads();
@@ -147,11 +147,11 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
 #pragma unroll
   for (int j = 0; j < 32; ++j) out[row + threadIdx.x * 32 + j] = before + v[j];
 #endif
-#elif CASE == scan_steps
+#elif CASE == CASE_scan_steps
   // One of 16 launches: each adds the element at twice the distance of the last one.
   const int i = blockIdx.x * threads + threadIdx.x;
   out[i] = i >= distance ? x[i] + x[i - distance] : x[i];
-#elif CASE == scan_serial
+#elif CASE == CASE_scan_serial
   // A block per row of 2,048; its first thread adds up the sums of the others.
   __shared__ float sums[threads];
   const long long at = static_cast<long long>(blockIdx.x) * columns + threadIdx.x * 2;
@@ -172,18 +172,18 @@ extern "C" __global__ void rows_kernel(const float* __restrict__ x, float* __res
 #endif
 }
 
-#if CASE < scan_pitch
+#if CASE < CASE_scan_pitch
 #define ROWS s.M
 #define COLUMNS s.K
 #else
 #define ROWS s.B
 #define COLUMNS s.S
 #endif
-#if CASE == norm_sound || CASE == norm_reread || CASE == scan_serial
+#if CASE == CASE_norm_sound || CASE == CASE_norm_reread || CASE == CASE_scan_serial
 constexpr int supported = 2048;
-#elif CASE == norm_small || CASE == norm_tiny
+#elif CASE == CASE_norm_small || CASE == CASE_norm_tiny
 constexpr int supported = 64;
-#elif CASE == scan_steps
+#elif CASE == CASE_scan_steps
 constexpr int supported = 65536;
 #else
 constexpr int supported = 8192;
@@ -193,11 +193,11 @@ static flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   flashcore::Launch launch{.kernel = "rows_kernel", .grid = dim3(ROWS), .block = dim3(threads)};
   if (COLUMNS != supported) p.error = "expected rows of another length";
-#if CASE == norm_reread
+#if CASE == CASE_norm_reread
   launch.grid = dim3(ROWS / group);
-#elif CASE == norm_tiny
+#elif CASE == CASE_norm_tiny
   launch.grid = dim3(ROWS / warps);
-#elif CASE == scan_steps
+#elif CASE == CASE_scan_steps
   if (ROWS != 1) p.error = "expected one row";
   p.workspace_bytes = supported * sizeof(float);
   launch.grid = dim3(supported / threads);
@@ -210,7 +210,7 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
                           void* workspace, cudaStream_t stream) {
   const float* x = static_cast<const float*>(a.x);
   float* out = static_cast<float*>(a.out);
-#if CASE == scan_steps
+#if CASE == CASE_scan_steps
   float* buffers[2] = {static_cast<float*>(workspace), out};
   for (int k = 0; k < p.count; ++k) {
     const cudaError_t error = flashcore::run(p.launches[k], rows_kernel, stream, k == 0 ? x : buffers[(k + 1) % 2],

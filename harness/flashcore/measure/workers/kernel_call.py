@@ -292,7 +292,8 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
         packet = getattr(getattr(torch.ops, namespace), name)
     except AttributeError as error:
         raise FlashcoreError(
-            f"{library or 'the problem file'}: expected the operator {namespace}::{name}, found none"
+            f"{library or 'the problem file'}: expected the operator {namespace}::{name}, found none\n"
+            f"  hint: {'a macro of the source must not have the name of a variant' if library else 'register it there'}"
         ) from error
     if not torch._C._dispatch_has_kernel_for_dispatch_key(f"{namespace}::{name}", "Meta"):
         # The operator writes its outputs and returns nothing, so there is nothing to infer.
