@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashcore.model.intervals import _resampled_medians, levels, ratio, ratios
+from flashcore.model.intervals import _resampled_medians, is_decided, levels, outpaced, ratio, ratios
 from tests.conftest import published
 
 series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size=60)
@@ -123,3 +123,26 @@ def test_one_spread_is_seldom_taken_for_two_levels(shape: str) -> None:
     draw = random.Random(11)
     one: Callable[[float, float], float] = getattr(draw, shape)
     assert sum(levels([one(2, 0.1) for _ in range(30)]) is not None for _ in range(300)) <= 6
+
+
+def test_a_narrower_interval_holds_less() -> None:
+    draw = random.Random(4)
+    before, after = ([draw.gauss(mean, 1) for _ in range(40)] for mean in (20, 18))
+    (narrow,), (wide,) = (ratios(before, [after], confidence=share) for share in (0.5, 0.99))
+    assert wide.low < narrow.low < narrow.value == wide.value < narrow.high < wide.high
+
+
+def test_a_difference_is_decided_if_no_further_round_can_change_it() -> None:
+    draw = random.Random(6)
+    before = [draw.gauss(100, 1) for _ in range(10)]
+    assert is_decided(before, [0.9 * x for x in before]) and is_decided(before, [1.1 * x for x in before])
+    assert is_decided(before, [1.001 * x for x in before]), "the same"
+    assert not is_decided(before, [draw.gauss(98, 3) for _ in range(10)])
+
+
+def test_a_series_is_outpaced_only_by_as_many_as_there_are_places() -> None:
+    times = {name: [us] * 10 for name, us in (("a", 1.0), ("b", 2.0), ("c", 2.01), ("d", 3.0))}
+    assert outpaced(times, 1) == {"b", "c", "d"}
+    assert outpaced(times, 2) == {"d"}, "c is the same as b"
+    assert outpaced(times, 3) == {"d"} and outpaced(times, 4) == set()
+    assert outpaced({}, 1) == set()

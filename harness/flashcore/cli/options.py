@@ -116,6 +116,9 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     text = "minimum number of timing samples (default: %(default)s)"
     name = "bench.samples"
     parser.add_argument("--samples", dest=name, type=int, default=default(name), metavar="N", help=text)
+    text = "measure cases less that cannot be among the first N of their shape; 0: all fully (default: %(default)s)"
+    name = "bench.first"
+    parser.add_argument("--first", dest=name, type=int, default=default(name), metavar="N", help=text)
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:

@@ -30,6 +30,8 @@ def ladder(record: Record) -> str:
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
                 label = (subject.case if row.shapes[1:] else name) + " (peer)" * suite.variants[name].is_reference
+                few = readings.first_round(row.shape.time, name, subject.shape or "")
+                label += f" ({few})" if few else ""
                 speedups = [(s := row.over(name, x)) and s[0] for x in (suite.baseline, row.reference)]
                 tflops = cell(facts.get("tflops", subject))
                 lines.append(

@@ -12,10 +12,11 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
-from flashcore.explain.predictions import NOISE, Judged, Outcome, Reading, Readings, judge, progress, still
+from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress, still
 from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
+from flashcore.model.intervals import NOISE
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import faster, in_words

@@ -16,8 +16,8 @@ from typing import Literal
 from flashcore.chips import devices
 from flashcore.model import cause_text, intervals
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.causes import Detail, WorstInput
-from flashcore.model.intervals import Ratio
+from flashcore.model.causes import Detail, FirstRound, WorstInput
+from flashcore.model.intervals import NOISE, Ratio
 from flashcore.model.record import Fact, Plan, Record, Subject, plans_for
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import in_words, same_hardware
@@ -32,7 +32,6 @@ Speedup = tuple[float, float | None, float | None]
 HELD = 0.8  # share of the predicted change that confirms it
 MORE = 1.25
 HARDLY = 0.05  # less of it than this is none
-NOISE = 0.02  # two times that differ by less are the same
 SAME = 0.01  # two counters that differ by less are the same
 CLOSE = 0.1  # how near a level must be where neither side of it is better
 #: Below this many percentage points a share that was to be zero is.
@@ -152,6 +151,11 @@ class Readings:
         """The two levels of a time in words; empty if it has one, or none."""
         levels = intervals.levels(self._samples(time, variant, shape))
         return levels.text if levels and self.of(time, variant, shape).value is not None else ""
+
+    def first_round(self, time: str, variant: str, shape: str) -> str:
+        """The number of samples in words of a time that was taken no further after a first round; else empty."""
+        fact = self.record.facts.get(f"{time.removesuffix('_p50')}_samples", Subject(variant, shape=shape))
+        return f"{fact.value} samples" if fact and isinstance(fact.detail, FirstRound) else ""
 
     def _samples(self, time: str, variant: str | None, shape: str) -> Sequence[float]:
         return self.record.samples.get(f"{variant}/{shape}/{time.removesuffix('_p50')}", ())

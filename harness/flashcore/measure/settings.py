@@ -51,10 +51,13 @@ class Bench:
         seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
         noise: relative noise of the median at which sampling may end; twice that in regimes that do not rank, and five
             times eagerly.
+        first: cases that cannot be among so many of their shape get few samples, except for what a budget or a
+            prediction needs; 0: all get all. Selected variants do.
         modes: see :mod:`flashcore.measure.bench.timing`.
     """
 
     samples: int = 30
+    first: int = 5
     max_samples: int = 1000
     seconds: float = 1.5
     noise: float = 0.002

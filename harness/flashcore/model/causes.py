@@ -528,6 +528,12 @@ class OneSample(Cause):
     code = "one_sample"
 
 
+class NotRanked(Cause):
+    """Not measured, since the case cannot be among the first of its shape."""
+
+    code = "not_ranked"
+
+
 class TooFewCalls(Cause):
     """Too few single calls for a percentile."""
 
@@ -874,6 +880,12 @@ class OverReference(Basis):
     reference: str
     regime: str
     rounds: int
+
+
+class FirstRound(Basis):
+    """Samples of a case that was timed no further after a first round."""
+
+    code = "first_round"
 
 
 class Caches(Basis):

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Resamples of a bootstrap, and the share of them that its interval holds.
+#: Resamples of a bootstrap, and the share of them that its interval holds; for what is not measured further, more.
 RESAMPLES = 2000
-CONFIDENCE = 0.95
+CONFIDENCE, FINAL = 0.95, 0.99
+#: Two times that differ by less are the same.
+NOISE = 0.02
 _SEED = 20251121  # any fixed number: the same samples give the same interval
 _CHUNK = 1 << 21  # resampled values held at once
 
@@ -96,7 +98,32 @@ def ratio(before: Sequence[float], after: Sequence[float], *, paired: bool = Tru
     return ratios(before, [after], paired=paired)[0]
 
 
-def ratios(before: Sequence[float], series: Sequence[Sequence[float]], *, paired: bool = True) -> list[Ratio]:
+def is_decided(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether more rounds would not change which of two times is the lower, or that they are the same."""
+    result = ratios(before, [after], confidence=FINAL)[0]
+    return result.low > 1 + NOISE or result.high < 1 - NOISE or 1 - NOISE < result.low <= result.high < 1 + NOISE
+
+
+def outpaced(series: Mapping[str, Sequence[float]], first: int) -> set[str]:
+    """The series whose median cannot be among the ``first`` lowest, nor equal one of them: in so many resamples of the
+    rounds that all have."""
+    import numpy as np
+
+    if len(series) <= first:
+        return set()
+    rounds = min(map(len, series.values()))
+    medians = np.stack([_resampled_medians(tuple(times[:rounds]), _SEED) for times in series.values()])
+    among = medians <= (1 + NOISE) * np.partition(medians, first - 1, axis=0)[first - 1]
+    return {name for name, share in zip(series, among.mean(axis=1), strict=True) if share <= 1 - FINAL}
+
+
+def ratios(
+    before: Sequence[float],
+    series: Sequence[Sequence[float]],
+    *,
+    paired: bool = True,
+    confidence: float = CONFIDENCE,
+) -> list[Ratio]:
     """:func:`ratio` of each of the ``series`` against the same ``before``, faster than one by one."""
     import numpy as np
 
@@ -113,7 +140,7 @@ def ratios(before: Sequence[float], series: Sequence[Sequence[float]], *, paired
     if not series:
         return []
     # numpy's percentile to the bit, which sorts out NaN and takes twice as long.
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - confidence) / 2
     places = (RESAMPLES - 1) * np.array((tail, 1 - tail))
     below = places.astype(int)
     part, table = places - below, np.stack(drawn)

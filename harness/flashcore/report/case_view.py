@@ -84,7 +84,10 @@ class CaseView(Case):
         time, step, gap = self.number(self.shape.time), self.step, self.gap
         if not time:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]
-        parts = [f"{significant(time)} µs {words(self.shape.rank_by)}" + (f" ({self.levels})" if self.levels else "")]
+        parts = [
+            f"{significant(time)} µs {words(self.shape.rank_by)}"
+            + (f" ({note})" if (note := self.levels or self.first_round) else "")
+        ]
         if step is not None and step.ratio:
             ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
             parts.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)

@@ -379,7 +379,9 @@ def _row(case: Case, ladder: Ladder) -> Row:
         variant_cell(
             variant.name, variant.technique, f"{mark} {case.shape.name}" if row.shapes[1:] else mark, case.shape.name
         ),
-        replace(time, title=f"{time.title}\n{case.levels}", detail=TWO_LEVELS) if case.levels else time,
+        replace(time, title=f"{time.title}\n{case.levels}", detail=TWO_LEVELS)
+        if case.levels
+        else replace(time, detail=case.first_round),
         _over_parent(step),
         _over(case, row, row.reference, "speedup_vs_peer"),
         gap,

@@ -281,6 +281,11 @@ class Case:
         """The two levels of the time that ranks, in words; empty if it has one."""
         return self.book.readings.levels(self.shape.time, self.variant.name, self.shape.name)
 
+    @property
+    def first_round(self) -> str:
+        """The number of its samples in words, if it was timed no further after a first round; else empty."""
+        return self.book.readings.first_round(self.shape.time, self.variant.name, self.shape.name)
+
     def number(self, fact: str) -> float | None:
         return self.book.record.facts.number(fact, self.subject)
 

@@ -20,6 +20,7 @@ from flashcore.measure.workers import journal
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import FirstRound, NotRanked
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
 from tests import stages
@@ -127,7 +128,7 @@ def settled(
 ) -> list[case_times.Measured | CaseOutcome]:
     """What the parent makes of a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None}
+    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None, "stopped": []}
     variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
     message = ShapeTimes(
         variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}, drawn=1
@@ -252,6 +253,26 @@ def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> Non
         assert FACTS[fact.name].unit == fact.unit
         assert isinstance(fact.value, str) == (fact.unit == "text" and fact.value is not None)
         assert fact.number is None or math.isfinite(fact.number)
+
+
+def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path) -> None:
+    chosen = Bench(samples=12, max_samples=20, first=1, limits=Limits(time_limit=60.0))
+    cases = [case("right"), case("slower")]
+
+    def run(folder: Path, **settings: Any) -> Facts:
+        return Facts(case_times.run(stages.context(folder, "right", **settings), cases, folder).facts)
+
+    def counts(facts: Facts, variant: str) -> dict[str, tuple[object, bool]]:
+        of_mode = {mode: facts.get(f"{mode}_samples", Subject(variant, shape="small")) for mode in chosen.modes}
+        return {mode: (f.value, isinstance(f.detail, FirstRound)) for mode, f in of_mode.items() if f}
+
+    facts = run(tmp_path / "raced", bench=chosen)
+    assert counts(facts, "slower") == dict.fromkeys(chosen.modes, (5, True)) | {"isolated": (10, True)}
+    p90 = facts.get("isolated_p90", Subject("slower", shape="small"))
+    assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
+    for fully in (facts, run(tmp_path / "selected", bench=chosen, variant="*")):
+        assert all(count >= 12 and not few for count, few in counts(fully, "right").values())  # type: ignore[operator]
+    assert all(not few for _, few in counts(fully, "slower").values()), "the user asked for these variants"
 
 
 def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from flashcore.errors import RecordError
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
+from flashcore.measure.bench.racing import full_modes
 from flashcore.measure.bench.statistics import StopRule, percentiles
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
@@ -31,10 +32,12 @@ from flashcore.model.causes import (
     Cause,
     ClocksDisagree,
     Detail,
+    FirstRound,
     HungBefore,
     LaunchesMissing,
     NoFormula,
     NoNvml,
+    NotRanked,
     NotTimed,
     OneSample,
     OtherProcesses,
@@ -89,18 +92,26 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.shape, []).append(case)
+    gpu = context.gpu.name if context.gpu else None
     measured: dict[str, Measured] = {}
     lost: dict[str, CaseOutcome] = {}
     left = groups
     while left:
         tasks: list[Task] = []
         for name, group in left.items():
+            full = full_modes(context.suite, gpu, group[0], chosen.modes)
+            race = {
+                "first": chosen.first,
+                "full": {c.variant: full.get(c.variant, []) for c in group},
+                "parents": {v.name: v.parent for v in context.suite.variants.values() if v.parent},
+            }
             payload = {
                 "cases": [c.to_json() for c in group],
                 "device": context.device,
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(group))),
                 "few": [c.variant for c in group if c.variant in context.references],
+                "race": race if chosen.first > 0 and not context.settings.variant else None,
             }
             tasks.append(Task(name, payload, weight=_weight(group)))
 
@@ -284,13 +295,16 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
     note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
     samples = times.samples[mode]
     p50 = statistics.median(samples)
+    stopped = mode in times.stopped
     for name, value in of_samples(samples).items():
-        yield _fact(case, f"{mode}_{name}", value, OneSample() if value is None else note)
+        of_value = FirstRound() if stopped and name == "samples" else note
+        yield _fact(case, f"{mode}_{name}", value, OneSample() if value is None else of_value)
     if mode in times.calls:
         count = len(times.calls[mode])
         note = f"events around each of {count} calls, less the median of empty pairs"
         for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
-            detail: Detail | str = TooFewCalls(count) if value is None else note
+            too_few = NotRanked() if stopped else TooFewCalls(count)
+            detail: Detail | str = too_few if value is None else note
             if value is not None and value < p50:
                 # Two clocks that contradict each other: neither is a percentile of the other's.
                 detail, value = BelowMedian(count, value), None

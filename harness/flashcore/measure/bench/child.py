@@ -14,6 +14,7 @@ from typing import Any
 from flashcore.measure.bench.interleave import Turns, Watch, distributions, release, sample, serve
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.proof import Proof, Sets
+from flashcore.measure.bench.racing import CALLS, Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.journal import Journal, Task, answers, hung, raised
@@ -67,19 +68,25 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
     for variant, proof in proofs.items():
         log.step(task.name, "new data", variant)
         proof.meet_new_data()
-    for mode in payload["modes"]:
+    rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
+    race = Race(rank, **payload["race"], references=references) if payload["race"] else None
+    stopped: dict[str, list[str]] = defaultdict(list)
+    for mode in sorted(payload["modes"], key=lambda mode: mode != rank):
         # The mode that ranks gets the full time, the others half of it, and twice the noise: for calls of many ms they
         # agree. Eager calls get a quarter of the time and five times the noise, which is the host's.
         mode_rule = rule
-        if mode != cases[0].rank_by:
+        if mode != rank:
             half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
             mode_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
         turns = Turns(watch, functools.partial(log.step, task.name, mode), spent)
         timed = ready if mode == "eager" else ready | empty
-        samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty)
+        samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty, race)
+        short = race.short(mode) if race else set()
+        for variant in short:
+            stopped[variant].append(mode)
         if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
             turns = Turns(watch, functools.partial(log.step, task.name, f"{mode} calls"), spent)
-            most = {v: P90_SAMPLES if v in payload["few"] else mode_rule.most for v in ready}
+            most = {v: CALLS if v in short else P90_SAMPLES if v in payload["few"] else mode_rule.most for v in ready}
             calls[mode] = distributions(ready, mode, mode_rule, turns, most)
     variants: dict[str, CaseTimes] = {}
     for variant, proof in proofs.items():
@@ -99,6 +106,7 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
             seconds=round(spent[variant], 3),
             proved=proof.turns,
             new=proof.new,
+            stopped=stopped[variant],
         )
     return ShapeTimes(
         variants=variants,

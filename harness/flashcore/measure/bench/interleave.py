@@ -10,9 +10,10 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, rotated
 from flashcore.measure.machine.gpu import Nvml
@@ -86,6 +87,7 @@ def sample(
     turns: Turns,
     proofs: Mapping[str, Proof] | None = None,
     fillers: Collection[str] = (),
+    race: Race | None = None,
 ) -> dict[str, list[float]]:
     """Samples of one mode (us): every call once a round, until each has enough.
 
@@ -94,9 +96,11 @@ def sample(
         proofs: by label, what takes a sample and looks at its answer: one of the first rounds' at random, and the last.
         fillers: labels that need no more samples than the others: an empty launch takes so little that its relative
             noise stays large.
+        race: stops cases after its first rounds, and shortens the mode's remaining time by their share.
     """
     proofs = proofs or {}
-    chosen = {label: proof.chosen(rule.least) for label, proof in proofs.items()}
+    first_rounds = race.rounds(mode, rule) if race else rule.least
+    chosen = {label: proof.chosen(first_rounds) for label, proof in proofs.items()}
     samples: dict[str, list[float]] = {label: [] for label in ready}
     seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
@@ -112,8 +116,12 @@ def sample(
         turns.watch.look()
         elapsed = time.monotonic() - began
         active = [label for label in active if not rule.enough(samples[label], seconds_of[label], elapsed)]
-        active = active if any(label not in fillers for label in active) else []
         turn += 1
+        if race and turn == first_rounds and active and (stopped := race.stopped(mode, samples)):
+            left = [label for label in active if label not in stopped]
+            rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
+            active = left
+        active = active if any(label not in fillers for label in active) else []
     for label, seconds in seconds_of.items():
         if label in proofs:
             turns.announce(label)

@@ -25,6 +25,7 @@ class CaseTimes:
         seconds: all its samples took.
         proved: mode → the turns whose answers were right.
         new: us of a call on new data.
+        stopped: the modes in which it was timed no further after a first round.
     """
 
     samples: Series
@@ -37,6 +38,7 @@ class CaseTimes:
     seconds: float
     proved: Mapping[str, Sequence[int]]
     new: float | None
+    stopped: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

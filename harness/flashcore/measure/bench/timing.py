@@ -47,9 +47,9 @@ _COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
 SPACER_CYCLES = 4_000
 #: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
 _SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
-#: Calls in one graph with events around each, so many of long ones and so many at most: most of a replay of few calls
-#: is waiting.
-_FEWEST_EVENTS, _EVENTS = 10, 40
+#: Calls in one graph with events around each: so many of those longer than ``_LONG_CALL``, so many of other long ones
+#: and so many at most: most of a replay of few calls is waiting.
+_LONG_EVENTS, _FEWEST_EVENTS, _EVENTS = 3, 10, 40
 #: The least value of a sample by difference (us): times must be positive, since ratios are taken.
 _RESOLUTION = 1e-3
 #: Names a file whose ``HostTimer`` stands in for CUDA events where there is no GPU: tests.
@@ -347,7 +347,8 @@ class _CudaTimed:
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
     def _count(self, regime: Regime, *, events: bool = False) -> int:
-        wanted = min(_EVENTS, max(_FEWEST_EVENTS, self.launches)) if events else min(_SPACED[regime], self.launches)
+        fewest = _FEWEST_EVENTS if self._call_us < _LONG_CALL else _LONG_EVENTS
+        wanted = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[regime], self.launches)
         if self._restored is None:
             return wanted
         return min(wanted, self._restored.resident if regime == "isolated" else len(self._calls))

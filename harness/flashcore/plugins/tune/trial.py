@@ -104,7 +104,8 @@ def _payload(cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
             {"case": c.to_json(), "kinds": None, "repeats": settings.repeats, "opcheck": False, **more} for c in cases
         ],
         "bench": [
-            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], **more} for c in cases
+            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], "race": None, **more}
+            for c in cases
         ],
     }
 

@@ -1,0 +1,87 @@
+"""Which cases of a shape are timed no further after a first round, because they cannot be among its first.
+
+In the mode that ranks, every case gets the fewest samples of the stop rule. A variant stops there if it cannot be among
+the first variants, a reference if it can be neither among the first cases nor the fastest reference. In the modes after
+it these get fewer samples still. A case goes on in a mode whose times a budget or a prediction needs, and a variant and
+its parent go on until it is decided whether one is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from flashcore.measure.asked import asked
+from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.catalogue import FACTS
+from flashcore.model.intervals import is_decided, outpaced
+from flashcore.model.suite import Suite
+
+#: Samples in the modes that do not rank, and single calls, of a case that stops after the first round.
+_OTHER_MODES, CALLS = 5, 10
+
+
+def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
+    """By variant, the modes that a budget or a prediction needs in full at the shape of a case."""
+    facts, rank = asked(suite, gpu, case.shape), case.rank_by
+    if any(name.startswith("speedup_vs_baseline") for names in facts.values() for name in names):
+        facts[suite.baseline].add("speedup_vs_baseline")
+    return {
+        variant: [
+            mode
+            for mode in modes
+            if any(name.startswith(f"{mode}_") or (mode == rank and _of_rank(name)) for name in names)
+        ]
+        for variant, names in facts.items()
+    }
+
+
+def _of_rank(fact: str) -> bool:
+    """Whether it is a fact of the mode that ranks."""
+    return fact == "tflops" or (fact.startswith("speedup_") and fact in FACTS)
+
+
+@dataclass(slots=True)
+class Race:
+    """The race of one shape's cases.
+
+    Args:
+        mode: the one that ranks, timed first.
+        first: how many ranks must be right.
+        full: variant → the modes that it is always timed in fully; of every case.
+        parents: variant → its parent.
+        slow: the cases that cannot be among the first, once that is known.
+    """
+
+    mode: str
+    first: int
+    full: Mapping[str, Collection[str]]
+    parents: Mapping[str, str]
+    references: Collection[str]
+    slow: Set[str] = frozenset()
+
+    def rounds(self, mode: str, rule: StopRule) -> int:
+        """The rounds of a mode after which cases stop."""
+        return min(rule.least, rule.fewest if mode == self.mode else _OTHER_MODES)
+
+    def stopped(self, mode: str, samples: Mapping[str, Sequence[float]]) -> set[str]:
+        """The cases that are timed no further in a mode after these rounds."""
+        if mode == self.mode:
+            self.slow = self._slow({name: times for name, times in samples.items() if name in self.full})
+        return self.short(mode)
+
+    def short(self, mode: str) -> set[str]:
+        """The cases that stop, or stopped, in a mode."""
+        return {name for name in self.slow if mode not in self.full[name]}
+
+    def _slow(self, samples: Mapping[str, Sequence[float]]) -> set[str]:
+        references = {name: times for name, times in samples.items() if name in self.references}
+        variants = {name: times for name, times in samples.items() if name not in references}
+        slow = outpaced(variants, self.first) | (outpaced(samples, self.first) & outpaced(references, 1))
+        open_steps = {
+            (name, parent)
+            for name, parent in self.parents.items()
+            if name in variants and parent in variants and not is_decided(samples[parent], samples[name])
+        }
+        return slow.difference(*open_steps)
