@@ -25,13 +25,12 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import ncu, python_process, toolchain
-from flashcore.measure.profile import code, ncu_facts, profile
+from flashcore.measure.profile import code, profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.model.record import Plan
+from flashcore.model.groups import grouped
 from flashcore.pipeline.opening import open_context
-from flashcore.readers import phases
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,10 +86,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             todo = [("stage", stage), ("bare", bare)]
             for what, series in todo if number % 2 == 0 else reversed(todo):
                 started = time.perf_counter()
-                if what == "stage":
-                    _stage(cases, folder / "stage", program, chip, plans, codes)
-                else:
-                    _bare(cases, folder, program, chip, sampled=bool(codes))
+                references = {case.variant for case in cases if case.is_reference}
+                chosen = profile.Profiling(ncu=program, chip=chip, references=references, plans=plans, codes=codes)
+                (_stage if what == "stage" else _bare)(_tasks(cases), folder / what, chosen)
                 series.append(time.perf_counter() - started)
                 say(f"round {number}: {what} {series[-1]:.2f} s")
     return {
@@ -116,24 +114,18 @@ def table(found: Mapping[str, Any]) -> list[str]:
     return [*lines, f"{'ratio of the medians':24}{ratio:>8.3f} ×"]
 
 
-def _stage(
-    cases: Sequence[Case], folder: Path, program: Path, chip: str, plans: Mapping[str, Plan],
-    codes: Mapping[str, phases.Code],
-) -> None:  # fmt: skip
-    references = {case.variant for case in cases if case.is_reference}
-    chosen = profile.Profiling(ncu=program, chip=chip, references=references, plans=plans, codes=codes)
-    result = profile.profiled(_tasks(cases), folder, chosen)
+def _stage(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> None:
+    result = profile.profiled(tasks, folder, chosen)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be profiled, found: {bad[0].reason}")
 
 
-def _bare(cases: Sequence[Case], folder: Path, program: Path, chip: str, *, sampled: bool) -> None:
-    metrics = ncu_facts.metrics_to_ask(chip, sampled=sampled)
-    tasks = _tasks(cases)
-    deep = profile.in_depth(tasks, {case.variant for case in cases if case.is_reference})
-    _ncu([t for t in tasks if t.name in deep], folder / "deep", program, metrics)
-    if rest := [t for t in tasks if t.name not in deep]:
-        _ncu(rest, folder / "rest", program, profile.shallow(metrics, chip))
+def _bare(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> None:
+    folder.mkdir()
+    depths = profile.depths(tasks, chosen)
+    for depth, group in grouped((depths[task.name], task) for task in tasks).items():
+        name = "-".join(map(str, depth))
+        _ncu(group, folder / name, Path(chosen.ncu), profile.metrics_of(depth, chosen))
 
 
 def _tasks(cases: Sequence[Case]) -> list[Task]:

@@ -61,6 +61,7 @@ class Context:
         folder: of the run's raw files; each stage has one of its name in it.
         built: the build's outcome as far as it is known.
         device: ``cpu`` runs stand-ins, for tests.
+        slow: cases that bench found not to be among the first of their shape.
         resident: the program that serves check and bench in one process, which the pool keeps; ``None``: each its own.
     """
 
@@ -76,6 +77,7 @@ class Context:
     folder: Path = Path()
     built: Built = Built("", (), ())  # noqa: RUF009  frozen
     device: str = "cuda"
+    slow: frozenset[str] = frozenset()
     resident: Command | None = None
     say: Say = silent
 

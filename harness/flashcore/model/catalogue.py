@@ -44,7 +44,8 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
-        many_passes: it takes ncu so many passes that runs of many cases measure it only on a variant's first shape.
+        many_passes: it takes ncu so many passes that runs of many cases measure it only on a variant's first shape,
+            if it may be among the first there.
     """
 
     name: str

@@ -115,7 +115,10 @@ def _combine(cause: c.CannotCombine) -> str:
 
 
 #: Why a metric that takes ncu many passes is left out.
-MANY_PASSES = "it takes many passes; a run of many cases asks for it only on a variant's first shape"
+MANY_PASSES = (
+    "it takes many passes; a run of many cases asks for it only on a variant's first shape, if it may be among the "
+    "first there"
+)
 _EVENTS = "events around each of {calls} calls, less the median of empty pairs"
 
 Form = str | Callable[[Any], str]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import math
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,7 +19,7 @@ from flashcore.model.causes import Message, PlanRefused
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
-from tests.conftest import TESTS
+from tests.conftest import TESTS, published_run
 
 DATA = TESTS / "data"
 CASE = Subject("v", shape="s")
@@ -67,6 +69,24 @@ def _times(sectors: str | None) -> str:
 
 def case(*rows: Result, chip: str = "gh100", refused: dict[str, str] | None = None, plan: Plan | None = None) -> Facts:
     return Facts(facts_of(CASE, rows, chip=chip, refused=refused, built=Built(plan)))
+
+
+def published_rows() -> Iterator[list[Result]]:
+    """The launches of each case of a published run."""
+    for file in (published_run("20261122T201621Z-c175") / "profile" / "round-0").iterdir():
+        if file.name.endswith(".csv.xz"):
+            yield from parse(lzma.decompress(file.read_bytes()).decode()).by_range().values()
+
+
+def without(one: Result, metrics: Collection[str]) -> Result:
+    assert isinstance(one.metrics, Cells)
+    bases = {metric.partition(".")[0] for metric in metrics}
+    cells = {name: text for name, text in one.metrics.cells.items() if name.partition(".")[0] not in bases}
+    return replace(one, metrics=replace(one.metrics, cells=cells))
+
+
+def values(facts: Facts) -> dict[tuple[Subject, str], object]:
+    return {(f.subject, f.name): f.value for f in facts}
 
 
 def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
@@ -227,6 +247,45 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
     found = fact(case(replace(one, metrics=replace(one.metrics, cells=cells))), "tensor_flop")
     assert found.value is None
     assert ("did not return" if missing else "tensor-core instructions, but 0 FLOPs") in found.note
+
+
+def test_types_that_are_not_counted_follow_from_the_instructions_executed() -> None:
+    """The counters of three types are left out of every launch of the published runs, and the facts stay the same."""
+    types = {"fp16", "bf16"}
+    counters = {*metrics_to_ask("gh100")} - {*metrics_to_ask("gh100", types=types)}
+    assert len(counters) == 5 and FACTS["tensor_flop_fp8"].ncu in counters
+    compared = 0
+    for rows in published_rows():
+        fewer = [without(one, counters) for one in rows]
+        assert len(fewer[0].metrics) < len(rows[0].metrics)
+        assert values(case(*fewer)) == values(case(*rows))
+        compared += 1
+    assert compared > 100
+
+
+def test_the_instructions_executed_tell_nothing_that_they_do_not_list() -> None:
+    counter = str(FACTS["tensor_flop_int8"].ncu_name("gh100"))
+    forms = "sass__inst_executed_per_opcode_with_modifier_all"
+    for listed, wanted in (
+        ("12 (HMMA.16816.F32: 2; FADD: 10)", 0.0),
+        ("12 (IMMA.16832.S8.S8: 2; FADD: 10)", 2 * 2 * 4096),
+        ("12 (IMMA.16832.S4.S4: 2; FADD: 10)", None),  # which are int4
+        ("12 (HMMA.NEW.F32: 2; FADD: 10)", None),
+        ("12 (HMMA.16816.F32: 2)", None),  # not all
+        ("", None),
+    ):
+        found = fact(case(row({counter: None, forms: listed})), "tensor_flop_int8")
+        assert found.value == wanted and (wanted is not None or "did not return" in found.note)
+    for listed in ("12 (HMMA.16816.F32: 2; FADD: 10)", "12 (FADD: 12)"):  # fp16 is summed up in fp32 or in fp16
+        ampere = fact(case(row({forms: listed}), chip="ga100"), "tensor_flop_fp16_sum16")
+        assert ampere.value == (None if "HMMA" in listed else 0.0)
+
+
+def test_every_type_is_counted_where_instructions_do_not_tell() -> None:
+    forms = "sass__inst_executed_per_opcode_with_modifier_all"
+    assert metrics_to_ask("gh100", types=[])[0] == forms
+    assert {*metrics_to_ask("gh100", [forms], types=[])} == {*metrics_to_ask("gh100")}
+    assert metrics_to_ask("gb100", types=[]) == metrics_to_ask("gb100")
 
 
 def test_a_type_that_is_not_told_beside_one_that_is() -> None:

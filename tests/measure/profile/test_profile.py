@@ -188,6 +188,52 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     assert [o.status for o in result.outcomes] == ["ok"] * 5
 
 
+SHAPES = ("v0/mission", "v1/mission", "v0/long", "v1/long", "cudnn/mission")
+COSTLY = {s.ncu_name("gh100") for s in FACTS.values() if s.many_passes}
+
+
+def depths_of(**options: Any) -> dict[str, profile.Depth]:
+    codes = dict.fromkeys(("v0", "v1"), CODES["v0"])
+    return profile.depths([case(n) for n in SHAPES], profiling(codes=codes, references=("cudnn",), **options))
+
+
+def test_what_takes_many_passes_is_counted_of_cases_that_may_be_among_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert depths_of(slow=SHAPES) == dict.fromkeys(SHAPES, (True, True)), "of few cases everything"
+    monkeypatch.setattr(profile, "FEW", 4)
+    fewer = {"v0/long": (False, False), "v1/long": (False, False), "cudnn/mission": (False, False)}
+    both = {"v0/mission": (True, True), "v1/mission": (True, True)}
+    assert depths_of() == both | fewer
+    assert depths_of(slow=("v1/mission", "v1/long")) == both | {"v1/mission": (True, False)} | fewer
+
+
+@pytest.mark.parametrize(
+    ("fact_name", "depth"),
+    [("fma_active", (False, True)), ("phase_share_load", (True, False)), ("dram_bytes", (False, False))],
+)
+def test_a_fact_that_a_budget_or_prediction_needs_is_measured_of_any_case(
+    monkeypatch: pytest.MonkeyPatch, fact_name: str, depth: profile.Depth
+) -> None:
+    monkeypatch.setattr(profile, "FEW", 4)
+    found = depths_of(slow=SHAPES, asked={"v1/long": {fact_name, "registers"}})
+    assert found["v1/long"] == depth and found["v0/long"] == (False, False)
+    metrics = profile.metrics_of(depth, profiling())
+    assert (SAMPLES in metrics, set(metrics) >= COSTLY) == depth
+
+
+def test_both_depths_of_a_case_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(profile, "FEW", 1)
+    folder, codes = tmp_path / "profile", dict.fromkeys(("v0", "v1"), CODES["v0"])
+    names = ("v0/mission", "v1/mission", "v0/long")
+    with Pool() as workers:
+        profile.start([case(n) for n in names], folder, profiling(codes=codes, workers=workers))
+        assert len(list((folder / "round-0").glob("tasks-*"))) == 3
+        result = run(names=names, codes=codes, workers=workers, slow=("v1/mission",))
+    assert len(list((folder / "round-0").glob("tasks-*"))) == 3
+    assert [o.status for o in result.outcomes] == ["ok"] * 3
+
+
 def test_peers_are_profiled_last(run: Run, tmp_path: Path) -> None:
     result = run(references=("v0", "v2"), batch=16)
     (tasks,) = (tmp_path / "profile").rglob("tasks-*.json")
@@ -415,7 +461,7 @@ def test_values_that_ncu_could_not_measure(run: Run) -> None:
 
 
 def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
-    found = fact(run("missing=sm__ops_path_tensor_src_fp16.sum"), "tensor_flop_fp16", "v0/mission")
+    found = fact(run(f"missing={DURATION}"), "ncu_duration", "v0/mission")
     assert (found.value, found.note) == (None, "ncu did not return it")
 
 

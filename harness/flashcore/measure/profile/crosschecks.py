@@ -64,7 +64,11 @@ _THREAD_OPCODES = {
     "op_dmul": ("DMUL",),
     "op_dfma": ("DFMA",),
 }
+#: Chips whose packed opcodes have other names, and whose products are issued by single threads.
+PACKED = "gb"
 _OPCODES = "sass__inst_executed_per_opcode"
+#: The same with the forms of the instructions: a matrix product's shape and types.
+FORMS = f"{_OPCODES}_with_modifier_all"
 
 Contradictions = Iterator[tuple[tuple[str, ...], str]]  # facts that are impossible, and why
 
@@ -230,7 +234,7 @@ def _instructions(launch: Launch) -> Contradictions:
 
 def _opcodes(launch: Launch) -> Contradictions:
     """Counts against the code's own: of what threads did at most 32 a warp, and none only where no warp did."""
-    if not launch.executed or launch.chip.startswith("gb"):  # whose packed opcodes have other names
+    if not launch.executed or launch.chip.startswith(PACKED):
         return
     values = launch.values
     threads = launch.row.read("sass__thread_inst_executed_true_per_opcode").instances or {}
@@ -257,7 +261,7 @@ def _opcodes(launch: Launch) -> Contradictions:
 
 def _tensor(launch: Launch) -> Contradictions:
     """Instructions that multiply matrices against the pipe's, and their FLOPs against those counted of all types."""
-    if launch.chip.startswith("gb"):  # whose products are issued by single threads
+    if launch.chip.startswith(PACKED):
         return
     values = launch.values
     products = launch.executions(*(opcode for opcode in launch.executed if _multiplies(opcode)))
@@ -268,7 +272,7 @@ def _tensor(launch: Launch) -> Contradictions:
             yield ("tensor_instructions",), f"{executed:,.0f}, where warps executed {products:,.0f} products"
     if products and values.get("tensor_active") == 0 and products > 0.01 * values.get("elapsed_cycles", 0.0):
         yield ("tensor_active",), f"0 %, where warps executed {products:,.0f} products of matrices"
-    for kind, due in _tensor_flop(launch.row).items():
+    for kind, due in (tensor_flop(launch.row) or {}).items():
         names = tuple(n for n in (f"tensor_flop_{kind}", f"tensor_flop_{kind}_sum16") if n in launch.metrics)
         counted = [values[n] for n in names if n in values]
         if counted and len(counted) == len(names) and _differ(sum(counted), due, NEAR):
@@ -279,10 +283,15 @@ def _multiplies(opcode: str) -> bool:
     return "MMA" in opcode and opcode != "HFMA2"
 
 
-def _tensor_flop(row: Result) -> dict[str, float]:
-    """Type → FLOPs of the instructions executed, by their shapes; nothing where one is of a form that is not known."""
+def tensor_flop(row: Result) -> dict[str, float] | None:
+    """Type → FLOPs of the instructions executed, by their shapes; ``None`` if one is of an unknown form, or not all are
+    listed."""
     flop: dict[str, float] = {}
-    for opcode, count in (row.read(f"{_OPCODES}_with_modifier_all").instances or {}).items():
+    reading = row.read(FORMS)
+    listed = reading.instances or {}
+    if reading.value is None or abs(math.fsum(listed.values()) - reading.value) > 0.5:
+        return None
+    for opcode, count in listed.items():
         name, *words = opcode.split(".")
         if not _multiplies(name):
             continue
@@ -291,7 +300,7 @@ def _tensor_flop(row: Result) -> dict[str, float]:
         size = math.prod(int(n) for n in group.groups()) / 4 if group else _SHAPES.get(shape)
         kind = next((w.lower() for w in words if w in ("BF16", "TF32")), _TYPES.get(name[0]))
         if size is None or kind is None or {"S4", "U4", "SP"} & {*words}:
-            return {}
+            return None
         flop[kind] = flop.get(kind, 0.0) + 2 * size * count
     return flop
 

@@ -57,6 +57,7 @@ MEASURED: dict[str, FactSpec] = {
 }
 #: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
 _COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
+_TENSOR = "tensor_flop_"
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
 
 
@@ -97,20 +98,35 @@ class Built:
     registers: Mapping[str, int] = field(default_factory=dict)
 
 
-def metrics_to_ask(chip: str, refused: Collection[str] = (), *, sampled: bool = False) -> list[str]:
+def metrics_to_ask(
+    chip: str, refused: Collection[str] = (), *, sampled: bool = False, types: Collection[str] | None = None
+) -> list[str]:
     """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
 
     Args:
         sampled: whether to sample where the warps are, which the shares of phases are made of.
+        types: count the FLOPs of these tensor types only, where those of the others follow from the instructions
+            executed; ``None``: of all. On GH100 the others take 4 of 16 passes.
     """
+    if types is not None and (crosschecks.FORMS in refused or chip.startswith(crosschecks.PACKED)):
+        types = None
     metrics: list[str | None] = []
     if sampled:
         lacking = {name for name in STALLED if FACTS[name].ncu_name(chip) is None}
         metrics += [m for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED]
+    if types is not None:
+        metrics.append(crosschecks.FORMS)
     for spec in FACTS.values():
+        if types is not None and spec.name.startswith(_TENSOR) and type_of(spec.name) not in types:
+            continue
         if name := spec.ncu_name(chip):
             metrics += [_COMPANIONS.get(name), name, spec.weight]
     return [metric for metric in dict.fromkeys(metrics) if metric and metric not in refused]
+
+
+def type_of(fact: str) -> str:
+    """The type that the FLOPs of a fact are of, whatever they are summed up in."""
+    return fact.removeprefix(_TENSOR).removesuffix("_sum16")
 
 
 def facts_of(
@@ -196,6 +212,8 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
         return Measured(None, NoCounter(chip))
     if metric in refused and metric not in row:  # some are returned even so
         return Measured(None, CounterRefused(metric, refused[metric]))
+    if metric not in row and spec.name.startswith(_TENSOR) and (flop := _by_instructions(row, spec, chip)) is not None:
+        return Measured(flop, "as the instructions executed do, by their shapes and types")
     reading = row.read(metric)
     if spec.many_passes and metric not in row:
         return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
@@ -211,6 +229,14 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
         given = f"{reading.value:g} {reading.unit or '(no unit)'}"
         return Measured(None, NoNumber(given, f"expected a value in {spec.unit}"), weight)
     return Measured(value, reading.detail, weight)
+
+
+def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
+    """The FLOPs of a tensor type, if the instructions executed tell them: not what they are summed up in."""
+    flop = None if chip.startswith(crosschecks.PACKED) else crosschecks.tensor_flop(row)
+    value = None if flop is None else flop.get(type_of(spec.name), 0.0)
+    sums = FACTS.get(f"{_TENSOR}{type_of(spec.name)}_sum16")
+    return None if value and sums and sums.ncu_name(chip) else value
 
 
 def _opcodes(reading: Reading, opcodes: Sequence[str]) -> Measured:

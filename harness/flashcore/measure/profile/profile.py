@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
+from flashcore.measure.asked import asked
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.machine.capabilities import reported_in
@@ -30,9 +32,10 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
-from flashcore.model.catalogue import FACTS
+from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfiled, RowsMissing, Unanswered
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
 from flashcore.readers import phases
 from flashcore.readers.ncu import raw_page
@@ -73,6 +76,9 @@ class Profiling:
         codes: variant → the phases of its code, where its sources mark some.
         registers: variant → kernel → registers per thread, as its cubin has them: ncu's values are checked against
             them.
+        types: the tensor types whose FLOPs are counted; see :func:`ncu_facts.metrics_to_ask`.
+        asked: case → facts that are measured of it whatever they cost.
+        slow: cases that cannot be among the first of their shape.
         target: the command line of the process that runs the cases, given its task file and its journal.
     """
 
@@ -84,6 +90,9 @@ class Profiling:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    types: Collection[str] | None = None
+    asked: Mapping[str, Collection[str]] = field(default_factory=dict)
+    slow: Collection[str] = ()
     target: Callable[[Path, Path], list[str]] = TARGET
     progress: Say = silent
 
@@ -101,6 +110,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         _profiling(context, code.codes(context)),
         plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
         registers=code.registers(context),
+        slow=context.slow,
         progress=context.progress("profile", len(cases)),
     )
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
@@ -110,6 +120,10 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
     assert context.gpu is not None
+    gpu, cases = context.gpu.name, context.cases("profile")
+    by_shape = {shape.name: asked(context.suite, gpu, shape.name) for _, shape in cases}
+    facts = {f"{v.name}/{shape.name}": by_shape[shape.name][v.name] for v, shape in cases}
+    roofs = {variant.roof.removesuffix("_tensor") for variant in context.suite.variants.values()}
     return Profiling(
         ncu=ncu.find_ncu(),
         chip=chip_of(context.gpu.capability),
@@ -117,14 +131,16 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},
         codes=codes,
+        types=roofs | {ncu_facts.type_of(name) for names in facts.values() for name in names},
+        asked=facts,
     )
 
 
 def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> StageResult:
     """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
 
-    Of more than :data:`FEW` cases, only each variant's first one is measured in depth: what takes ncu many passes,
-    and where the warps are (see :func:`in_depth`).
+    Of more than :data:`FEW` cases, where the warps are is measured only of each variant's first one, and what takes ncu
+    many passes only if that may be among the first of its shape (see :func:`depths`).
 
     Args:
         tasks: one for each case, named ``variant/shape``, with the payload for the target.
@@ -135,7 +151,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         FlashcoreError: ``folder`` cannot be written; what was measured is kept.
     """
     child.prepare()
-    stage = _UnderNcu.of(tasks, profiling)
+    stage = _UnderNcu(profiling, depths(tasks, profiling))
     # References last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(tasks, key=lambda task: task.variant in profiling.references)
     with writing(folder):
@@ -151,7 +167,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
             facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
         else:
             subject, rows = Subject(variant, shape=shape), settled.reports[name]
-            phased = profiling.codes.get(variant) if name in stage.deep else None
+            phased = profiling.codes.get(variant) if stage.depths[name][0] else None
             built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
@@ -171,9 +187,11 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
         CapabilityError: no nvtx.
     """
     child.prepare()
-    stage = _UnderNcu.of(tasks, profiling)
-    for _, metrics in stage.groups(tasks):
-        profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
+    names = [task.name for task in tasks]
+    possible = [depths(tasks, replace(profiling, slow=slow)) for slow in ((), names)]
+    stage = _UnderNcu(profiling, {})
+    for depth in {depth: None for by_case in possible for depth in by_case.values()}:
+        profiling.workers.prepare(stage.program(metrics_of(depth, profiling)), rounds.following(folder))
 
 
 def _claim(folder: Path, profiling: Profiling) -> None:
@@ -192,18 +210,31 @@ def _claim(folder: Path, profiling: Profiling) -> None:
         )
 
 
-def in_depth(tasks: Sequence[Task], references: Collection[str]) -> frozenset[str]:
-    """The names of the cases to measure in depth; the others go without metrics of many passes. Of more than
-    :data:`FEW` these are each variant's first case, and none of a reference."""
-    if len(tasks) <= FEW:
-        return frozenset(task.name for task in tasks)
-    first = {task.variant: task.name for task in reversed(tasks) if task.variant not in references}
-    return frozenset(first.values())
+#: Whether warps are sampled, and whether what takes ncu many passes is counted.
+Depth = tuple[bool, bool]
 
 
-def shallow(metrics: Iterable[str], chip: str) -> list[str]:
-    """The metrics without those that take ncu many passes, and without samples of warps."""
-    costly = {spec.ncu_name(chip) for spec in FACTS.values() if spec.many_passes} | set(ncu_results.BY_ADDRESS.values())
+def depths(tasks: Sequence[Task], profiling: Profiling) -> dict[str, Depth]:
+    """How much is measured of each case. Of more than :data:`FEW`, warps are sampled of each variant's first one, and
+    not of references; what takes many passes is counted of those that may be among the first of their shape. A budget
+    or a prediction gets what it needs of any case."""
+    few, costly = len(tasks) <= FEW, [name for name, spec in FACTS.items() if spec.many_passes]
+    first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
+    by_case: dict[str, Depth] = {}
+    for task in tasks:
+        facts, is_first = profiling.asked.get(task.name, ()), few or task.name == first.get(task.variant)
+        sampled = is_first or any(name.startswith(PHASE_SHARE) for name in facts)
+        counted = few or (is_first and task.name not in profiling.slow) or not {*costly}.isdisjoint(facts)
+        by_case[task.name] = sampled, counted
+    phased = any(task.variant in profiling.codes for task in tasks if by_case[task.name][0])
+    return {name: (sampled and phased, counted) for name, (sampled, counted) in by_case.items()}
+
+
+def metrics_of(depth: Depth, profiling: Profiling, refused: Collection[str] = ()) -> list[str]:
+    """The metrics to ask ncu for."""
+    sampled, counted = depth
+    costly = {spec.ncu_name(profiling.chip) for spec in FACTS.values() if spec.many_passes and not counted}
+    metrics = ncu_facts.metrics_to_ask(profiling.chip, refused, sampled=sampled, types=profiling.types)
     return [metric for metric in metrics if metric not in costly]
 
 
@@ -213,15 +244,8 @@ Rows = list[ncu_results.Result]
 @dataclass(frozen=True, slots=True)
 class _UnderNcu:
     profiling: Profiling
-    deep: frozenset[str]  # names of the cases to measure in depth
-    sampled: bool
+    depths: Mapping[str, Depth]
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
-
-    @classmethod
-    def of(cls, tasks: Sequence[Task], profiling: Profiling) -> _UnderNcu:
-        """ncu for these cases."""
-        deep = in_depth(tasks, profiling.references)
-        return cls(profiling, deep, any(task.variant in profiling.codes for task in tasks if task.name in deep))
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
         """Runs the tasks in batches, an ncu each. Ends early when ncu's messages show that more rounds cannot succeed.
@@ -230,21 +254,17 @@ class _UnderNcu:
             CapabilityError: ncu says what this machine lacks.
         """
         try:
-            for group, metrics in self.groups(tasks):
-                self._batches(path, group, metrics)
+            with ThreadPoolExecutor() as imports:  # one group's reports are imported while the next is profiled
+                before: set[Path] = set()
+                for depth, group in grouped((self.depths[task.name], task) for task in tasks).items():
+                    self._batches(path, group, metrics_of(depth, self.profiling, self.refused))
+                    for report in {*path.glob("*.ncu-rep")} - before:
+                        imports.submit(self._table, report, report.with_suffix(".csv.xz"))
+                        before.add(report)
         except _Refused:
             return
         if missing := reported_in(_logs(path)):
             raise missing
-
-    def groups(self, tasks: Sequence[Task]) -> list[tuple[list[Task], list[str]]]:
-        """The cases to measure in depth, and the others, with the metrics to ask ncu for. Each group gets ncu processes
-        of its own."""
-        metrics = ncu_facts.metrics_to_ask(self.profiling.chip, self.refused, sampled=self.sampled)
-        deep = [task for task in tasks if task.name in self.deep]
-        rest = [task for task in tasks if task.name not in self.deep]
-        groups = ((deep, metrics), (rest, shallow(metrics, self.profiling.chip)))
-        return [group for group in groups if group[0]]
 
     def program(self, metrics: list[str]) -> Program:
         """ncu and the process below it."""
@@ -275,7 +295,7 @@ class _UnderNcu:
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
         """Gives each case the rows of its range."""
         log = _logs(path)
-        refused = ncu.refused_metrics(log, ncu_facts.metrics_to_ask(self.profiling.chip, sampled=self.sampled))
+        refused = ncu.refused_metrics(log, metrics_of((True, True), self.profiling))
         self.refused.update(refused)
         settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
         # Where ncu itself could not work, a case that failed did not fail by its own fault.
