@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-run
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ bench-build: $(READY) ## benchmark a clean build against torch.utils.cpp_extensi
 
 bench-profile: $(READY) ## benchmark the profile stage against bare ncu on the same launches (needs a GPU)
 	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
+
+bench-run: $(READY) ## the whole run from a clean build, its stages, and a fully measured run to compare with (ARGS="--full"; needs a GPU for its targets)
+	$(PY) -m benchmarks.run --suite $(SUITE) $(ARGS)
 
 bench-loop: $(READY) ## time from an edited kernel to its answers; ARGS=--clean: also all variants (needs a GPU for its targets)
 	$(PY) -m benchmarks.loop --suite $(SUITE) $(ARGS)

@@ -77,9 +77,7 @@ def test_a_case_that_fails_a_stage_is_not_taken_to_the_next(context: Context, mo
     assert said[2].startswith("check: 1 ok, 1 failed in ") and said[3] == "bench: 1 cases, 1 left out"
 
 
-def test_a_stage_knows_the_cases_that_bench_timed_no_further(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_knows_the_cases_that_bench_timed_no_further(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, frozenset[str]] = {}
 
     class Fake(Stage):
