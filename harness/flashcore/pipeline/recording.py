@@ -36,7 +36,8 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[R
     """The record of an outcome joined with recorded runs; says what was joined and what is stale."""
     settings, suite, say = context.settings, context.suite, context.say
     nvcc = toolchain.find_nvcc(context.build_folder) if suite.uses_nvcc else None
-    machine = of_this_machine(Path(suite.root), nvcc, context.gpu, context.gpu_arch, outcome.measured.ncu)
+    (uuid,) = context.workers.uuids if len(context.workers.uuids) == 1 else ("",)
+    machine = of_this_machine(Path(suite.root), nvcc, context.gpu, context.gpu_arch, outcome.measured.ncu, uuid)
     findings = assemble.Findings(
         settings.command,
         suite,

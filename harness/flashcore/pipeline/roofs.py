@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flashcore.explain import measured_roofs
 from flashcore.measure.context import Context, Say, silent
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.measure.machine.gpu_choice import ALL
 from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.measure.workers.problem_file import load_problem
@@ -23,7 +23,7 @@ from flashcore.suites.load import load
 Ceilings = tuple[Record, list[measured_roofs.Measured]]
 #: In seconds, not minutes: a ceiling is one number. Whether torch accepts the operators is tested by `flashcore check`.
 _CHECK = Check(repeats=3, opcheck=False)
-_BENCH = Bench(samples=20, seconds=0.2, modes=("back_to_back", "eager"))
+_BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 
 def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record], *, fresh: bool = False) -> Ceilings:
@@ -64,13 +64,14 @@ def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record]
 
 
 def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
-    """Whether a run was measured by this kind of machine (GPU, memory, highest clock, driver), and by this very GPU if
-    it names one."""
+    """Whether a run was measured by this kind of machine (GPU, memory, highest clock, driver) with its present limits,
+    and by this very GPU if it names one."""
     e = record.environment
-    if uuid and record.gpus and uuid not in {g.uuid for g in record.gpus}:
+    names = {e.gpu_uuid, *(g.uuid for g in record.gpus)} - {None}
+    if uuid and names and uuid not in names:
         return False
-    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver)
-    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver)
+    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver, e.gpu_limits)
+    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver, limits(uuid))
 
 
 def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
@@ -93,7 +94,7 @@ def with_roofs(
 
     def roofs(of: Settings) -> tuple[Roof, ...]:
         record, ceilings = measure_roofs(of, say, run)
-        say(f"roofs: run {record.id}")
+        say(f"roofs: measured {record.created[:10]}, run {record.id}")
         return measured_roofs.ceilings(record, ceilings)
 
     sharing = [g.uuid for g in measured.gpus if g.uuid in context.workers.uuids and any(g.cases.values())]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.measure.machine import toolchain
+from flashcore.measure.machine import environment, toolchain
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model.record import Environment
@@ -16,6 +16,13 @@ from flashcore.model.record import Environment
 
 def recorded(root: Path, gpu: Gpu | None = None) -> Environment:
     return of_this_machine(root, None, gpu, "sm_90a" if gpu else None, "2026.1")
+
+
+def test_the_only_gpu_is_named_with_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "limits", {"GPU-1": "700 W"}.get)
+    made = of_this_machine(tmp_path, None, Gpu("NVIDIA H200", (9, 0), 132, 150, 60, 1980.0, "580"), None, None, "GPU-1")
+    assert (made.gpu_uuid, made.gpu_limits) == ("GPU-1", "700 W")
+    assert (recorded(tmp_path).gpu_uuid, recorded(tmp_path).gpu_limits) == (None, None)
 
 
 def git(root: Path, *words: str) -> str:

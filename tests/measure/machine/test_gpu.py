@@ -45,14 +45,14 @@ class _Pynvml:
     """Answers as ``pynvml`` does; a driver that lacks a function raises."""
 
     NVMLError = _Error
-    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing
 
     def __getattr__(self, name: str) -> object:
         values: dict[str, object] = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4, "ThrottleReasons": 0x8}
-        values["ComputeRunningProcesses"] = [1, 2]
+        values |= {"ComputeRunningProcesses": [1, 2], "PowerManagementLimit": 700_000, "ApplicationsClock": 1755}
 
         def answer(*_: object) -> object:
             if name in self.failing:
@@ -75,6 +75,17 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     older = reasons.replace("Event", "Throttle")
     assert nvml(monkeypatch, reasons, older, "nvmlDeviceGetClockInfo").state() == gpu.State(None, 41, None)
     assert nvml(monkeypatch, "nvmlDeviceGetComputeRunningProcesses").processes() is None
+
+
+def test_the_limits_that_a_gpu_is_set_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nvml(monkeypatch).limits() == "700 W, 1755 MHz, 1755 MHz"
+    power, clocks = "nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetApplicationsClock"
+    assert nvml(monkeypatch, power).limits() == "1755 MHz, 1755 MHz" and nvml(monkeypatch, clocks).limits() == "700 W"
+    assert gpu.limits("0-1-2") == "700 W"
+    nvml(monkeypatch, power, clocks)
+    assert gpu.limits("0-1-2") is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpu.limits("0-1-2") is None
 
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetHandleByUUID"])

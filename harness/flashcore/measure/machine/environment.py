@@ -10,14 +10,14 @@ from typing import Any
 from flashcore import __version__
 from flashcore.errors import CapabilityError
 from flashcore.measure.machine import git, toolchain
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.model.record import Environment
 
 
 def of_this_machine(
-    root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None
+    root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None, uuid: str = ""
 ) -> Environment:
-    """The machine and tools of a run."""
+    """The machine and tools of a run; ``uuid`` is that of its only GPU."""
     commit, dirty = commit_of(root)
     packages = ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
     libraries = {name: version for name in packages if (version := toolchain.version_of(name))}
@@ -25,6 +25,8 @@ def of_this_machine(
     if gpu:
         properties = {f"gpu_{name}": getattr(gpu, name) for name in ("sms", "memory_bytes", "l2_bytes")}
         properties |= {"gpu": gpu.name, "gpu_sm_clock_mhz": gpu.max_sm_clock_mhz, "driver": gpu.driver}
+    if uuid:
+        properties |= {"gpu_uuid": uuid, "gpu_limits": limits(uuid)}
     return Environment(
         host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # under another name; empty: not recorded
         os=platform.platform(),

@@ -171,6 +171,14 @@ class Nvml:
         processes = self._read("nvmlDeviceGetComputeRunningProcesses")
         return len(processes) if processes else None
 
+    def limits(self) -> str:
+        """The limit of its power and the clocks that are set for applications, as far as the driver reports them."""
+        nvml = self._nvml
+        power = self._read("nvmlDeviceGetPowerManagementLimit")
+        clocks = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+        mhz = (self._read("nvmlDeviceGetApplicationsClock", clock) for clock in clocks)
+        return ", ".join(filter(None, (power and f"{power / 1000:g} W", *(clock and f"{clock} MHz" for clock in mhz))))
+
     def _read(self, function: str, *arguments: int) -> Any:
         try:
             return getattr(self._nvml, function)(self._device, *arguments)
@@ -193,6 +201,14 @@ def _nvml() -> Any:
     except pynvml.NVMLError as error:
         raise OSError(f"NVML: {error}") from error
     return pynvml
+
+
+def limits(uuid: str) -> str | None:
+    """The power and clock limits of a GPU of this host; ``None`` where the driver reports none."""
+    try:
+        return Nvml(uuid).limits() or None
+    except (OSError, AttributeError):
+        return None
 
 
 def throttle_names(mask: int) -> tuple[str, ...]:
