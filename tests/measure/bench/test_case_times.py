@@ -257,7 +257,7 @@ def test_facts_are_in_the_catalogue(stage: tuple[StageResult, list[str]]) -> Non
 
 def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path) -> None:
     chosen = Bench(samples=12, max_samples=20, first=1, limits=Limits(time_limit=60.0))
-    cases = [case("right"), case("slower")]
+    cases = [case("right"), case("sleeps")]
 
     def run(folder: Path, **settings: Any) -> Facts:
         return Facts(case_times.run(stages.context(folder, "right", **settings), cases, folder).facts)
@@ -267,12 +267,12 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         return {mode: (f.value, isinstance(f.detail, FirstRound)) for mode, f in of_mode.items() if f}
 
     facts = run(tmp_path / "raced", bench=chosen)
-    assert counts(facts, "slower") == dict.fromkeys(chosen.modes, (5, True)) | {"isolated": (10, True)}
-    p90 = facts.get("isolated_p90", Subject("slower", shape="small"))
+    assert counts(facts, "sleeps") == dict.fromkeys(chosen.modes, (5, True)) | {"isolated": (10, True)}
+    p90 = facts.get("isolated_p90", Subject("sleeps", shape="small"))
     assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variant="*")):
         assert all(count >= 12 and not few for count, few in counts(fully, "right").values())  # type: ignore[operator]
-    assert all(not few for _, few in counts(fully, "slower").values()), "the user asked for these variants"
+    assert all(not few for _, few in counts(fully, "sleeps").values()), "the user asked for these variants"
 
 
 def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_the_others_get_all_samples_and_no_time_of_those_that_stopped(monkeypatc
     rule = StopRule(least=30, most=1000, noise=0.0, seconds=600 / 64, fewest=10)
 
     def counts(mode: str, one: Race | None) -> dict[str, int]:
-        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda _: None), race=one)
+        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda _: None, race=one))
         return {name: len(samples) for name, samples in taken.items()}
 
     full = counts("isolated", None)

@@ -216,7 +216,7 @@ def test_a_fact_that_a_budget_or_prediction_needs_is_measured_of_any_case(
     monkeypatch: pytest.MonkeyPatch, fact_name: str, depth: profile.Depth
 ) -> None:
     monkeypatch.setattr(profile, "FEW", 4)
-    found = depths_of(slow=SHAPES, asked={"v1/long": {fact_name, "registers"}})
+    found = depths_of(slow=SHAPES, required={"v1/long": {fact_name, "registers"}})
     assert found["v1/long"] == depth and found["v0/long"] == (False, False)
     metrics = profile.metrics_of(depth, profiling())
     assert (SAMPLES in metrics, set(metrics) >= COSTLY) == depth

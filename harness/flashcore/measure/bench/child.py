@@ -78,9 +78,9 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
         if mode != rank:
             half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
             mode_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
-        turns = Turns(watch, functools.partial(log.step, task.name, mode), spent)
+        turns = Turns(watch, functools.partial(log.step, task.name, mode), spent, race)
         timed = ready if mode == "eager" else ready | empty
-        samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty, race)
+        samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty)
         short = race.short(mode) if race else set()
         for variant in short:
             stopped[variant].append(mode)

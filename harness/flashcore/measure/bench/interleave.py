@@ -73,11 +73,13 @@ class Turns:
     Args:
         announce: called with the label before each sample.
         spent: seconds that each label's samples took.
+        race: stops cases after their first rounds of a mode, and shortens its remaining time by their share.
     """
 
     watch: Watch
     announce: Callable[[str], None]
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    race: Race | None = None
 
 
 def sample(
@@ -87,7 +89,6 @@ def sample(
     turns: Turns,
     proofs: Mapping[str, Proof] | None = None,
     fillers: Collection[str] = (),
-    race: Race | None = None,
 ) -> dict[str, list[float]]:
     """Samples of one mode (us): every call once a round, until each has enough.
 
@@ -96,9 +97,9 @@ def sample(
         proofs: by label, what takes a sample and looks at its answer: one of the first rounds' at random, and the last.
         fillers: labels that need no more samples than the others: an empty launch takes so little that its relative
             noise stays large.
-        race: stops cases after its first rounds, and shortens the mode's remaining time by their share.
     """
     proofs = proofs or {}
+    race = turns.race
     first_rounds = race.rounds(mode, rule) if race else rule.least
     chosen = {label: proof.chosen(first_rounds) for label, proof in proofs.items()}
     samples: dict[str, list[float]] = {label: [] for label in ready}

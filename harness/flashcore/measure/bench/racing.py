@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from flashcore.measure.asked import asked
 from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.required import required_facts
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import is_decided, outpaced
@@ -24,7 +24,7 @@ _OTHER_MODES, CALLS = 5, 10
 
 def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
     """By variant, the modes that a budget or a prediction needs in full at the shape of a case."""
-    facts, rank = asked(suite, gpu, case.shape), case.rank_by
+    facts, rank = required_facts(suite, gpu, case.shape), case.rank_by
     if any(name.startswith("speedup_vs_baseline") for names in facts.values() for name in names):
         facts[suite.baseline].add("speedup_vs_baseline")
     return {

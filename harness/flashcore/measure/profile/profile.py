@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
-from flashcore.measure.asked import asked
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.machine.capabilities import reported_in
 from flashcore.measure.profile import child, code, ncu_facts
+from flashcore.measure.required import required_facts
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task
@@ -77,7 +77,7 @@ class Profiling:
         registers: variant → kernel → registers per thread, as its cubin has them: ncu's values are checked against
             them.
         types: the tensor types whose FLOPs are counted; see :func:`ncu_facts.metrics_to_ask`.
-        asked: case → facts that are measured of it whatever they cost.
+        required: case → facts that are measured of it whatever they cost.
         slow: cases that cannot be among the first of their shape.
         target: the command line of the process that runs the cases, given its task file and its journal.
     """
@@ -91,7 +91,7 @@ class Profiling:
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     types: Collection[str] | None = None
-    asked: Mapping[str, Collection[str]] = field(default_factory=dict)
+    required: Mapping[str, Collection[str]] = field(default_factory=dict)
     slow: Collection[str] = ()
     target: Callable[[Path, Path], list[str]] = TARGET
     progress: Say = silent
@@ -121,7 +121,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
     assert context.gpu is not None
     gpu, cases = context.gpu.name, context.cases("profile")
-    by_shape = {shape.name: asked(context.suite, gpu, shape.name) for _, shape in cases}
+    by_shape = {shape.name: required_facts(context.suite, gpu, shape.name) for _, shape in cases}
     facts = {f"{v.name}/{shape.name}": by_shape[shape.name][v.name] for v, shape in cases}
     roofs = {variant.roof.removesuffix("_tensor") for variant in context.suite.variants.values()}
     return Profiling(
@@ -132,7 +132,7 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
         references={v.name for v in context.variants if v.is_reference},
         codes=codes,
         types=roofs | {ncu_facts.type_of(name) for names in facts.values() for name in names},
-        asked=facts,
+        required=facts,
     )
 
 
@@ -222,7 +222,7 @@ def depths(tasks: Sequence[Task], profiling: Profiling) -> dict[str, Depth]:
     first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
     by_case: dict[str, Depth] = {}
     for task in tasks:
-        facts, is_first = profiling.asked.get(task.name, ()), few or task.name == first.get(task.variant)
+        facts, is_first = profiling.required.get(task.name, ()), few or task.name == first.get(task.variant)
         sampled = is_first or any(name.startswith(PHASE_SHARE) for name in facts)
         counted = few or (is_first and task.name not in profiling.slow) or not {*costly}.isdisjoint(facts)
         by_case[task.name] = sampled, counted
