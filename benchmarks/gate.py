@@ -52,7 +52,10 @@ class Timed:
 
 def timed(command: Sequence[str], folder: Path) -> Timed:
     """Runs ``flashcore COMMAND``; a gate that fails has done its work too."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH")))),
+    }
     environment.pop("GITHUB_STEP_SUMMARY", None)
     with (folder / "said").open("w+b") as said:
         started = time.perf_counter()
