@@ -284,8 +284,11 @@ def _compile(
                 unit.folder.mkdir(0o755)
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
-        commands = graph(suite, units, bindings, builder.nvcc, toolchain.find_cxx(), builder.torch_root)
-        output = _ninja(commands, builder.nvcc, options, jobs, say)
+        tools = builder.nvcc, toolchain.find_cxx(), builder.torch_root
+        # A unit keeps two processors busy. Where that fails, for whatever reason, nvcc itself decides.
+        for split in (True, False) if 2 * len(units) <= (os.cpu_count() or 1) else (False,):
+            if rest := [u for u in units if not all(has_content(u.folder / n) for n in u.wanted)]:
+                output = _ninja(graph(suite, rest, bindings, *tools, split=split), builder.nvcc, options, jobs, say)
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):
                 cache.keep(folder, BINDING, digest, True)

@@ -100,15 +100,16 @@ def unlisted(text: bytes, flags: str) -> str:
 
 
 def parsed(rule: str) -> list[str]:
-    """The files that a make rule depends on.
+    """The files that make rules depend on.
 
     Raises:
         FlashcoreError: it is cut, as the compiler leaves it on a full disk.
     """
     if not rule.endswith("\n") or rule.endswith("\\\n"):
         raise FlashcoreError("expected a list of all files that the compiler read, found a part: no space left?")
-    files = re.split(r":\s", rule.replace("\\\n", " "), maxsplit=1)[-1]  # a blank in a name comes escaped
-    return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", files)]
+    # A blank in a name comes escaped.
+    files = [re.split(r":\s", line, maxsplit=1)[-1] for line in rule.replace("\\\n", " ").splitlines()]
+    return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", "\n".join(files))]
 
 
 class Tools(NamedTuple):

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from flashcore.errors import UsageError
 from flashcore.measure.build import binding
+from flashcore.measure.build.phases import Phases
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash
@@ -76,8 +77,14 @@ def graph(
     nvcc: toolchain.Nvcc,
     cxx: Path,
     torch_root: Path | None,
+    *,
+    split: bool = False,
 ) -> str:
-    """The ninja file. Each command writes beside its target and moves it there, with its log kept."""
+    """The ninja file. Each command writes beside its target and moves it there, with its log kept.
+
+    Args:
+        split: compile the device and the host code of an object at the same time, where nvcc takes the usual steps.
+    """
     q = shlex.quote
     top = os.path.realpath(suite.root)
     root = _escape(q(top))
@@ -98,6 +105,9 @@ def graph(
         f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
         f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else room=$$(mktemp); head -c 99999 /dev/zero "
         f"| tee $dir/keep.$$$$/room > $$room; rm -rf $$room $dir/keep.$$$$; {otherwise[5:]}",
+        "  description = $what",
+        "rule phase",  # its output is printed by the shell, which notices a full disk
+        f"  command = cd {root} && output=$$({{ $commands; }} 2>&1) && printf '%s\\n' \"$$output\" > $log && $then",
         "  description = $what",
         "rule binding",
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
@@ -159,7 +169,7 @@ def graph(
         problem = bindings[unit.variant.problem].resolve()
         places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
         # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
-        given = (flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags)
+        given = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
         flags = " ".join(map(q, (*given, *HOST_FLAGS, *places)))
         common = [
             f"  flags = {_escape(flags)}",
@@ -178,16 +188,22 @@ def graph(
             lines += [f"build {_path(folder / CUBIN)}: compile {_path(source)}", *common, "  mode = -cubin"]
             defaults.append(_path(folder / CUBIN))
             continue
+        build = [
+            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: compile {_path(source)}",
+            *common,
+            "  mode = -c",
+            f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
+        ]
+        if split:
+            command = [str(nvcc.path), *given, *HOST_FLAGS, *places, "-c", relative, "-o", str(folder / OBJECT)]
+            build = _phases(unit, command, top) or build
+        lines += build
         stand_in, first = "", ""
         if isinstance(
             unit.variant.kind, ForeignLauncher
         ):  # its symbols take precedence over the runtime's, which has the others
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
         lines += [
-            f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: compile {_path(source)}",
-            *common,
-            "  mode = -c",
-            f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
             f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
             # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
             f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
@@ -205,6 +221,40 @@ def graph(
             defaults.append(_path(folder / "operator.so"))
     lines.append(f"default {' '.join(defaults)}")
     return "\n".join(lines) + "\n"
+
+
+def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
+    """An object's build by nvcc's own commands; empty if they are not the usual ones."""
+    q, folder = shlex.quote, unit.folder.resolve()
+    kept = folder.with_name(f"{folder.name}.kept")
+    kept.mkdir()
+    rules = kept / "host.d", kept / "device.d"
+    if (phases := Phases.of([*command, "--keep", "--keep-dir", str(kept)], root, rules)) is None:
+        return []
+    host, device, last = (kept / f"{name}.log" for name in Phases._fields)
+
+    def step(outputs: str, commands: str, log: Path, then: str, what: str, inputs: str = "") -> list[str]:
+        return [
+            f"build {outputs}: phase {inputs}",
+            f"  commands = {_escape(commands)}",
+            f"  log = {_escape(q(str(log)))}",
+            f"  then = {_escape(then)}",
+            f"  what = {unit.variant.name} {unit.arch} {what}",
+        ]
+
+    def joined(files: Sequence[Path], name: str) -> str:
+        return f"cat {shlex.join(map(str, files))} > {q(str(folder / name))}"
+
+    into = q(str(folder))
+    return [
+        *step(_path(folder / HOST_TEXT), phases.host, host, f"mv {q(str(kept))}/*.cpp4.ii {into}/{HOST_TEXT}", "host"),
+        *step(_path(folder / CUBIN), phases.device, device, f"mv {q(str(kept))}/*.cubin {into}/{CUBIN}", "device"),
+        *step(
+            _path(folder / OBJECT), phases.object, last,
+            f"{joined((host, device, last), LOG)} && {joined(rules, RULE)}",
+            "object", f"{_path(folder / HOST_TEXT)} {_path(folder / CUBIN)}",
+        ),
+    ]  # fmt: skip
 
 
 def has_content(path: Path) -> bool:
