@@ -191,7 +191,7 @@ class StuckNvcc:
     def __init__(self, nvcc: toolchain.Nvcc, folder: Path) -> None:
         self._script, self._started = folder / "nvcc", folder / "started"
         self._script.write_text(
-            f'#!/bin/sh\ncase "$*" in *--version*|*--dryrun*) exec "{nvcc.path}" "$@";; esac\n'
+            f'#!/bin/sh\ncase "$*" in *--version*|--dryrun*) exec "{nvcc.path}" "$@";; *--dryrun) exit 1;; esac\n'
             f': > "{self._started}"\nwhile [ -e "$0" ]; do sleep 0.1; done\nexit 1\n'
         )
         self._script.chmod(0o755)

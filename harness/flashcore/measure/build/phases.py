@@ -38,9 +38,13 @@ class Phases(NamedTuple):
         """
         path = f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environment = {**os.environ, "PATH": path}
-        done = subprocess.run([*command, "--dryrun"], cwd=root, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "--dryrun"], cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
         lines = re.findall(r"(?m)^#\$ (?!-- )(.*)$", done.stderr)
-        exports = [f"export {m[1]}={shlex.quote(m[2].strip())}" for m in (re.match(r"(\w+)=(.*)", x) for x in lines) if m]
+        exports = [
+            f"export {m[1]}={shlex.quote(m[2].strip())}" for m in (re.match(r"(\w+)=(.*)", x) for x in lines) if m
+        ]
         steps = [[x for x in lines if re.search(part, x)] for part in (*_HOST, *_DEVICE, _OBJECT)]
         if done.returncode or any(len(x) != 1 for x in steps) or len(lines) != len(exports) + len(steps):
             return None

@@ -1,0 +1,115 @@
+"""An object whose device and host code are compiled at the same time is nvcc's own, and else nvcc makes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.build import build
+from flashcore.measure.machine import toolchain
+from flashcore.model.record import Artifact
+from flashcore.suites import load
+from tests.conftest import no_disassembler
+
+Copy = Callable[[], Path]
+MADE = ("variant.cubin", "variant.o", "plan.so")
+
+
+@pytest.fixture(autouse=True)
+def _without_sass() -> Iterator[None]:
+    with no_disassembler():
+        yield
+
+
+@pytest.fixture
+def suite(compiler: toolchain.Nvcc, copy: Copy) -> Path:
+    """A toy suite with a header for each side, a warning, and a variable whose device name has the module's id."""
+    root = copy()
+    for side in ("device", "host"):
+        (root / "include" / f"{side}.cuh").write_text(f"// of {side} code\n")
+    source = root / "two_steps.cu"
+    source.write_text(
+        '#ifdef __CUDA_ARCH__\n#include "device.cuh"\n#else\n#include "host.cuh"\n#endif\n'
+        "static __device__ int counted;\n__global__ void counts() { int unused = 1; counted += 1; }\n"
+        + source.read_text()
+    )
+    return root
+
+
+def built(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) -> tuple[Artifact, list[str]]:
+    """``two_steps`` as a machine with so many processors builds it, and the build's messages."""
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    loaded, messages = load.load(root), list[str]()
+    options = build.Options(archs=("sm_90a",))
+    shutil.rmtree(folder, ignore_errors=True)  # line tables name it
+    (artifact,) = build.build(
+        loaded, folder, options, variants=[loaded.variants["two_steps"]], with_operator=False, say=messages.append
+    )
+    return artifact, messages
+
+
+def made(artifact: Artifact) -> list[bytes]:
+    assert artifact.cubin, artifact.message
+    return [Path(artifact.cubin).with_name(name).read_bytes() for name in MADE]
+
+
+def warnings(artifact: Artifact) -> list[str]:
+    """The compilers' output, without ptxas's time."""
+    return [x for x in Path(artifact.log or "").read_text().splitlines() if x and "Compile time" not in x]
+
+
+def test_the_object_is_that_of_nvcc_to_the_byte(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, of_nvcc = built(suite, tmp_path / "build", monkeypatch, 1)
+    expected, expected_warnings = made(whole), warnings(whole)
+    split, messages = built(suite, tmp_path / "build", monkeypatch, 2)
+    assert any("device" in m for m in messages) and not any("device" in m for m in of_nvcc)
+    assert made(split) == expected and b"counted" in expected[0]
+    assert warnings(split) == expected_warnings and any('"unused" was declared' in x for x in expected_warnings)
+    # Its folder's name is the hash of all that was read, on either side.
+    assert replace(split, seconds=whole.seconds) == whole
+    for side in ("device", "host"):
+        (suite / "include" / f"{side}.cuh").write_text("// another\n")
+        again, _ = built(suite, tmp_path / "build", monkeypatch, 2)
+        assert again.cubin != split.cubin
+        split = again
+
+
+#: Of nvcc's steps, a change that the object would not survive.
+OTHER = {
+    "another step": "s/^#[$] fatbinary/#$ another_step --of nvcc\\n&/",
+    "another module's id": '/cicc" /s#--orig_src_path_name "[^"]*"#--orig_src_path_name "/another.cu"#',
+    "a step that fails": "s/^#[$] ptxas/& --no-such-flag/",
+    "no steps": "s/^#[$]//",
+}
+
+
+@pytest.mark.parametrize("how", OTHER)
+def test_else_nvcc_compiles_it(
+    compiler: toolchain.Nvcc, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    expected = made(built(suite, tmp_path / "build", monkeypatch, 1)[0])
+    wrapper = tmp_path / "nvcc"
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *two_steps.cu*--dryrun) "{compiler.path}" "$@" 2>&1 | sed \'{OTHER[how]}\' >&2;;\n'
+        f'*) exec "{compiler.path}" "$@";; esac\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("NVCC", str(wrapper))
+    artifact, messages = built(suite, tmp_path / "build", monkeypatch, 2)
+    assert made(artifact) == expected and any(" device" in m for m in messages) == (
+        how not in ("another step", "no steps")
+    )
+
+
+def test_what_does_not_compile_says_what_nvcc_says(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (suite / "two_steps.cu").open("a") as source:
+        source.write("\nint no_semicolon\n")
+    whole, split = (built(suite, tmp_path / "build", monkeypatch, n)[0] for n in (1, 2))
+    assert split.status == "failed" and split.cause == whole.cause and "two_steps.cu" in split.message
