@@ -41,7 +41,7 @@ class Watched:
 
     def start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*self.command, "--format", "jsonl"], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+            [*self.command, "--format", "jsonl"], cwd=self.folder, env=self.env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -90,6 +90,18 @@ def test_a_save_is_answered_by_its_budgets_and_advice(watched: Watched) -> None:
     second = watched.until("idle")
     assert second[0]["files"] == ["scale.cu"] and answers(second)["budgets"]["save"] == 2
     assert 0 < answers(second)["budgets"]["seconds"] < PATIENCE
+
+
+def test_keys_come_from_a_pipe_too(tmp_path: Path) -> None:
+    made = Watched(tmp_path)
+    process = made.start()
+    made.until("idle")
+    assert process.stdin
+    process.stdin.write("p\n")
+    process.stdin.flush()
+    assert answers(made.until("idle"))["budgets"]["save"] == 2
+    _, errors = process.communicate("q", timeout=PATIENCE)
+    assert process.returncode == Exit.OK, errors
 
 
 def test_the_same_machine_code_is_not_answered_again(watched: Watched) -> None:

@@ -4,6 +4,7 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="ssh",
+    options={"watch": "flashcore.plugins.ssh.watch"},
     executors={"host": "flashcore.plugins.ssh.host:Host"},
     help={"--host": "build and measure over ssh on this host: [user@]host[:python] (default: here)"},
 )

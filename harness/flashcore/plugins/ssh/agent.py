@@ -2,8 +2,9 @@
 
 It imports only the standard library. A folder in the user's cache holds a suite's files and this package below
 ``sources``, by their paths on the sender's machine, and the builds and runs. The job that records runs is a separate
-process, which a broken connection does not end: every connection forwards its log from the beginning. Messages are
-JSON, one per line; files are tar archives.
+process, which a broken connection does not end: every connection forwards its log from the beginning. A process that
+watches ends with its connection, or when another takes its place. Messages are JSON, one per line; files are tar
+archives.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +45,10 @@ def main(request: Mapping[str, Any], given: IO[bytes], out: IO[bytes]) -> None:
             _stop(folder, job["pid"])
             state.unlink()
         return
-    lock, files = _lock(folder), json.loads(given.readline())
+    lock, files, watch = _lock(folder), json.loads(given.readline()), request["watch"]
+    if watch and not lock and "pid" in job and not job["id"]:  # of a connection that was lost
+        _stop(folder, job["pid"])
+        lock = _lock(folder)
     if job["id"] == request["id"] or (job["id"] and request["resume"]):
         if job["files"] != files:
             _put(out, error="expected the sources that the run there began with, found others", code=2, over="")
@@ -52,13 +57,25 @@ def main(request: Mapping[str, Any], given: IO[bytes], out: IO[bytes]) -> None:
     elif lock:
         _put(out, id=request["id"], folder=str(folder), needed=_needed(folder / "sources", files))
         unpack(given, folder / "sources")
-        pid = _start(folder, request, lock)
-        state.write_text(json.dumps({"id": request["id"], "files": files, "pid": pid}))
+        process = _start(folder, request, lock)
+        # A session can be neither joined nor stopped by its id.
+        state.write_text(json.dumps({"id": "" if watch else request["id"], "files": files, "pid": process.pid}))
     else:
-        hint = "join it with --resume, or wait for its end"
+        hint = "join it with --resume, or wait for its end" if job["id"] else "end its `flashcore watch --host`"
         _put(out, error=f"expected no run of this suite under way there, found one\n  hint: {hint}", code=2, over="")
         return
     lock = None  # closes it
+    if watch:
+        threading.Thread(target=_follow, args=(given, process, folder / "sources"), daemon=True).start()
+        try:
+            while line := process.stdout.readline():
+                out.write(line)
+                out.flush()
+        finally:
+            process.terminate()
+            process.wait()
+        _put(out, over=_errors(folder))
+        os._exit(0)  # a thread still reads
     with open(folder / "log", "rb") as log:
         over = False
         while not over:
@@ -67,7 +84,7 @@ def main(request: Mapping[str, Any], given: IO[bytes], out: IO[bytes]) -> None:
             out.flush()
             if not over and select.select([given], [], [], _LOOK)[0]:  # the connection ended
                 return
-    _put(out, over=(folder / "errors").read_text(errors="replace")[-2000:])
+    _put(out, over=_errors(folder))
     with open(folder / "runs.tar", "rb") as runs:
         shutil.copyfileobj(runs, out)
     out.flush()
@@ -75,11 +92,30 @@ def main(request: Mapping[str, Any], given: IO[bytes], out: IO[bytes]) -> None:
         state.unlink()
 
 
-def unpack(archive: IO[bytes], folder: Path) -> None:
-    """Unpacks a tar archive from a stream."""
+def unpack(archive: IO[bytes], folder: Path, later: float = 0.0) -> None:
+    """Unpacks a tar archive from a stream, its files' times so many seconds later."""
     with tarfile.open(fileobj=archive, mode="r|") as files:
-        files.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        if safe := getattr(tarfile, "data_filter", None):  # since Python 3.11.4
+            files.extraction_filter = lambda file, to: safe(file.replace(mtime=file.mtime + later, deep=False), to)
         files.extractall(folder)
+
+
+def _follow(given: IO[bytes], session: Any, sources: Path) -> None:
+    """Passes on keys and changed files to a session, and ends it when the connection ends."""
+    try:
+        while line := given.readline():
+            message = json.loads(line)
+            os.write(session.stdin.fileno(), message["keys"].encode())
+            for name in message["gone"]:
+                (sources / name).unlink(missing_ok=True)
+            unpack(given, sources, time.time() - message["time"])  # the clocks may differ
+    finally:
+        session.terminate()
+
+
+def _errors(folder: Path) -> str:
+    """The end of what the job wrote to standard error."""
+    return (folder / "errors").read_text(errors="replace")[-2000:]
 
 
 def _put(out: IO[bytes], **message: Any) -> None:
@@ -110,10 +146,12 @@ def _needed(sources: Path, files: Mapping[str, str]) -> list[str]:
 
 def hashed(path: Path) -> str:
     """The SHA-256 of a file; empty if there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    with contextlib.suppress(FileNotFoundError):
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return ""
 
 
-def _start(folder: Path, request: Mapping[str, Any], lock: IO[bytes]) -> int:
+def _start(folder: Path, request: Mapping[str, Any], lock: IO[bytes]) -> Any:
     """Starts the job in a session of its own, with the lock."""
     package, cwd = (folder / "sources" / request[name] for name in ("package", "cwd"))
     cwd.mkdir(parents=True, exist_ok=True)
@@ -123,12 +161,12 @@ def _start(folder: Path, request: Mapping[str, Any], lock: IO[bytes]) -> int:
             [sys.executable, "-P", "-c", _JOB, package, folder, json.dumps(request)],
             cwd=cwd,
             env={**os.environ, **request["environment"], "PYTHONPYCACHEPREFIX": str(folder / "bytecode")},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdin=subprocess.PIPE if request["watch"] else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if request["watch"] else log,
             stderr=errors,
             start_new_session=True,
             pass_fds=[lock.fileno()],
-        ).pid
+        )
 
 
 def _stop(folder: Path, pid: int) -> None:

@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -61,134 +61,161 @@ class Host:
             CapabilityError: ssh cannot connect, or Python is missing there.
             FlashcoreError: as the run there.
         """
-        host, _, python = self.address.partition(":")
-        if not re.fullmatch(r"[^\s-]\S*", host) or python.startswith("-"):
-            raise UsageError(f"--host {self.address}: expected [user@]host[:python], as ssh takes it")
-        if not shutil.which("ssh"):
-            raise CapabilityError("no ssh found", "install OpenSSH (Debian: apt-get install openssh-client)")
-        remote = _Remote(host, python or "python3", settings, say)
+        remote = Remote(self.address, settings, say)
         while True:
             try:
-                return remote.connected(resume=resume, needed=needed, stop=False)
-            except _Broken as broken:
-                say(Failure(f"{host}: the connection ended ({broken}); connecting again"))
+                with remote.connected(resume=resume, needed=needed) as ssh:
+                    return remote.recorded(ssh)
+            except Broken as broken:
+                say(Failure(f"{remote.host}: the connection ended ({broken}); connecting again"))
                 time.sleep(1.0)
             except KeyboardInterrupt:
-                say(Failure(f"{host}: ending the run there"))
-                with contextlib.suppress(_Broken):
-                    remote.connected(stop=True)
+                say(Failure(f"{remote.host}: ending the run there"))
+                with contextlib.suppress(Broken), remote.connected(stop=True):
+                    pass
                 raise
 
 
-class _Broken(Exception):
-    """A connection ended before its work."""
+class Broken(Exception):
+    """A connection ended before its work; it can be tried again."""
 
 
-class _Remote:
-    """The work of one command on a host, over one connection or several."""
+class Remote:
+    """The work of one command on a host, over one connection or several.
 
-    def __init__(self, host: str, python: str, settings: Settings, say: Say) -> None:
-        self._host, self._python, self._settings, self._say = host, python, settings, say
+    Attributes:
+        folders: of the suite's sources.
+
+    Raises:
+        UsageError: the address is none.
+        CapabilityError: there is no ssh.
+    """
+
+    def __init__(self, address: str, settings: Settings, say: Say) -> None:
+        self.host, _, python = address.partition(":")
+        if not re.fullmatch(r"[^\s-]\S*", self.host) or python.startswith("-"):
+            raise UsageError(f"--host {address}: expected [user@]host[:python], as ssh takes it")
+        if not shutil.which("ssh"):
+            raise CapabilityError("no ssh found", "install OpenSSH (Debian: apt-get install openssh-client)")
+        self._python, self._settings, self._say = python or "python3", settings, say
         self._attempts = self._shown = 0  # to connect again; lines of the job's log
         suite, package = load(settings.suite, Path(settings.build)), Path(flashcore.__file__).parent
-        folders = [*(os.path.abspath(Path(suite.root, name)) for name in (".", *suite.include)), str(package)]
-        skipped = {os.path.abspath(name) for name in (settings.profiles, settings.build, "reports")}
-        self._files = {str(path)[1:]: path for folder in folders for path in _visible(folder, skipped)}
+        self.folders = [os.path.abspath(Path(suite.root, name)) for name in (".", *suite.include)]
+        self._sent = [*self.folders, str(package)]
+        self._skipped = {os.path.abspath(name) for name in (settings.profiles, settings.build, "reports")}
         commit, dirty = commit_of(Path(suite.root))
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        there = asdict(replace(settings, suite=os.path.relpath(folders[0]), executor="", records=(), reuse=""))
+        there = asdict(replace(settings, suite=os.path.relpath(self.folders[0]), executor="", records=(), reuse=""))
         del there["check"]["lanes"]  # by the cores there
         self._request = {
             "id": uuid.uuid4().hex,
-            "key": hashlib.sha256(f"{platform.node()}:{folders[0]}".encode()).hexdigest()[:16],
+            "key": hashlib.sha256(f"{platform.node()}:{self.folders[0]}".encode()).hexdigest()[:16],
             "cwd": os.getcwd()[1:],
             "package": str(package.parent)[1:],
             "environment": environment | {"FLASHCORE_COMMIT": f"{commit or ''}{'-dirty' * bool(dirty)}"},
             "settings": there,
+            **dict.fromkeys(("resume", "needed", "stop", "watch"), False),
         }
 
-    def connected(self, **more: Any) -> list[Run]:
-        """Stops the job, or starts or joins it and brings its runs.
+    @contextlib.contextmanager
+    def connected(self, **more: bool) -> Iterator[Any]:
+        """An ssh with the agent, which has a request with ``more`` in it.
 
         Raises:
-            _Broken: the connection ended; it can be tried again.
-            FlashcoreError: see :meth:`Host.runs`.
+            Broken: the connection ended.
+            CapabilityError: ssh cannot connect, or Python is missing there.
         """
         source, request = Path(agent.__file__).read_text(encoding="utf-8"), json.dumps(self._request | more)
-        command = [*_SSH.split(), self._host, f"exec {shlex.join([self._python, '-I', '-c', source, request])}"]
+        command = [*_SSH.split(), self.host, f"exec {shlex.join([self._python, '-I', '-c', source, request])}"]
         with tempfile.TemporaryFile() as errors:
             ends: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
             try:
                 # In a session of its own: Ctrl-C must not end it before the run there.
                 with subprocess.Popen(command, **ends, start_new_session=True) as ssh:
-                    return [] if more["stop"] else self._recorded(ssh.stdin, ssh.stdout)
+                    yield ssh
+                return
             except (EOFError, BrokenPipeError, tarfile.ReadError):
                 errors.seek(0)
                 reason = errors.read().decode(errors="replace").strip() or f"exit code {ssh.returncode} of ssh"
         if self._attempts and (ssh.returncode < 0 or ssh.returncode == _SSH_FAILED):
             self._attempts -= 1
-            raise _Broken(reason)
+            raise Broken(reason)
         hint = (
-            f"{_SSH} {self._host} {self._python} --version must print 3.11 or newer; --resume joins a run that goes on"
+            f"{_SSH} {self.host} {self._python} --version must print 3.11 or newer; --resume joins a run that goes on"
         )
-        raise CapabilityError(f"{self._host}: expected a connection with Python there, found: {reason}", hint)
+        raise CapabilityError(f"{self.host}: expected a connection with Python there, found: {reason}", hint)
 
-    def _recorded(self, to: Any, answers: Any) -> list[Run]:
-        to.write(json.dumps({name: agent.hashed(path) for name, path in self._files.items()}).encode() + b"\n")
-        to.flush()
+    def hashes(self) -> dict[str, str]:
+        """The files to send by their names there, each with its content's hash."""
+        paths = (path for folder in self._sent for path in _visible(folder, self._skipped))
+        return {str(path)[1:]: agent.hashed(path) for path in paths}
+
+    def messages(self, ssh: Any, hashes: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """What the agent says, without the name of its folder; it is sent the files that it needs.
+
+        Raises:
+            EOFError: the connection ended.
+        """
+        ssh.stdin.write(json.dumps(hashes).encode() + b"\n")
+        ssh.stdin.flush()
+        sources = "\0"
+        while line := ssh.stdout.readline():
+            try:
+                message = dict(json.loads(line.replace(sources.encode(), b"")))
+            except (TypeError, ValueError):  # printed by a shell, or cut by a kill
+                continue
+            if "needed" in message:
+                self._attempts, self._request["id"] = _ATTEMPTS, message["id"]
+                sources, needed = f"{message['folder']}/sources", message["needed"]
+                if needed is not None:  # by a job that does not have all
+                    self._say(f"{self.host}: sending {len(needed)} of {len(hashes)} files")
+                    send(ssh.stdin, needed)
+            yield message
+        raise EOFError
+
+    def failure(self, outcome: Mapping[str, Any], ended: str) -> FlashcoreError:
+        """The error of a job; ``ended``: if it names none."""
+        error = FlashcoreError(f"{self.host}: {outcome.get('error', ended)}")
+        error.exit_code = Exit(outcome.get("code", Exit.INCAPABLE))  # type: ignore[call-arg]
+        return error
+
+    def recorded(self, ssh: Any) -> list[Run]:
+        """The runs of the job there, brought here."""
         outcome: dict[str, Any] = {}
-        for number, message in enumerate(_messages(answers)):
+        for number, message in enumerate(self.messages(ssh, self.hashes())):
             outcome |= message
             if "over" in message:
                 break
-            if "needed" in message:
-                self._attempts, self._request["id"] = _ATTEMPTS, message["id"]
-                self._send(to, message["needed"])
-            elif "say" in message and number >= self._shown:
+            if "say" in message and number >= self._shown:
                 self._shown = number + 1
-                kind, text, *steps = message["say"]
-                line = _LINES[kind](text.replace(f"{outcome['folder']}/sources", ""), *steps)
-                self._say(prefixed(f"{self._host}: ", line))
+                kind, *words = message["say"]
+                self._say(prefixed(f"{self.host}: ", _LINES[kind](*words)))
         profiles = Path(self._settings.profiles)
         if runs := outcome.get("runs", ()):
             profiles.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".", dir=profiles) as temporary:
-                agent.unpack(answers, Path(temporary))
+                agent.unpack(ssh.stdout, Path(temporary))
                 for run in Path(temporary).iterdir():
                     if not (profiles / run.name).exists():
                         run.rename(profiles / run.name)
         if "folder" in outcome:  # else the agent has ended, and waits for no receipt
-            to.write(b"\n")
+            ssh.stdin.write(b"\n")
         if not runs:
             ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
-            error = FlashcoreError(f"{self._host}: {outcome.get('error', ended)}")
-            error.exit_code = Exit(outcome.get("code", Exit.INCAPABLE))  # type: ignore[call-arg]
-            raise error
+            raise self.failure(outcome, ended)
         return [
             Run(store.read(folder := profiles / name), folder, replace(self._settings, variant=v, shapes=tuple(shapes)))
             for name, v, shapes in runs
         ]
 
-    def _send(self, to: IO[bytes], needed: Sequence[str] | None) -> None:
-        """``None`` for a job that has all."""
-        if needed is not None:
-            self._say(f"{self._host}: sending {len(needed)} of {len(self._files)} files")
-            with tarfile.open(fileobj=to, mode="w|", dereference=True) as archive:
-                for name in needed:
-                    archive.add(self._files[name], name)
-            to.flush()
 
-
-def _messages(answers: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Each message; what a shell prints or a kill cuts is none.
-
-    Raises:
-        EOFError: the connection ended.
-    """
-    while line := answers.readline():
-        with contextlib.suppress(TypeError, ValueError):
-            yield dict(json.loads(line))
-    raise EOFError
+def send(to: IO[bytes], names: Iterable[str]) -> None:
+    """Sends files by their names there; those that are gone are left out."""
+    with tarfile.open(fileobj=to, mode="w|", dereference=True) as archive:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                archive.add(f"/{name}", name)
+    to.flush()
 
 
 def _visible(folder: str, skipped: Collection[str]) -> Iterator[Path]:

@@ -1,7 +1,8 @@
-"""The process on the host that records the runs. Its standard output is one JSON object per line."""
+"""The process on the host that records the runs, or watches. Its standard output is one JSON object per line."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from flashcore.errors import Exit, FlashcoreError
 
 
 def main(folder: str, requested: str) -> None:
-    """Records what is requested, into the folder's ``profiles`` and ``runs.tar``."""
+    """Watches, or records what is requested, into the folder's ``profiles`` and ``runs.tar``."""
     log = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a suite's code prints is no message
 
@@ -31,6 +32,12 @@ def main(folder: str, requested: str) -> None:
         settings = replace(
             Settings.from_json(request["settings"]), profiles=f"{folder}/profiles", build=f"{folder}/build"
         )
+        if request["watch"]:
+            from flashcore.plugins.watch import command
+
+            sys.stdout = log
+            command.run(argparse.Namespace(**vars(settings), format="jsonl", serve=None))
+            return
         done = runs(settings, say, resume=request["resume"], needed=request["needed"])
         with tarfile.open(f"{folder}/runs.tar", "w") as archive:
             for run in done:

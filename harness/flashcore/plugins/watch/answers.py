@@ -44,7 +44,7 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """The answer as one line of ``--format jsonl`` holds it."""
-        return {"event": "answer", **asdict(self), "seconds": round(self.seconds, 3)}
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 Content = tuple[Status, Sequence[str], Mapping[str, Any]]
