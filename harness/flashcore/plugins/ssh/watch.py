@@ -91,7 +91,8 @@ class _Session(threading.Thread):
                     self._events.say(f"{self.remote.host}: the connection ended ({broken}); connecting again")
                     self._over.wait(wait)
                 finally:
-                    self._ssh, self._hashes = None, {}
+                    with self._sending:
+                        self._ssh, self._hashes = None, {}
         except BaseException as error:
             self._events.put(command.Event("crash", error))
 

@@ -42,10 +42,6 @@ class Answer:
     shape: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """The answer as one line of ``--format jsonl`` holds it."""
-        return {**asdict(self), "seconds": round(self.seconds, 3)}
-
 
 Content = tuple[Status, Sequence[str], Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -241,7 +241,7 @@ class _Loop:
             raise Obsolete
         self._all |= not save.files
         for answer in self._session.answers(replace(save, files=() if self._all else frozenset(self._left))):
-            self._events.tell("answer", **answer.as_json())
+            self._events.tell("answer", **asdict(answer))
         self._left.clear()
         self._all = False
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from flashcore.errors import CapabilityError, UsageError
@@ -185,7 +184,8 @@ class Session:
         def answer(question: Question, content: Content, shape: str | None = None) -> Answer:
             self._require_current()
             status, lines, data = content
-            return Answer(save.number, variant.name, question, status, time.monotonic() - save.time, lines, shape, data)
+            seconds = round(time.monotonic() - save.time, 3)
+            return Answer(save.number, variant.name, question, status, seconds, lines, shape, data)
 
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
         record = self._record(context, Measured())
@@ -204,17 +204,14 @@ class Session:
             yield answer("right", answers.of_check(checked.outcomes))
             if any(o.status == "failed" for o in checked.outcomes):
                 return
-            results = [checked]
+            measured = _plus(Measured(), "check", checked)
             for case in cases:
                 if self._has_stage("bench", case.shape):
                     result, content = self._timed(context, case, save.longer)
-                    results.append(_named(variant.name, label, result))
+                    measured = _plus(measured, "bench", _named(variant.name, label, result))
                     yield answer("faster", content, case.shape)
             profiled = [context.suite.shapes[c.shape] for c in cases if self._has_stage("profile", c.shape)]
-            results.append(self._profiled(context, variant, profiled))
-        measured = Measured()
-        for stage, result in zip(("check", *("bench",) * (len(results) - 2), "profile"), results, strict=True):
-            measured = measured.plus(result, StageNote(stage, "ok", 0.0, ""))
+            measured = _plus(measured, "profile", self._profiled(context, variant, profiled))
         record = self._record(context, measured)
         for shape in profiled:
             yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
@@ -320,11 +317,13 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._context.workers.close()
         self._temporary.cleanup()
+
+
+def _plus(measured: Measured, stage: str, result: StageResult) -> Measured:
+    return measured.plus(result, StageNote(stage, "ok", 0.0, ""))
 
 
 def _named(variant: str, label: str, result: StageResult) -> StageResult:
