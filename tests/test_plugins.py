@@ -27,6 +27,7 @@ NEEDS = {
     "imports": "import report.ncu-rep",
     "cluster": "bench --suite suite --cluster auto",
     "ssh": "bench --suite suite --host box",
+    "watch": "watch --suite suite --host box",
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "runs": "runs",
@@ -115,6 +116,14 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
+
+
+def test_watch_runs_without_ssh_which_its_host_needs(work: Path, tmp_path: Path) -> None:
+    package = copy_without(Path("ssh"), tmp_path)
+    results = map(json.loads, run(package, work, SESSION, "watch --help", "watch --host box").splitlines())
+    (code, text, _), (refused, _, message) = results
+    assert code == 0 and "--serve" in text and "--host" not in text
+    assert refused == 2 and "the plugin ssh, which is not installed" in message
 
 
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Plugin(NamedTuple):
             and optionally ``EXAMPLES``, pairs of a command line and what it does, for its help.
         help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
         groups: a command → the group of :data:`flashcore.cli.main.GROUPS` that lists it, such as ``judge``.
-        options: a core command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
+        options: a command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
         pages: a page of the report → ``page(book) -> Page | None``. It replaces a page of the core with its name.
         sections: a page of the report → ``section(book) -> Markup``, the HTML below the page's own.
