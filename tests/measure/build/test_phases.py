@@ -79,6 +79,17 @@ def test_the_object_is_that_of_nvcc_to_the_byte(suite: Path, tmp_path: Path, mon
         split = again
 
 
+def test_other_archs_share_its_launch_plan(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    loaded, messages = load.load(suite), list[str]()
+    plain = [loaded.variants["plain"]]
+    artifacts = build.build(
+        loaded, tmp_path / "build", build.Options(), variants=plain, with_operator=False, say=messages.append
+    )
+    assert len(artifacts) == 2 and len({a.plan_library for a in artifacts}) == 1
+    assert sum(" host" in m for m in messages) == 1
+
+
 #: Of nvcc's steps, a change that the object would not survive.
 OTHER = {
     "another step": "s/^#[$] fatbinary/#$ another_step --of nvcc\\n&/",
