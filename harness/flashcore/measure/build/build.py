@@ -28,6 +28,7 @@ from flashcore.measure.build.ninja_graph import (
     HARNESS_INCLUDE,
     HOST_FLAGS,
     HOST_TEXT,
+    KEPT,
     LINK,
     LOG,
     OBJECT,
@@ -285,10 +286,11 @@ def _compile(
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         tools = builder.nvcc, toolchain.find_cxx(), builder.torch_root
-        # A unit keeps two processors busy. Where that fails, for whatever reason, nvcc itself decides.
-        for split in (True, False) if 2 * len(units) <= (os.cpu_count() or 1) else (False,):
-            if rest := [u for u in units if not all(has_content(u.folder / n) for n in u.wanted)]:
-                output = _ninja(graph(suite, rest, bindings, *tools, split=split), builder.nvcc, options, jobs, say)
+        split = 2 * len(units) <= (os.cpu_count() or 1)  # each keeps two processors busy
+        output = _ninja(graph(suite, units, bindings, *tools, split=split), builder.nvcc, options, jobs, say)
+        rest = [u for u in units if not all(has_content(u.folder / name) for name in u.wanted)]
+        if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
+            output = _ninja(graph(suite, rest, bindings, *tools), builder.nvcc, options, jobs, say)
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):
                 cache.keep(folder, BINDING, digest, True)

@@ -46,6 +46,7 @@ TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torc
 OBJECT = "variant.o"
 BINDING = "binding.o"
 RULE = "variant.d"  # what the compiler read, as make would have it
+KEPT = ".kept"  # ends the name of a folder with a unit's intermediate files
 HOST_TEXT = "host.ii"  # the host code after the preprocessor, which depends on the arch by __CUDA_ARCH_LIST__
 
 
@@ -226,11 +227,11 @@ def graph(
 def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
     """An object's build by nvcc's own commands; empty if they are not the usual ones."""
     q, folder = shlex.quote, unit.folder.resolve()
-    kept = folder.with_name(f"{folder.name}.kept")
-    kept.mkdir()
+    kept = folder.with_name(f"{folder.name}{KEPT}")
     rules = kept / "host.d", kept / "device.d"
     if (phases := Phases.of([*command, "--keep", "--keep-dir", str(kept)], root, rules)) is None:
         return []
+    kept.mkdir()
     host, device, last = (kept / f"{name}.log" for name in Phases._fields)
 
     def step(outputs: str, commands: str, log: Path, then: str, what: str, inputs: str = "") -> list[str]:
