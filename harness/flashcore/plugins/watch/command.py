@@ -54,7 +54,12 @@ class Event(NamedTuple):
 
 
 class Events(queue.Queue[Event]):
-    """What happens, from every thread."""
+    """What happens, from every thread; SIGTERM and Ctrl-C quit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.put(Event("key", "q")))
 
     def tell(self, event: str, **more: Any) -> None:
         """Shows an event."""
@@ -89,8 +94,6 @@ def interface(
     """
     if importlib.util.find_spec("watchfiles") is None:
         raise CapabilityError("watchfiles is missing", "pip install watchfiles, or flashcore-harness[watch]")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: events.put(Event("key", "q")))
     on_terminal = terminal.is_rich(sys.stdout) and sys.stdin.isatty() and arguments.format != "jsonl"
     over = threading.Event()
     with contextlib.ExitStack() as stack:
