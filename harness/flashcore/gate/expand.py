@@ -161,6 +161,7 @@ class Expansion:
             yield Expectation(subject, fact, cause)
         elif (
             budget.severity == "limit"
+            and not budget.decision  # whose fact is its own
             and not self._aliases
             and not any(in_scope(limit, subject, unknown=True) for limit in self._limits)
         ):
@@ -295,6 +296,8 @@ def accepts(budget: Budget, waiver: Waiver, value: float) -> bool:
 
 def limit_text(budget: Budget) -> str:
     """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
+    if budget.decision:
+        return str(budget.decision)
     low, high, unit = budget.minimum, budget.maximum, budget.unit
     if low is not None and high is not None:
         text = f"{number(low)} to {number(high, unit)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Verdict
-from flashcore.model.causes import CompileFailed, SourceLine
+from flashcore.model.causes import CompileFailed, Decided, SourceLine
 from flashcore.model.record import Record, Subject
 from flashcore.readers.kernel_names import identifier
 from flashcore.suites import lines
@@ -41,6 +41,7 @@ class Places:
         self.suite = record.suite
         self.folder = Path(record.suite.root)
         self.root = root.resolve()
+        self._facts = record.facts
         self._errors = {(a.variant, a.arch): a.cause for a in record.artifacts}
         self._sites: dict[tuple[str | None, ...], SourceLine] = {}
         for fact in record.facts.named("local_memory_site"):
@@ -66,6 +67,9 @@ class Places:
         if verdict.fact in LOCAL:
             for site in filter(None, map(self._sites.get, _site_keys(s))):
                 return self._place(self.folder / site.file, site.line)
+        fact = self._facts.get(verdict.fact, s)
+        if fact and isinstance(fact.detail, Decided) and fact.detail.file:
+            return self._place(self.folder / fact.detail.file, fact.detail.line)
         kernel = s.kernel or self._kernels.get((s.variant, s.shape)) or self._kernels.get((s.variant, None))
         variant = self.suite.variants.get(s.variant)
         place = self._definition(variant.kind.file, kernel) if variant and variant.kind.file else None

@@ -137,7 +137,7 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     for artifact in built.artifacts:
-        kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root))
+        kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root), context.suite)
         artifacts.append(replace(artifact, code=code))
         facts += kernel_facts
         if artifact.status == "ok":

@@ -75,8 +75,8 @@ class FactSpec:
 
 
 class _Catalogue(Mapping[str, FactSpec]):
-    """Facts by name, those of plugins last. A look-up also finds the share of any phase (sources choose the names);
-    iteration does not give these."""
+    """Facts by name, those of plugins last. A look-up also finds the share of any phase (sources choose the names) and
+    any budget's decision; iteration does not give these."""
 
     def __init__(self, file: Path) -> None:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -91,6 +91,9 @@ class _Catalogue(Mapping[str, FactSpec]):
         if _PHASE_SHARE.fullmatch(name):
             why = f"share of the time that warps spend in the phase {name.removeprefix(PHASE_SHARE)}"
             return FactSpec(name, "pct", "counters", Kind.PERCENTAGE, why, group="phases")
+        if name.startswith(DECISION):
+            why = "names of a budget on compiler decisions that do not hold"
+            return FactSpec(name, "1", "static", Kind.NONE, why, "lower", group="static")
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -102,6 +105,8 @@ class _Catalogue(Mapping[str, FactSpec]):
 
 #: What the share of a phase begins with; the phase's name follows: ``phase_share_softmax``.
 PHASE_SHARE = "phase_share_"
+#: What the fact of a budget on compiler decisions begins with; the budget's name follows.
+DECISION = "decision_"
 #: The phase of code that no source gives another.
 OTHER_PHASE = "other"
 _PHASE_SHARE = re.compile(rf"{PHASE_SHARE}[a-z][a-z0-9_]*")

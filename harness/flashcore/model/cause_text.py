@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flashcore.model import causes as c
+from flashcore.model import decisions
 from flashcore.model.text import number
 
 _MOST_COMPLAINTS = 3
@@ -127,6 +128,24 @@ _SPILLS = (
     "the ptxas log has {logged_stores} B of spill stores and {logged_loads} B of loads, "
     "the cubin lists {listed_stores} B and {listed_loads} B"
 )
+
+
+def _piece(cause: c.NoPiece) -> str:
+    if len(cause.lines) == 1:
+        return f"no instruction is of the {cause.piece} at {cause.lines[0]}: compiled away here, or inlined elsewhere"
+    return f"expected one {cause.piece} in its sources, found {', '.join(cause.lines) or 'none'}"
+
+
+def _decided(basis: c.Decided) -> str:
+    if not basis.missed:
+        return basis.code_has
+    place = f"{basis.file}:{basis.line}: " if basis.file else ""
+    before = f", {basis.before} in the recorded run" if basis.before else ""
+    hints = dict.fromkeys(map(decisions.hint, basis.missed))
+    instead = f"{place}{basis.code_has or 'nothing'} instead of {', '.join(basis.missed)}{before}"
+    return "; ".join(filter(None, (instead, *hints)))
+
+
 FORMS: dict[type[c.Detail], Form] = {
     c.Unknown: lambda x: f"recorded by a plugin that is not loaded: {x.recorded}",
     c.Message: "{message}",
@@ -196,6 +215,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NotInLog: "the ptxas log does not name this kernel, and its cubin lists no spills",
     c.SpillsDisagree: _SPILLS,
     c.SpillsNotListed: _SPILLS,
+    c.NoLines: lambda x: f"compiled from another {x.file}" if x.file else "no line information: compile with -lineinfo",
+    c.NoPiece: _piece,
+    c.NotOnArch: "{arch} has no {name}",
     c.CalledSeparately: "{function} is compiled separately, and its callers are not known",
     c.UnknownArch: "the limits of {arch} are not known here",
     c.NoMachineCode: "no machine code to read",
@@ -249,5 +271,6 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Caches: lambda x: "cache-control none" if x.kept else "cache control unknown",
     c.Sampled: "{samples:,.0f} samples of warps, standard error {error:.1f} points",
     c.WorstInput: "worst on seed {seed}, kind {kind}",
+    c.Decided: _decided,
     c.SourceLine: "",  # the value says it
 }

@@ -609,6 +609,29 @@ class NoMachineCode(Cause):
     code = "no_machine_code"
 
 
+class NoLines(Cause):
+    """The machine code has no line information, or none that fits the source file here."""
+
+    code = "no_lines"
+    file: str = ""
+
+
+class NoPiece(Cause):
+    """The source has no such function, mark or quote, or has it at several lines, or no instruction is of its lines."""
+
+    code = "no_piece"
+    piece: str
+    lines: tuple[str, ...] = ()
+
+
+class NotOnArch(Cause):
+    """The arch has no such instruction."""
+
+    code = "not_on_arch"
+    name: str
+    arch: str
+
+
 class GridUnknown(Cause):
     """The grid is not known: the kernel was recorded."""
 
@@ -919,6 +942,24 @@ class SpillsNotListed(Basis):
     logged_loads: int
     listed_stores: int
     listed_loads: int
+
+
+class Decided(Basis):
+    """What the compiler made of the code of a budget on its decisions.
+
+    Args:
+        file, line: of the first name that does not hold, else of the piece; empty and 0 without line information.
+        missed: the names that do not hold.
+        code_has: the instructions that do, or might have done, what the budget is about: ``LDG.E ×4``.
+        before: those in the newest recorded run in which all names held.
+    """
+
+    code = "decided"
+    file: str = ""
+    line: int = 0
+    missed: tuple[str, ...] = ()
+    code_has: str = ""
+    before: str = ""
 
 
 class SourceLine(Basis):

@@ -70,8 +70,34 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What the compiler must, and must not, make of a kernel or of a piece of its source.
+
+    Args:
+        must: names of :mod:`flashcore.model.decisions`; a number before one is the least count of instructions.
+        function: the piece is this function; ``mark``: the statement at this comment; ``quote``: at this code.
+    """
+
+    must: tuple[str, ...] = ()
+    must_not: tuple[str, ...] = ()
+    function: str = ""
+    mark: str = ""
+    quote: str = ""
+
+    @property
+    def place(self) -> str:
+        """The piece in words; empty for the whole kernel."""
+        return next((f"{n} {v!r}" for n in ("function", "mark", "quote") if (v := getattr(self, n))), "")
+
+    def __str__(self) -> str:
+        texts = [f"must {', '.join(self.must)}"] if self.must else []
+        texts += [f"must not {', '.join(self.must_not)}"] if self.must_not else []
+        return ", ".join(texts) + (f" at {self.place}" if self.place else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit on a fact.
+    """A limit on a fact. One on a ``decision`` limits the number of its names that do not hold, to 0.
 
     ``variants``, ``archs``, ``shapes``, ``kernels`` are globs that say where it holds; ``device``
     restricts it to GPUs whose name contains that text. Exactly one or both of ``minimum`` and
@@ -92,6 +118,7 @@ class Budget:
     shapes: tuple[str, ...] = ("*",)
     kernels: tuple[str, ...] = ("*",)
     device: str | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)

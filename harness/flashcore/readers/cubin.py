@@ -238,6 +238,43 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
     return data[at:end].decode()
 
 
+def source_sizes(data: bytes) -> dict[str, int]:
+    """The bytes that each source file had when it was compiled, by its name in the line tables; 0 if not listed."""
+    sizes: dict[str, int] = {}
+    for section in sections_of(data):
+        at, end = section.offset, section.offset + section.size
+        while section.name == ".debug_line" and at + 10 <= end:
+            length, version, header = struct.unpack_from("<IHI", data, at)
+            if not 2 <= version <= 4:
+                break
+            place = at + 10 + (5 if version < 4 else 6)
+            place += data[place - 1] - 1  # the operations' numbers of operands
+            folders = [""]
+            while folder := text_at(data, place):
+                folders.append(folder)
+                place += len(folder.encode()) + 1
+            place += 1
+            while place < at + 10 + header and (name := text_at(data, place)):
+                (folder_index, _, size), place = _numbers(data, place + len(name.encode()) + 1)
+                sizes[f"{folders[folder_index]}/{name}".removeprefix("/" if name[0] == "/" else "")] = size
+            at += 4 + length
+    return sizes
+
+
+def _numbers(data: bytes, at: int) -> tuple[list[int], int]:
+    """Three LEB128 numbers, and where they end."""
+    values = []
+    for _ in range(3):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                break
+        values.append(value)
+    return values, at
+
+
 def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
     """Index → the symbol's name."""
     table = next((s for s in sections if s.kind == 2), None)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -65,15 +66,32 @@ def sites(code: Sequence[sass.Instruction]) -> tuple[Site, ...]:
     """A function's local-memory accesses, in the order of the code."""
     if not any(_is_local(i) for i in code):
         return ()
-    blocks: list[list[sass.Instruction]] = [[]]  # instructions that run one after the other
+    blocks, edges = _flow(code)
+    depths = loop_depths(edges)
+    return tuple(_site(i, depth) for block, depth in zip(blocks, depths, strict=True) for i in block if _is_local(i))
+
+
+def closing_branches(code: Sequence[sass.Instruction]) -> Iterator[int]:
+    """The last instruction of each block from which a loop starts again, by its place in the code."""
+    blocks, edges = _flow(code)
+    ends = [*accumulate(map(len, blocks))]
+    for loop, entries in _loops(edges):
+        for node in loop:
+            endless = edges[node] == [node] and len(blocks[node]) == 1  # the padding behind a kernel's end
+            if not endless and not entries.isdisjoint(edges[node]):
+                yield ends[node] - 1
+
+
+def _flow(code: Sequence[sass.Instruction]) -> tuple[list[list[sass.Instruction]], list[list[int]]]:
+    """Blocks of instructions that run one after the other, and the successors of each block."""
+    blocks: list[list[sass.Instruction]] = [[]]
     labels: dict[str, int] = {}
     for instruction in code:
         if instruction.labels or (blocks[-1] and blocks[-1][-1].name in _JUMPS | _ENDS):
             blocks.append([])
         labels.update(dict.fromkeys(instruction.labels, len(blocks) - 1))
         blocks[-1].append(instruction)
-    depths = loop_depths([_successors(blocks, index, labels) for index in range(len(blocks))])
-    return tuple(_site(i, depth) for block, depth in zip(blocks, depths, strict=True) for i in block if _is_local(i))
+    return blocks, [_successors(blocks, index, labels) for index in range(len(blocks))]
 
 
 def _is_local(instruction: sass.Instruction) -> bool:
@@ -101,13 +119,19 @@ def _successors(blocks: Sequence[Sequence[sass.Instruction]], index: int, labels
 def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
     """How many loops each node of a flow graph lies in.
 
-    A loop is a set of nodes that reach each other. When the edges back to its entry are removed, nodes that still reach
-    each other are an inner loop. Code that was only moved out of line is no loop, though it branches backwards.
-
     Args:
         edges: the successors of each node.
     """
-    depths = [0] * len(edges)
+    depths = Counter(node for loop, _ in _loops(edges) for node in loop)
+    return [depths[node] for node in range(len(edges))]
+
+
+def _loops(edges: Sequence[Sequence[int]]) -> Iterator[tuple[frozenset[int], set[int]]]:
+    """The loops of a flow graph, and where each is entered.
+
+    A loop is a set of nodes that reach each other. When the edges back to its entry are removed, nodes that still reach
+    each other are an inner loop. Code that was only moved out of line is no loop, though it branches backwards.
+    """
     pending = [frozenset(range(len(edges)))]
     cut: set[int] = set()  # entries of loops: the edges to them from within their loop are removed
     while pending:
@@ -115,12 +139,11 @@ def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
         for loop in _components(edges, nodes, cut):
             if len(loop) == 1 and not any(n in edges[n] and n not in cut for n in loop):
                 continue
-            for node in loop:
-                depths[node] += 1
             heads = {t for n, targets in enumerate(edges) if n not in loop for t in targets if t in loop}
-            cut |= (heads - cut) or {min(loop)}
+            entries = (heads - cut) or {min(loop)}
+            yield loop, entries
+            cut |= entries
             pending.append(loop)
-    return depths
 
 
 def _components(edges: Sequence[Sequence[int]], nodes: frozenset[int], cut: Collection[int]) -> list[frozenset[int]]:

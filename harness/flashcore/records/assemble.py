@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError
-from flashcore.model.causes import Stale
+from flashcore.model.causes import Decided, Stale
 from flashcore.model.record import Built, Environment, Fact, Facts, Lazy, Listing, Measured, Origin, Record, Roof
 from flashcore.model.suite import GPU_STAGES, Shape, Suite, Variant
 from flashcore.records import freshness, lookup
@@ -76,6 +76,7 @@ def record_of(
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
             origins.append(joined.origin)
+    facts = [_with_base(fact, recorded) for fact in facts]
     measured_cases = {case for case, _ in done}
     return Record(
         id=run_id,
@@ -97,6 +98,15 @@ def record_of(
         recording=findings.recording,
         reads=freshness.merged(reads),
     )
+
+
+def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
+    """A decision that does not hold, with the instructions of the newest recorded run in which it did."""
+    if not isinstance(fact.detail, Decided) or not fact.detail.missed:
+        return fact
+    earlier = (run.facts.get(fact.name, fact.subject) for run in recorded)
+    details = (f.detail for f in earlier if f and isinstance(f.detail, Decided) and not f.detail.missed)
+    return replace(fact, detail=replace(fact.detail, before=next((d.code_has for d in details), "")))
 
 
 def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import starmap
@@ -17,18 +18,37 @@ from pydantic import ValidationError
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
-from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec, spec_of
+from flashcore.model.catalogue import DECISION, FACTS, OWN_STAGE, FactSpec, spec_of
+from flashcore.model.decisions import counted, meanings
 from flashcore.model.suggest import misspelt
-from flashcore.model.suite import Budget, GateRule, Shape, Variant, Waiver
+from flashcore.model.suite import Budget, Decision, GateRule, Shape, Variant, Waiver
 from flashcore.model.text import matches_any
 from flashcore.suites import lines, schema
 from flashcore.suites.mistakes import Mistakes
-from flashcore.suites.schema import BudgetForm, GateRuleForm, Manifest, ScopeForm, WaiverForm
+from flashcore.suites.schema import BudgetForm, DecisionForm, GateRuleForm, Manifest, ScopeForm, WaiverForm
 
 
 def _budget(form: BudgetForm, spec: FactSpec, scope: Mapping[str, Any]) -> Budget:
     """The budget of a form on a fact with a number."""
-    return Budget(**{**form.model_dump(exclude={"documents"}), "unit": spec.unit, "tier": spec.tier, **scope})
+    fields = form.model_dump(exclude={"documents", *DecisionForm.model_fields})
+    return Budget(**{**fields, "fact": spec.name, "unit": spec.unit, "tier": spec.tier, **scope})
+
+
+def _decision(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | None:
+    """The decision that a budget is about; ``None`` if it is about a fact."""
+    must, must_not = ((n,) if isinstance(n, str) else tuple(n) for n in (form.must, form.must_not))
+    places = {name: text for name in ("function", "mark", "quote") if (text := getattr(form, name))}
+    if not must and not must_not:
+        for name in places:
+            mistakes.add(f"{key}.{name}", "it with `must` or `must_not`", "neither")
+        return None
+    for name in (*(counted(name)[1] for name in must), *must_not):
+        mistakes.check_name(key, name, meanings(), "the name of a compiler decision")
+    limits = [n for n in ("fact", "minimum", "maximum", "stretch", "device") if getattr(form, n) is not None]
+    if limits or len(places) > 1 or form.severity != "limit":
+        beyond = ", ".join([*limits, *places] if limits or len(places) > 1 else [form.severity])
+        mistakes.add(key, "with `must` and `must_not` no fact, no limit, no goal, and one piece of the source", beyond)
+    return Decision(must, must_not, **places)
 
 
 def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
@@ -78,14 +98,17 @@ class Limits:
 
     def _declared(self, index: int, form: BudgetForm) -> Budget | None:
         key = f"budget[{index}]"
+        if decision := _decision(key, form, self._mistakes):
+            form = form.model_copy(update={"fact": DECISION + form.name, "maximum": 0})
         _check_limits(key, form, self._mistakes)
-        spec = self._mistakes.check_fact(f"{key}.fact", form.fact)
+        spec = self._mistakes.check_fact(f"{key}.fact", form.fact or "")
         if spec is None:
             return None
         if spec.tier is None:
             self._mistakes.add(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
             return None
-        budget = _budget(form, spec, self._scope(key, form, self._names(key, form)))
+        scope = self._scope(key, form, self._names(key, form))
+        budget = replace(_budget(form, spec, scope), decision=decision)
         if not any(
             self._is_about(budget, v)
             for v in self._variants.values()
@@ -203,7 +226,8 @@ def _of_any(index: int, form: BudgetOfAny, mistakes: Mistakes) -> Budget | None:
         expected = "a fact with a number (flashcore list --facts), or a metric of ncu's"
         mistakes.add(f"{key}.fact", expected, misspelt(form.fact, FACTS))
     _check_limits(key, form, mistakes)
-    if form.documents is not None:
-        mistakes.add(f"{key}.documents", "only in a manifest, which names documents", "it here")
+    for only in ("documents", *DecisionForm.model_fields):
+        if getattr(form, only):
+            mistakes.add(f"{key}.{only}", "only in a manifest", "it here")
     globs = {field: tuple(getattr(form, field)) for field in ScopeForm.model_fields}
     return _budget(form, spec, globs) if spec and spec.tier else None

@@ -138,11 +138,24 @@ class ScopeForm(Form):
     kernels: _Globs = ["*"]
 
 
-class BudgetForm(ScopeForm):
-    """``[[budget]]``"""
+_Names = Text | _Globs
+
+
+class DecisionForm(Form):
+    """What a budget requires of the compiler's decisions, and in which piece of the source."""
+
+    must: _Names = []
+    must_not: _Names = []
+    function: Text | None = None
+    mark: Text | None = None
+    quote: Text | None = None
+
+
+class BudgetForm(ScopeForm, DecisionForm):
+    """``[[budget]]``: on a fact, or on what the compiler ``must`` and ``must_not`` do"""
 
     name: Name
-    fact: Name
+    fact: Name | None = None
     source: Text
     severity: Literal["limit", "goal"] = "limit"
     minimum: float | None = Field(default=None, alias="min")

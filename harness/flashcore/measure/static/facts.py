@@ -38,7 +38,10 @@ from flashcore.model.causes import (
     from_json,
 )
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
+from flashcore.model.suite import Budget, Suite
+from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
+from flashcore.readers.decisions import Code, Sources
 from flashcore.readers.kernel_names import canonical
 
 #: SASS opcode → fact. An opcode counts by its first word: LDS.128 is an LDS.
@@ -84,7 +87,7 @@ _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 
 
-def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str]:
+def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = None) -> tuple[list[Fact], str]:
     """Static facts of one built (variant, arch), and the hash of its code.
 
     Facts are about (variant, arch, kernel). Spill bytes come from the ptxas log and the cubin, SASS counts from
@@ -92,9 +95,15 @@ def facts(artifact: Artifact, root: Path | None = None) -> tuple[list[Fact], str
 
     Args:
         root: the suite's folder, that source lines are named relative to.
+        suite: for its budgets on compiler decisions there are facts too.
     """
     if artifact.status != "ok":
         return [], ""
+    results, code = _facts(artifact, root)
+    return [*results, *(_decided(artifact, suite) if suite else ())], code
+
+
+def _facts(artifact: Artifact, root: Path | None) -> tuple[list[Fact], str]:
     if artifact.cubins:
         parts = [_cubin_facts(artifact, Path(path), root, kernel) for kernel, path in artifact.cubins.items()]
         code = hashlib.sha256(" ".join(sorted(code for _, code in parts)).encode()).hexdigest()
@@ -119,6 +128,41 @@ def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = 
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
     facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
     return facts, data["code"]
+
+
+def _decided(artifact: Artifact, suite: Suite) -> Iterator[Fact]:
+    """The facts of budgets on compiler decisions."""
+    where = ((artifact.variant, "variants"), (artifact.arch, "archs"))
+    budgets = [b for b in suite.budgets if b.decision and all(matches_any(n, getattr(b, globs)) for n, globs in where)]
+    recorded = not suite.variants[artifact.variant].kind.compiler  # maybe from other sources than those here
+    paths = artifact.cubins or ({"": artifact.cubin} if artifact.cubin else {})
+    for name, path in paths.items() if budgets else ():
+        content = Path(path).read_bytes()
+        text = listing(Path(path), toolchain.optional_tool("nvdisasm"))
+        mangled = [k.name for k in cubin.parse(content, artifact.arch, path).kernels]
+        names = dict.fromkeys(mangled, name) if name else _shown_names(mangled)
+        sources = Sources(Path(suite.root), cubin.source_sizes(content) if recorded else None)
+        yield from decision_facts(artifact.variant, text, names, artifact.arch, budgets, sources)
+
+
+def decision_facts(
+    variant: str, text: str | None, names: Mapping[str, str], arch: str, budgets: Iterable[Budget], sources: Sources
+) -> Iterator[Fact]:
+    """For each budget on compiler decisions and each kernel, how many of its names do not hold.
+
+    Args:
+        text: the disassembled cubin; ``None`` without a disassembler.
+        names: mangled name → the name that is shown, of each kernel.
+    """
+    functions = sass.parse(text or "")
+    code = Code(functions, names, arch, sources)
+    for budget in budgets:
+        for kernel, name in names.items():
+            value: int | None = None
+            detail: Detail = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
+            if budget.decision and kernel in functions:
+                value, detail = code.decided(budget.decision, kernel)
+            yield _fact(Subject(variant, arch, kernel=name), budget.fact, value, Source.SASS, detail)
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
