@@ -63,9 +63,8 @@ class _Source:
         if decision.quote:
             at = [m.start() for m in re.finditer(_words(decision.quote), self.uncommented)]
         else:
-            mark = re.compile(_words(decision.mark))
-            spans = [span for span in self.comments for _ in mark.finditer(self.text, *span)]
-            at = [self._marked(*span) for span in spans]
+            mark = re.compile(rf"[/*#\s]*{_words(decision.mark)}[/*\s]*")  # all of the comment
+            at = [self._marked(*span) for span in self.comments if mark.fullmatch(self.text, *span)]
         for place in at:
             yield self._block(place) if self.python else self._statement(place)
 
