@@ -215,7 +215,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NotInLog: "the ptxas log does not name this kernel, and its cubin lists no spills",
     c.SpillsDisagree: _SPILLS,
     c.SpillsNotListed: _SPILLS,
-    c.NoLines: lambda x: f"compiled from another {x.file}" if x.file else "no line information: compile with -lineinfo",
+    c.NoLines: lambda x: (
+        f"{x.file} here is not the file that was compiled" if x.file else "no line information: compile with -lineinfo"
+    ),
     c.NoPiece: _piece,
     c.NotOnArch: "{arch} has no {name}",
     c.CalledSeparately: "{function} is compiled separately, and its callers are not known",

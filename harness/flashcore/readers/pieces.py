@@ -45,6 +45,7 @@ class _Source:
         self.uncommented = tokens.sub(lambda m: _blank(m[0]) if m["comment"] else m[0], text)
         code = tokens.sub(lambda m: _blank(m[0]), text)
         self.code = code if python else _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
+        self._directives = [] if python else [m.span() for m in _DIRECTIVE.finditer(code)]
 
     def functions(self, name: str) -> Iterator[tuple[int, int]]:
         """The definitions of a function."""
@@ -61,12 +62,17 @@ class _Source:
     def statements(self, decision: Decision) -> Iterator[tuple[int, int]]:
         """The statements at a comment or at quoted code."""
         if decision.quote:
-            at = [m.start() for m in re.finditer(_words(decision.quote), self.uncommented)]
+            at = [m.start() for m in re.finditer(_words(decision.quote), self.uncommented) if self._is_code(m.start())]
         else:
             mark = re.compile(rf"[/*#\s]*{_words(decision.mark)}[/*\s]*")  # all of the comment
-            at = [self._marked(*span) for span in self.comments if mark.fullmatch(self.text, *span)]
+            spans = (span for span in self.comments if mark.fullmatch(self.text, *span) and self._is_code(span[0]))
+            at = [self._marked(*span) for span in spans]
         for place in at:
             yield self._block(place) if self.python else self._statement(place)
+
+    def _is_code(self, at: int) -> bool:
+        """Whether a place is in no directive, such as a macro's definition: no instruction is of its lines."""
+        return not any(start <= at < end for start, end in self._directives)
 
     def _marked(self, start: int, end: int) -> int:
         """The first code of a comment's line, or else after it."""

@@ -34,7 +34,7 @@ def _budget(form: BudgetForm, spec: FactSpec, scope: Mapping[str, Any]) -> Budge
     return Budget(**{**fields, "fact": spec.name, "unit": spec.unit, "tier": spec.tier, **scope})
 
 
-def _decision(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | None:
+def decision_of(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | None:
     """The decision that a budget is about; ``None`` if it is about a fact."""
     must, must_not = ((n,) if isinstance(n, str) else tuple(n) for n in (form.must, form.must_not))
     places = {name: text for name in ("function", "mark", "quote") if (text := getattr(form, name))}
@@ -98,7 +98,7 @@ class Limits:
 
     def _declared(self, index: int, form: BudgetForm) -> Budget | None:
         key = f"budget[{index}]"
-        if decision := _decision(key, form, self._mistakes):
+        if decision := decision_of(key, form, self._mistakes):
             form = form.model_copy(update={"fact": DECISION + form.name, "maximum": 0})
         _check_limits(key, form, self._mistakes)
         spec = self._mistakes.check_fact(f"{key}.fact", form.fact or "")

@@ -91,8 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
     old = baseline.read(Path(path)) if path else None
     limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
     limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
-    selected = [arguments.kernel] * arguments.sass if limited.isdisjoint(sass.NAMES) else ["*"]
-    content = _inventory(arguments.files or form.files, selected, arguments.archs)
+    decisions = limits.decisions(form)
+    all_of_them = decisions or not limited.isdisjoint(sass.NAMES)
+    selected = ["*"] if all_of_them else [arguments.kernel] * arguments.sass
+    content = _inventory(arguments.files or form.files, selected, arguments.archs, decisions)
     for line in old.values if old else ():  # none may vanish with its file
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
@@ -114,7 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
     if shown := ("table", None) in outputs:
         if arguments.against:
             before = record_of(
-                "", _inventory([arguments.against], selected, arguments.archs), name=NAME, command="", seconds=0
+                "",
+                _inventory([arguments.against], selected, arguments.archs, {}),
+                name=NAME,
+                command="",
+                seconds=0,
             )
             print(differing(before, record, arguments.top))
         else:
@@ -135,8 +141,11 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _inventory(patterns: Iterable[str], *options: Sequence[str]) -> Inventory:
-    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), *options)
+def _inventory(
+    patterns: Iterable[str], selected: Sequence[str], archs: Sequence[str], decisions: sass.Decisions
+) -> Inventory:
+    files = (Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
+    return inventory(files, selected, archs, decisions)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

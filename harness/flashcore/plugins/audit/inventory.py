@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
@@ -53,12 +54,14 @@ class Inventory:
 
     Args:
         selected: globs of kernels whose cubins are disassembled.
+        decisions: of budgets, by their facts.
         files: variant → the file.
         later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries that hold no machine code.
         codes: (variant, arch) → the hashes of its cubins' code.
     """
 
     selected: Sequence[str]
+    decisions: sass.Decisions
     files: dict[str, str] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     later: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -66,16 +69,22 @@ class Inventory:
     codes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
 
-def inventory(paths: Iterable[Path], selected: Sequence[str] = (), archs: Sequence[str] = ()) -> Inventory:
+def inventory(
+    paths: Iterable[Path],
+    selected: Sequence[str] = (),
+    archs: Sequence[str] = (),
+    decisions: sass.Decisions = MappingProxyType({}),
+) -> Inventory:
     """The kernels in files and folders; with their code in cubins with ``selected`` ones (globs).
 
     Args:
         archs: those that PTX is compiled for.
+        decisions: as :class:`Inventory` has them.
 
     Raises:
         UsageError: a path does not exist.
     """
-    result = Inventory(selected)
+    result = Inventory(selected, decisions)
     variants: dict[tuple[int, str], str] = {}
     seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
     for number, path in enumerate(paths):
@@ -121,7 +130,8 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
     result.codes.setdefault((variant, code.arch), []).append(content.code)
     names = [name for kernel in content.kernels if result.selected for name in (kernel.name, canonical(kernel.name))]
     selected = any(matches_any(name, result.selected) for name in names)
-    disassembled = sass.disassembled(code.content) if selected else None
+    kernels = [kernel.name for kernel in content.kernels]
+    disassembled = sass.disassembled(code.content, code.arch, kernels, result.decisions) if selected else None
     for kernel in content.kernels:
         same = seen.setdefault((variant, code.arch, kernel.name), [])
         if kernel.code in same:

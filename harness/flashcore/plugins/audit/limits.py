@@ -10,8 +10,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from flashcore.model.suite import GatePolicy, GateRule, Suite
-from flashcore.suites.budgets import Limits, parsed
+from flashcore.errors import ManifestError
+from flashcore.model.catalogue import DECISION
+from flashcore.model.suite import Decision, GatePolicy, GateRule, Suite
+from flashcore.suites.budgets import Limits, decision_of, parsed
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.schema import BudgetForm, Form, GateForm, Manifest, Text, WaiverForm
 
@@ -43,6 +45,19 @@ def read(path: Path | None) -> AuditForm:
     """
     form: AuditForm = parsed(path, ProjectFile)[0].audit if path and path.is_file() else AuditForm()
     return form
+
+
+def decisions(form: AuditForm) -> dict[str, Decision]:
+    """The decision of each budget that has one, by its fact.
+
+    Raises:
+        ManifestError: one is wrong.
+    """
+    mistakes = Mistakes()
+    results = {DECISION + b.name: decision_of(f"budget[{i}]", b, mistakes) for i, b in enumerate(form.budget)}
+    if mistakes.lines:
+        raise ManifestError(FILE, mistakes.lines)
+    return {fact: decision for fact, decision in results.items() if decision}
 
 
 def limit(text: str) -> tuple[str, float]:

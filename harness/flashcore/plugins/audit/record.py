@@ -91,14 +91,14 @@ def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
         block: threads per block that occupancy is for; ``None``: those that the launch bounds allow.
     """
     for kernel in inventory.kernels:
-        yield from _facts(kernel, block)
+        yield from _facts(kernel, block, inventory.decisions)
     for one in inventory.unread:
         subject = Subject(one.variant, one.arch or UNKNOWN, kernel=f"unreadable:{one.place.replace(' ', ':')}")
         for name in (*_RESOURCES, *_SPILLS):
             yield _fact(subject, name, None, one.cause)
 
 
-def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
+def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iterator[Fact]:
     subject, content, spills = Subject(kernel.variant, kernel.arch, kernel=kernel.name), kernel.content, kernel.spills
     for name in _RESOURCES:
         yield _fact(subject, name, getattr(content, name))
@@ -108,7 +108,8 @@ def _facts(kernel: Kernel, block: int | None) -> Iterator[Fact]:
     for at, name in enumerate(_SPILLS):
         yield _fact(subject, name, *((None, spills) if isinstance(spills, Cause) else (spills[at], "")))
     if kernel.disassembled:
-        yield from sass.facts(subject, kernel.disassembled.result().get(content.name), spills, content.stack_bytes)
+        code = kernel.disassembled.result().get(content.name)
+        yield from sass.facts(subject, code, spills, content.stack_bytes, decisions)
     only = math.prod(content.block) if content.block else 0
     low, high = only or 1, only or min(content.max_threads or occupancy.MAX_THREADS, occupancy.MAX_THREADS)
     bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)

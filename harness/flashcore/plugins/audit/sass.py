@@ -6,16 +6,19 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static
-from flashcore.model.causes import Cause, NoTool, Unreadable
+from flashcore.model.causes import Cause, Detail, NoTool, Unreadable
 from flashcore.model.record import Fact, Source, Subject
-from flashcore.readers import sass, spills
+from flashcore.model.suite import Decision
+from flashcore.readers import cubin, sass, spills
+from flashcore.readers.decisions import Code as CompiledCode
+from flashcore.readers.decisions import Sources
 
 _MORE = {
     "sass_tensor": re.compile(r"[A-Z]*MMA\b"),
@@ -24,21 +27,26 @@ _MORE = {
 }
 #: The facts that need a disassembler, and are numbers.
 NAMES = (*static.sass_counts(()), *_MORE, "sass_local_loop")
-#: A kernel's counts by fact, and its loads and stores of local memory.
-Code = tuple[Mapping[str, int], Sequence[spills.Site]]
+#: A budget's decision by its fact, and what a kernel's code shows of it.
+Decisions = Mapping[str, Decision]
+Decided = Mapping[str, tuple[int | None, Detail]]
+#: A kernel's counts by fact, its loads and stores of local memory, and its decisions.
+Code = tuple[Mapping[str, int], Sequence[spills.Site], Decided]
 _CORES = os.cpu_count() or 1
 _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
 
 
-def disassembled(content: bytes) -> Future[Mapping[str, Code]]:
+def disassembled(
+    content: bytes, arch: str, kernels: Collection[str], decisions: Decisions
+) -> Future[Mapping[str, Code]]:
     """The code of a cubin's functions, none if it cannot be read. Waits while too many cubins are pending."""
     _ROOM.acquire()
-    future = _POOL.submit(_disassembled, content)
+    future = _POOL.submit(_disassembled, content, arch, kernels, decisions)
     future.add_done_callback(lambda _: _ROOM.release())
     return future
 
 
-def _disassembled(content: bytes) -> Mapping[str, Code]:
+def _disassembled(content: bytes, arch: str, kernels: Collection[str], decisions: Decisions) -> Mapping[str, Code]:
     disassembler = toolchain.optional_tool("nvdisasm")
     if disassembler is None:
         return {}
@@ -46,20 +54,31 @@ def _disassembled(content: bytes) -> Mapping[str, Code]:
         file = Path(folder) / "code.cubin"
         file.write_bytes(content)
         functions = sass.functions(static.disassemble(file, disassembler).splitlines())
-    return {name: _code(code) for name, code in functions}
+        if not decisions:  # then one function at a time is in memory
+            return {name: _code(code, {}) for name, code in functions}
+        every = dict(functions)
+    code = CompiledCode(every, kernels, arch, Sources(Path(), cubin.source_sizes(content)))
+    return {
+        name: _code(every[name], {fact: code.decided(decision, name) for fact, decision in decisions.items()})
+        for name in every
+    }
 
 
-def _code(code: list[sass.Instruction]) -> Code:
+def _code(code: list[sass.Instruction], decided: Decided) -> Code:
     counts, opcodes = static.sass_counts(code), Counter(instruction.opcode for instruction in code)
     for name, pattern in _MORE.items():
         counts[name] = sum(times for opcode, times in opcodes.items() if pattern.match(opcode))
-    return counts, [site.relative_to(Path()) for site in spills.sites(code)]
+    return counts, [site.relative_to(Path()) for site in spills.sites(code)], decided
 
 
-def facts(subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int) -> Iterator[Fact]:
+def facts(
+    subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int, decisions: Decisions
+) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
-    counts, sites = code or (dict.fromkeys(NAMES), ())
-    cause = "" if code else (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+    missing: Cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+    cause = "" if code else missing
+    counts, sites, decided = code or (dict.fromkeys(NAMES), (), dict.fromkeys(decisions, (None, missing)))
+    yield from (Fact(subject, name, value, "1", Source.SASS, detail) for name, (value, detail) in decided.items())
     yield from (Fact(subject, name, count, "1", Source.SASS, cause) for name, count in counts.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
     if code:
