@@ -75,9 +75,9 @@ def facts(
     subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int, decisions: Decisions
 ) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
-    missing: Cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
-    cause = "" if code else missing
-    counts, sites, decided = code or (dict.fromkeys(NAMES), (), dict.fromkeys(decisions, (None, missing)))
+    unread: Cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")
+    counts, sites, decided = code or (dict.fromkeys(NAMES), (), dict.fromkeys(decisions, (None, unread)))
+    cause = "" if code else unread
     yield from (Fact(subject, name, value, "1", Source.SASS, detail) for name, (value, detail) in decided.items())
     yield from (Fact(subject, name, count, "1", Source.SASS, cause) for name, count in counts.items())
     (stores, loads), missing = ((None, None), spilled) if isinstance(spilled, Cause) else (spilled, "")
