@@ -10,8 +10,9 @@ import pytest
 
 from flashcore.gate import judge, locate
 from flashcore.gate.locate import Place
-from flashcore.model.causes import SourceLine
+from flashcore.model.causes import Decided, SourceLine
 from flashcore.model.record import Record
+from flashcore.model.suite import Decision
 from tests import factory
 from tests.gate.test_formats import judged, places, suite, troubled
 
@@ -99,6 +100,21 @@ def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:
 def test_a_site_that_is_none_leaves_the_kernels_own_line(tmp_path: Path, value: Any) -> None:
     record = sited(tmp_path, factory.fact("local_memory_site", value, arch="sm_89", kernel="fast_kernel"))
     assert place(record, "spill_store_bytes") == Place("my kernels/fast.cu", 4)
+
+
+def test_a_decision_points_at_the_line_that_lost_it(tmp_path: Path) -> None:
+    budget = replace(factory.budget("decision_wide", maximum=0), decision=Decision(("ldg.128",)))
+    made = replace(suite(tmp_path), budgets=(budget,))
+    lost = factory.fact("decision_wide", 1, "fast", arch="sm_80", kernel="fast_kernel")
+    for detail, line in ((Decided("common.cuh", 3, ("ldg.128",), "LDG.E ×4"), ("common.cuh", 3)),
+                         (Decided("", 0, ("ldg.128",), ""), ("fast.cu", 4))):  # fmt: skip
+        record = factory.record(made, [replace(lost, detail=detail)])
+        verdict = verdict_on(record, "decision_wide_limit", kernel="fast_kernel", arch="sm_80")
+        assert (verdict.status, verdict.limit) == ("fail", "must ldg.128")
+        assert verdict.reason.startswith(
+            f"{'common.cuh:3: LDG.E ×4' if line[1] == 3 else 'nothing'} instead of ldg.128; "
+        )
+        assert places(record).of(verdict) == Place(f"my kernels/{line[0]}", line[1])
 
 
 def test_without_a_kernel_the_first_that_the_plan_launches_is_meant(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import RecordError
+from flashcore.model.causes import Decided
 from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
 from flashcore.model.suite import GPU_STAGES
 from flashcore.records import assemble, freshness, store
@@ -89,3 +90,24 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
     for _ in range(2):
         with pytest.raises(RecordError, match="read"):
             freshness.join(lazy, run.keys, done - {("fast/mission", "bench")}, "")
+
+
+def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_it_did() -> None:
+    def run(*details: Decided) -> Record:
+        facts = [
+            dataclasses.replace(factory.fact("decision_wide", len(d.missed), arch="sm_90a", kernel=str(n)), detail=d)
+            for n, d in enumerate(details)
+        ]
+        return dataclasses.replace(factory.bare_record(factory.suite(), facts), id=NEWER)
+
+    lost, kept, older = (
+        Decided("a.cu", 3, ("mma",), "FFMA ×2"),
+        Decided(code_has="HMMA ×8"),
+        Decided(code_has="HMMA ×9"),
+    )
+    recorded = [run(lost), run(kept, kept), run(older, older)]
+    built = Built("13", (), (), tuple(run(lost, kept).facts))
+    nothing = Findings("gate", factory.suite(), (), factory.environment(), (), built, Measured())
+    details = [fact.detail for fact in assemble.record_of(NEWEST, nothing, recorded).facts]
+    assert details == [dataclasses.replace(lost, before="HMMA ×8"), kept]
+    assert [fact.detail for fact in assemble.record_of(NEWEST, nothing, []).facts] == [lost, kept]

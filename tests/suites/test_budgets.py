@@ -50,6 +50,7 @@ source = "the design"
         ('[[budget]]\nname = "a"\nfact = "registers"\nmin = 2\nmax = 1', "expected min <= max"),
         ('[[budget]]\nname = "a"\nfact = "registers"\nmax = 1\nkernel = ["x"]', "expected no such key"),
         ('[[budget]]\nname = "a"\nfact = "registers"\nmax = 1\ndocuments = ["x"]', "expected only in a manifest"),
+        ('[[budget]]\nname = "a"\nfact = "registers"\nmax = 1\nmust = "mma"', "must: expected only in a manifest"),
         ("[[budget", "not valid TOML"),
     ],
 )

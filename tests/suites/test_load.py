@@ -135,6 +135,8 @@ FORM: list[tuple[Change, str]] = [
     ),
 ]
 
+NO_NAME = ": expected the name of a compiler decision, found"
+NO_LIMIT = ": expected with `must` and `must_not` no fact, no limit, no goal, and one piece of the source, found"
 MEANING: list[tuple[Change, str]] = [
     ({"baseline": "fastest"}, "baseline: expected a variant, found 'fastest'"),
     ({"include": ["nowhere"]}, "include: expected a folder of the suite, found 'nowhere'"),
@@ -251,6 +253,19 @@ MEANING: list[tuple[Change, str]] = [
     (
         {"budget.0.variants": ["plan*"]},
         "budget[0].variants: expected globs that match a variant, found 'plan*' (did you mean plain?)",
+    ),
+    *(
+        ({"budget.0": {"name": "decided", "source": "s", **keys}}, f"budget[0]{message}")
+        for keys, message in (
+            ({}, ".fact: expected a fact (see: flashcore list --facts), found ''"),
+            ({"must": "wgma"}, f"{NO_NAME} 'wgma' (did you mean wgmma?)"),
+            ({"must": ["4 ldg.128", "0 mma"]}, f"{NO_NAME} '0 mma' (did you mean mma?)"),
+            ({"must_not": "2 local"}, f"{NO_NAME} '2 local' (did you mean local?)"),
+            ({"must_not": "local", "fact": "registers", "max": 3}, f"{NO_LIMIT} fact, maximum"),
+            ({"must_not": "local", "mark": "a", "quote": "b"}, f"{NO_LIMIT} mark, quote"),
+            ({"must_not": "local", "severity": "goal"}, f"{NO_LIMIT} goal"),
+            ({"fact": "smem", "max": 3, "mark": "a"}, ".mark: expected it with `must` or `must_not`, found neither"),
+        )
     ),
     ({"budget.1.name": "registers"}, "budget: expected each name once, found 'registers' 2 times"),
     (

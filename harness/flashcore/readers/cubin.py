@@ -239,39 +239,44 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
 
 
 def source_sizes(data: bytes) -> dict[str, int]:
-    """The bytes that each source file had when it was compiled, by its name in the line tables; 0 if not listed."""
-    sizes: dict[str, int] = {}
+    """The bytes that each source file had when it was compiled, by its name in the line tables; 0 if not listed. Empty
+    if they cannot be read."""
+    try:
+        return dict(_source_sizes(data))
+    except (struct.error, IndexError, ValueError):
+        return {}
+
+
+def _source_sizes(data: bytes) -> Iterator[tuple[str, int]]:
+    """The file entries of DWARF 2 to 4: folders, then files with three numbers, the last of which is the size."""
     for section in sections_of(data):
         at, end = section.offset, section.offset + section.size
-        while section.name == ".debug_line" and at + 10 <= end:
+        while section.name == ".debug_line" and at < end:
             length, version, header = struct.unpack_from("<IHI", data, at)
             if not 2 <= version <= 4:
-                break
-            place = at + 10 + (5 if version < 4 else 6)
-            place += data[place - 1] - 1  # the operations' numbers of operands
+                return
+            place = at + (15 if version < 4 else 16)
+            place += data[place - 1] - 1  # the operands of each operation
             folders = [""]
             while folder := text_at(data, place):
-                folders.append(folder)
+                folders.append(f"{folder}/")
                 place += len(folder.encode()) + 1
             place += 1
             while place < at + 10 + header and (name := text_at(data, place)):
-                (folder_index, _, size), place = _numbers(data, place + len(name.encode()) + 1)
-                sizes[f"{folders[folder_index]}/{name}".removeprefix("/" if name[0] == "/" else "")] = size
+                numbers, place = _numbers(data, place + len(name.encode()) + 1)
+                yield folders[numbers[0]] + name, numbers[2]
             at += 4 + length
-    return sizes
 
 
 def _numbers(data: bytes, at: int) -> tuple[list[int], int]:
     """Three LEB128 numbers, and where they end."""
-    values = []
-    for _ in range(3):
-        value = shift = 0
-        while True:
-            value |= (data[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
+    values = [0, 0, 0]
+    for n in range(3):
+        for shift in range(0, 70, 7):
+            values[n] |= (data[at] & 0x7F) << shift
+            at += 1
             if data[at - 1] < 0x80:
                 break
-        values.append(value)
     return values, at
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from flashcore.measure.static import facts as static
 from flashcore.model.record import Artifact, Fact
 from flashcore.plugins.audit.inventory import inventory
 from flashcore.plugins.audit.record import facts
+from tests.conftest import ROOT
 from tests.measure.static.test_facts import artifact as artifact
 from tests.measure.static.test_facts import text
 from tests.plugins.audit.fatbins import CUBINS
@@ -133,3 +136,60 @@ def test_what_flashcore_toml_limits_is_disassembled(
     assert main(["audit", str(file)]) == Exit.OK
     listing.write_text(KERNEL.replace("LDS.128", "STL").replace("IMMA", "FFMA"))
     assert main(["audit", str(file)]) == Exit.FAILED
+
+
+DECISIONS = """
+[[audit.budget]]
+name = "wide"
+must = "ldg.128"
+function = "load"
+kernels = ["copy_kernel*"]
+source = "x"
+[[audit.budget]]
+name = "loops"
+must_not = "{name}"
+mark = "wide store"
+kernels = ["copy_kernel*"]
+source = "x"
+"""
+
+
+@pytest.mark.slow
+def test_compiler_decisions_are_judged_at_the_source_that_was_compiled(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if toolchain.optional_tool("nvdisasm") is None:
+        pytest.skip("tool: no nvdisasm on this machine")
+    monkeypatch.chdir(tmp_path)
+    source = shutil.copy(ROOT / "benchmarks" / "decided" / "copy.cu", tmp_path)
+    command = [compiler.path, "-O3", "-lineinfo", "-arch=sm_90a", "-cubin", source, "-o", "copy.cubin"]
+    subprocess.run(command, check=True)
+    Path("flashcore.toml").write_text(DECISIONS.format(name="loop"))
+    assert main(["audit", "copy.cubin"]) == Exit.OK
+    Path("flashcore.toml").write_text(DECISIONS.format(name="stg.128"))
+    capsys.readouterr()
+    assert main(["audit", "copy.cubin", "--format", "github"]) == Exit.FAILED
+    line = next(n for n, text in enumerate(Path(source).read_text().splitlines(), 1) if "<Pack*>(to" in text)
+    assert f"file=copy.cu,line={line}," in capsys.readouterr().out
+    with Path(source).open("a") as file:
+        file.write("// one line more\n")
+    assert main(["audit", "copy.cubin"]) == Exit.UNMEASURED
+    assert "copy.cu here is not the file that was compiled" in capsys.readouterr().out
+    Path(source).unlink()
+    assert main(["audit", "copy.cubin"]) == Exit.UNMEASURED
+
+
+def test_without_a_disassembler_decisions_are_unmeasured(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr(toolchain, "optional_tool", lambda name: None)
+    Path("flashcore.toml").write_text('[[audit.budget]]\nname = "a"\nmust_not = "local"\nsource = "x"\n')
+    assert main(["audit", str(file)]) == Exit.UNMEASURED
+    assert "no nvdisasm on this machine" in capsys.readouterr().out
+
+
+def test_a_name_that_is_no_decision_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("flashcore.toml").write_text('[[audit.budget]]\nname = "a"\nmust = "wgma"\nsource = "x"\n')
+    assert main(["audit", str(file)]) == Exit.USAGE

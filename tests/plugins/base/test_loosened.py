@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flashcore.gate.baseline import Baseline, Key
-from flashcore.model.suite import GatePolicy, GateRule, PythonCallable, RecordedCubins, Suite
+from flashcore.model.suite import Decision, GatePolicy, GateRule, PythonCallable, RecordedCubins, Suite
 from flashcore.plugins.base.loosened import Loosened, everything
 from tests import factory
 
@@ -79,6 +79,27 @@ def test_a_budget(index: int, changes: dict[str, Any], looser: bool) -> None:
 )
 def test_kernels_of_a_budget(before: tuple[str, ...], after: tuple[str, ...], looser: bool) -> None:
     old, new = (replace(OLD, budgets=(replace(LIMIT, kernels=kernels), LOW)) for kernels in (before, after))
+    assert keys(new, old) == ({"budget:limit"} if looser else set())
+
+
+DECISION = Decision(("mma",), ("local",), mark="main loop")
+
+
+@pytest.mark.parametrize(
+    ("after", "looser"),
+    [
+        (DECISION, False),
+        (replace(DECISION, must=("mma", "ldmatrix"), must_not=("call", "local")), False),
+        (replace(DECISION, must=()), True),
+        (replace(DECISION, must_not=("call",)), True),
+        (replace(DECISION, must=("2 mma",)), True),  # no comparison of numbers
+        (replace(DECISION, mark="another"), True),
+        (replace(DECISION, mark="", function="main loop"), True),
+        (None, True),
+    ],
+)
+def test_a_decision(after: Decision | None, looser: bool) -> None:
+    old, new = (replace(OLD, budgets=(replace(LIMIT, decision=d), LOW)) for d in (DECISION, after))
     assert keys(new, old) == ({"budget:limit"} if looser else set())
 
 
