@@ -12,7 +12,6 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
 from tests.measure.static.test_facts import ARCHS, DATA, MANGLED, text
-from tests.plugins.audit.fatbins import library
 
 
 def sample(name: str) -> bytes:
@@ -166,22 +165,13 @@ def test_something_else_is_not_a_cubin(tmp_path: Path) -> None:
         cubin.read(path, "sm_80")
 
 
-#: DWARF 2: the length, the version, the header's length, then the header up to the operations' operands.
-UNITS = [
-    struct.pack("<IHI", len(rest) + 6, 2, len(rest)) + rest
-    for files in (b"kernel.cu\0\x01\x80\x01\xec\x04/b/c.cuh\0\0\0\x07", b"kernel.cu\0\0\0\0")
-    for rest in [bytes((1, 1, 0xFB, 14, 3, 0, 1)) + b"/a\0\0" + files + b"\0"]
-]
-
-
-def test_line_tables_have_the_sizes_of_the_sources() -> None:
-    content = library(b"".join(UNITS), ".debug_line")
-    assert cubin.source_sizes(content) == {"/a/kernel.cu": 620, "/b/c.cuh": 7, "kernel.cu": 0}
-
-
 @pytest.mark.parametrize(
-    "table", [b"", UNITS[0][:20], struct.pack("<IHI", 6, 5, 0), UNITS[0][:28] + b"\xff" * 90, b"\0" * 10, b"x" * 10]
+    ("size", "listed"),
+    [(0, b"\0"), (7, b"\x07"), (127, b"\x7f"), (128, b"\x80\x01"), (620, b"\xec\x04"), (70000, b"\xf0\xa2\x04")],
 )
-def test_a_line_table_that_cannot_be_read_has_none(table: bytes) -> None:
-    assert cubin.source_sizes(library(table, ".debug_line")) == {}
-    assert cubin.source_sizes(b"no ELF") == {}
+def test_line_tables_have_the_sizes_of_the_sources(size: int, listed: bytes) -> None:
+    for name in (b"/a/kernel.cu", b"kernel.cu"):
+        content = b"/usr\0\0" + name + b"\0\x01\xc9\xd8\x95\xd8\x06" + listed + b"other.cu\0\0\0\0\0"
+        assert cubin.names_source(content, "kernel.cu", size)
+        assert not cubin.names_source(content, "kernel.cu", size + 1)
+        assert not cubin.names_source(content, "kernel_cu", size)

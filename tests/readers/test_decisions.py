@@ -55,11 +55,11 @@ def decided(
     decision: Decision,
     *lines: Line,
     arch: str = "sm_90a",
-    sizes: dict[str, int] | None = None,
+    cubin: bytes | None = None,
     more: str = "",
 ) -> tuple[int | None, Cause | Decided]:
     functions = sass.parse(listing(folder, *lines) + more)
-    return Code(functions, ["k"], arch, Sources(folder, sizes)).decided(decision, "k")
+    return Code(functions, ["k"], arch, Sources(folder, cubin)).decided(decision, "k")
 
 
 WIDE, NARROW, END = "LDG.E.128 R4, desc[UR6][R2.64]", "LDG.E R4, desc[UR6][R2.64]", "EXIT"
@@ -130,11 +130,13 @@ def test_without_line_information_only_a_whole_kernel_is_judged(folder: Path) ->
 
 
 def test_a_source_of_another_size_is_not_the_compiled_one(folder: Path) -> None:
-    file, size = str(folder / "k.cu"), len(SOURCE)
     decision = Decision(("ldg.128",), mark="third")
-    assert decided(folder, decision, (WIDE, 8), sizes={file: size})[0] == 0
-    for sizes in ({file: size + 1}, {file: 0}, {}):
-        assert decided(folder, decision, (WIDE, 8), sizes=sizes) == (None, NoLines("k.cu"))
+    listed = b"k.cu\0\x01\x80\x01%c\x01" % (len(SOURCE) - 128 + 128)
+    assert 128 <= len(SOURCE) < 256
+    assert decided(folder, decision, (WIDE, 8), cubin=b"ELF" + listed)[0] == 0
+    (folder / "k.cu").write_text(SOURCE + " ")
+    for content in (listed, b"k.cu\0\0\0\0", b"no line table"):
+        assert decided(folder, decision, (WIDE, 8), cubin=content) == (None, NoLines("k.cu"))
 
 
 def test_an_arch_without_the_instruction_is_no_pass(folder: Path) -> None:

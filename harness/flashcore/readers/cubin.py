@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -238,46 +239,14 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
     return data[at:end].decode()
 
 
-def source_sizes(data: bytes) -> dict[str, int]:
-    """The bytes that each source file had when it was compiled, by its name in the line tables; 0 if not listed. Empty
-    if they cannot be read."""
-    try:
-        return dict(_source_sizes(data))
-    except (struct.error, IndexError, ValueError):
-        return {}
-
-
-def _source_sizes(data: bytes) -> Iterator[tuple[str, int]]:
-    """The file entries of DWARF 2 to 4: folders, then files with three numbers, the last of which is the size."""
-    for section in sections_of(data):
-        at, end = section.offset, section.offset + section.size
-        while section.name == ".debug_line" and at < end:
-            length, version, header = struct.unpack_from("<IHI", data, at)
-            if not 2 <= version <= 4:
-                return
-            place = at + (15 if version < 4 else 16)
-            place += data[place - 1] - 1  # the operands of each operation
-            folders = [""]
-            while folder := text_at(data, place):
-                folders.append(f"{folder}/")
-                place += len(folder.encode()) + 1
-            place += 1
-            while place < at + 10 + header and (name := text_at(data, place)):
-                numbers, place = _numbers(data, place + len(name.encode()) + 1)
-                yield folders[numbers[0]] + name, numbers[2]
-            at += 4 + length
-
-
-def _numbers(data: bytes, at: int) -> tuple[list[int], int]:
-    """Three LEB128 numbers, and where they end."""
-    values = [0, 0, 0]
-    for n in range(3):
-        for shift in range(0, 70, 7):
-            values[n] |= (data[at] & 0x7F) << shift
-            at += 1
-            if data[at - 1] < 0x80:
-                break
-    return values, at
+def names_source(data: bytes, name: str, size: int) -> bool:
+    """Whether line tables (DWARF 2 to 4) list a source file of this name and size in bytes."""
+    number = r"[\x80-\xff]*[\x00-\x7f]"  # LEB128: the folder, the time, then the size
+    listed = b"".join(
+        bytes([size >> at & 0x7F | (size >> at + 7 > 0) << 7]) for at in range(0, size.bit_length() or 1, 7)
+    )
+    entry = re.escape(name.encode()) + rf"\0{number}{number}".encode("latin-1") + re.escape(listed)
+    return re.search(entry, data) is not None
 
 
 def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flashcore.model.suite import Decision
 
@@ -17,10 +18,27 @@ _CLOSING = {")": "(", "]": "[", "}": "{"}
 
 def pieces(text: str, decision: Decision, *, python: bool) -> list[tuple[int, int]]:
     """The first and last line of each piece that a decision may name."""
-    source = _Source(text, python)
-    spans = source.functions(decision.function) if decision.function else source.statements(decision)
-    lines = ((text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1) for start, end in spans)
+    source = _Source(text, *(_PYTHON if python else _C))
+    if not python:
+        spans = (
+            source.functions(decision.function) if decision.function else map(source.statement, source.places(decision))
+        )
+        lines = [(source.line(start), source.line(end)) for start, end in spans]
+    else:
+        lines = [*_python(text, decision.function, [*map(source.line, source.places(decision))])]
     return [*dict.fromkeys(lines)]
+
+
+def _python(text: str, function: str, lines: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The functions of a name and the statements at these lines."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    except (SyntaxError, ValueError):
+        return
+    spans = [(node.lineno, node.end_lineno or 0, getattr(node, "name", "")) for node in nodes]
+    yield from ((first, last) for first, last, name in spans if function and name == function)
+    for line in lines:
+        yield from [(first, last) for first, last, _ in sorted(spans) if first <= line <= last][-1:]
 
 
 def _words(text: str) -> str:
@@ -37,42 +55,35 @@ def _words(text: str) -> str:
 class _Source:
     """A text, and the same without comments, and without strings and directives: all of one length."""
 
-    def __init__(self, text: str, python: bool) -> None:
-        self.text, self.python = text, python
-        comment, string = _PYTHON if python else _C
+    def __init__(self, text: str, comment: str, string: str) -> None:
+        self.text = text
         tokens = re.compile(f"(?P<comment>{comment})|(?P<string>{string})", re.DOTALL)
         self.comments = [m.span() for m in tokens.finditer(text) if m["comment"]]
         self.uncommented = tokens.sub(lambda m: _blank(m[0]) if m["comment"] else m[0], text)
         code = tokens.sub(lambda m: _blank(m[0]), text)
-        self.code = code if python else _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
-        self._directives = [] if python else [m.span() for m in _DIRECTIVE.finditer(code)]
+        self._directives = [m.span() for m in _DIRECTIVE.finditer(code)]
+        self.code = _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
+
+    def line(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
 
     def functions(self, name: str) -> Iterator[tuple[int, int]]:
         """The definitions of a function."""
-        if self.python:
-            for match in re.finditer(rf"\bdef\s+{re.escape(name)}\s*\(", self.code):
-                yield self._block(match.start())
-            return
         for match in re.finditer(rf"\b{re.escape(name)}\s*\(", self.code):
             close = self._end(match.end(), ")")
             body = self.code.find("{", close)
             if body >= 0 and _HEAD.fullmatch(self.code, close + 1, body):
                 yield self._start(match.start()), self._end(body + 1, "}")
 
-    def statements(self, decision: Decision) -> Iterator[tuple[int, int]]:
-        """The statements at a comment or at quoted code."""
-        if decision.quote:
-            at = [m.start() for m in re.finditer(_words(decision.quote), self.uncommented) if self._is_code(m.start())]
-        else:
+    def places(self, decision: Decision) -> list[int]:
+        """Where quoted code is, or the code at a comment; not in macros, whose lines no instruction has."""
+        if decision.mark:
             mark = re.compile(rf"[/*#\s]*{_words(decision.mark)}[/*\s]*")  # all of the comment
-            spans = (span for span in self.comments if mark.fullmatch(self.text, *span) and self._is_code(span[0]))
-            at = [self._marked(*span) for span in spans]
-        for place in at:
-            yield self._block(place) if self.python else self._statement(place)
-
-    def _is_code(self, at: int) -> bool:
-        """Whether a place is in no directive, such as a macro's definition: no instruction is of its lines."""
-        return not any(start <= at < end for start, end in self._directives)
+            spans = [span for span in self.comments if mark.fullmatch(self.text, *span)]
+        else:
+            spans = [m.span() for m in re.finditer(_words(decision.quote) or "$^", self.uncommented)]
+        outside = (span for span in spans if not any(start <= span[0] < end for start, end in self._directives))
+        return [self._marked(*span) if decision.mark else span[0] for span in outside]
 
     def _marked(self, start: int, end: int) -> int:
         """The first code of a comment's line, or else after it."""
@@ -102,7 +113,7 @@ class _Source:
                 start = match.end()
         return start + len(self.code[start:]) - len(self.code[start:].lstrip())
 
-    def _statement(self, at: int) -> tuple[int, int]:
+    def statement(self, at: int) -> tuple[int, int]:
         start, depth = self._start(at), 0
         for match in re.compile(r"[][(){};]").finditer(self.code, start):
             if (char := match[0]) in "([{":
@@ -115,23 +126,6 @@ class _Source:
             if not depth and char in ";}" and not goes_on:
                 return start, match.start()
         return start, len(self.code) - 1
-
-    def _block(self, at: int) -> tuple[int, int]:
-        """The Python statement at ``at``, with its block."""
-        depth, start, end = 0, 0, len(self.code)
-        for match in re.compile(r"[][(){}\n]").finditer(self.code):
-            if match[0] != "\n":
-                depth += 1 if match[0] in "([{" else -1
-            elif depth <= 0 and match.start() < at:
-                start = match.end()
-            elif depth <= 0:
-                end = match.start()
-                break
-        indent = re.compile(r"[ \t]*").match(self.code, start)
-        deeper = rf"(?:\n[ \t]*(?=\n|$)|\n{indent[0] if indent else ''}[ \t]+[^\n]*)*"
-        if self.code[start:end].rstrip().endswith(":") and (block := re.compile(deeper).match(self.code, end)):
-            end = block.end() - (len(block[0]) - len(block[0].rstrip()))
-        return start, end - 1 if end > start else start
 
 
 def _blank(text: str) -> str:

@@ -161,9 +161,9 @@ def test_compiler_decisions_are_judged_at_the_source_that_was_compiled(
     if toolchain.optional_tool("nvdisasm") is None:
         pytest.skip("tool: no nvdisasm on this machine")
     monkeypatch.chdir(tmp_path)
-    source = shutil.copy(ROOT / "benchmarks" / "decided" / "copy.cu", tmp_path)
+    source: str = shutil.copy(str(ROOT / "benchmarks" / "decided" / "copy.cu"), str(tmp_path))
     command = [compiler.path, "-O3", "-lineinfo", "-arch=sm_90a", "-cubin", source, "-o", "copy.cubin"]
-    subprocess.run(command, check=True)
+    subprocess.run([*map(str, command)], check=True)
     Path("flashcore.toml").write_text(DECISIONS.format(name="loop"))
     assert main(["audit", "copy.cubin"]) == Exit.OK
     Path("flashcore.toml").write_text(DECISIONS.format(name="stg.128"))

@@ -14,6 +14,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from flashcore.model.causes import (
     from_json,
 )
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
-from flashcore.model.suite import Budget, Suite
+from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
 from flashcore.readers.decisions import Code, Sources
@@ -141,28 +142,15 @@ def _decided(artifact: Artifact, suite: Suite) -> Iterator[Fact]:
         text = listing(Path(path), toolchain.optional_tool("nvdisasm"))
         mangled = [k.name for k in cubin.parse(content, artifact.arch, path).kernels]
         names = dict.fromkeys(mangled, name) if name else _shown_names(mangled)
-        sources = Sources(Path(suite.root), cubin.source_sizes(content) if recorded else None)
-        yield from decision_facts(artifact.variant, text, names, artifact.arch, budgets, sources)
-
-
-def decision_facts(
-    variant: str, text: str | None, names: Mapping[str, str], arch: str, budgets: Iterable[Budget], sources: Sources
-) -> Iterator[Fact]:
-    """For each budget on compiler decisions and each kernel, how many of its names do not hold.
-
-    Args:
-        text: the disassembled cubin; ``None`` without a disassembler.
-        names: mangled name → the name that is shown, of each kernel.
-    """
-    functions = sass.parse(text or "")
-    code = Code(functions, names, arch, sources)
-    for budget in budgets:
-        for kernel, name in names.items():
-            value: int | None = None
-            detail: Detail = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
-            if budget.decision and kernel in functions:
-                value, detail = code.decided(budget.decision, kernel)
-            yield _fact(Subject(variant, arch, kernel=name), budget.fact, value, Source.SASS, detail)
+        functions = sass.parse(text or "")
+        code = Code(functions, names, artifact.arch, Sources(Path(suite.root), content if recorded else None))
+        unread: Cause = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
+        for budget, kernel in product(budgets, names):
+            subject = Subject(artifact.variant, artifact.arch, kernel=names[kernel])
+            decided = (
+                code.decided(budget.decision, kernel) if budget.decision and kernel in functions else (None, unread)
+            )
+            yield _fact(subject, budget.fact, decided[0], Source.SASS, decided[1])
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:

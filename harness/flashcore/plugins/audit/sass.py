@@ -16,7 +16,7 @@ from flashcore.measure.static import facts as static
 from flashcore.model.causes import Cause, Detail, NoTool, Unreadable
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.model.suite import Decision
-from flashcore.readers import cubin, sass, spills
+from flashcore.readers import sass, spills
 from flashcore.readers.decisions import Code as CompiledCode
 from flashcore.readers.decisions import Sources
 
@@ -57,7 +57,7 @@ def _disassembled(content: bytes, arch: str, kernels: Collection[str], decisions
         if not decisions:  # then one function at a time is in memory
             return {name: _code(code, {}) for name, code in functions}
         every = dict(functions)
-    code = CompiledCode(every, kernels, arch, Sources(Path(), cubin.source_sizes(content)))
+    code = CompiledCode(every, kernels, arch, Sources(Path(), content))
     return {
         name: _code(every[name], {fact: code.decided(decision, name) for fact, decision in decisions.items()})
         for name in every
