@@ -120,7 +120,7 @@ class Code:
         for required in decision.must:
             least, name = counted(required)
             hits = _matching(code, scope, name)
-            weaker, instead = (_others(code, scope, name, hits, kind) for kind in ("weaker", "instead"))
+            weaker, instead = (_others(code, scope, name, kind) for kind in ("weaker", "instead"))
             there += [*hits, *weaker]
             if len(hits) < least or (piece and weaker):
                 missed.append(required)
@@ -163,12 +163,11 @@ def _matching(code: Sequence[Instruction], scope: Collection[int], name: str) ->
     return [code[n] for n in scope if _shows(code[n], meanings()[name].sass)]
 
 
-def _others(
-    code: Sequence[Instruction], scope: Collection[int], name: str, hits: Sequence[Instruction], kind: str
-) -> list[Instruction]:
-    """The ``weaker`` instructions in scope, or those ``instead``, without those that show the name."""
-    pattern = getattr(meanings()[name], kind)
-    return [code[n] for n in scope if pattern and _shows(code[n], pattern) and code[n] not in hits]
+def _others(code: Sequence[Instruction], scope: Collection[int], name: str, kind: str) -> list[Instruction]:
+    """The ``weaker`` instructions in scope, or those ``instead``, that do not show the name."""
+    meaning = meanings()[name]
+    pattern = getattr(meaning, kind)
+    return [code[n] for n in scope if pattern and _shows(code[n], pattern) and not _shows(code[n], meaning.sass)]
 
 
 def _shows(instruction: Instruction, pattern: str) -> bool:

@@ -19,14 +19,11 @@ _CLOSING = {")": "(", "]": "[", "}": "{"}
 def pieces(text: str, decision: Decision, *, python: bool) -> list[tuple[int, int]]:
     """The first and last line of each piece that a decision may name."""
     source = _Source(text, *(_PYTHON if python else _C))
-    if not python:
-        spans = (
-            source.functions(decision.function) if decision.function else map(source.statement, source.places(decision))
-        )
-        lines = [(source.line(start), source.line(end)) for start, end in spans]
-    else:
-        lines = [*_python(text, decision.function, [*map(source.line, source.places(decision))])]
-    return [*dict.fromkeys(lines)]
+    places = source.places(decision)
+    if python:
+        return [*dict.fromkeys(_python(text, decision.function, map(source.line, places)))]
+    spans = source.functions(decision.function) if decision.function else map(source.statement, places)
+    return [*dict.fromkeys((source.line(start), source.line(end)) for start, end in spans)]
 
 
 def _python(text: str, function: str, lines: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -144,13 +144,14 @@ def _decided(artifact: Artifact, suite: Suite) -> Iterator[Fact]:
         names = dict.fromkeys(mangled, name) if name else _shown_names(mangled)
         functions = sass.parse(text or "")
         code = Code(functions, names, artifact.arch, Sources(Path(suite.root), content if recorded else None))
-        unread: Cause = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
+        unread = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
         for budget, kernel in product(budgets, names):
             subject = Subject(artifact.variant, artifact.arch, kernel=names[kernel])
-            decided = (
-                code.decided(budget.decision, kernel) if budget.decision and kernel in functions else (None, unread)
-            )
-            yield _fact(subject, budget.fact, decided[0], Source.SASS, decided[1])
+            value: int | None = None
+            detail: Detail = unread
+            if budget.decision and kernel in functions:
+                value, detail = code.decided(budget.decision, kernel)
+            yield _fact(subject, budget.fact, value, Source.SASS, detail)
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:

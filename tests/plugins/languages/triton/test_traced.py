@@ -21,9 +21,9 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
 from flashcore.measure.static import facts as static_facts
-from flashcore.model.causes import CodeChanged, CompileFailed, Hang
+from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, Facts, Record, Subject
-from flashcore.model.suite import Argument, Suite
+from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.languages.triton import calls as triton_calls
 from flashcore.plugins.languages.triton import trace_child, traced
@@ -216,6 +216,28 @@ def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -
     assert {"spills", "baseline_spill_store_bytes"} <= failed
     site = found.facts.get("local_memory_site", Subject("sound", ARCH, kernel="softmax_kernel"))
     assert site is not None and str(site.value).startswith("spilling.py:")
+
+
+@pytest.mark.parametrize(
+    ("decision", "places"),
+    [
+        (Decision(("ldg.128",), quote="values = tl.load"), {"spilling": (0, "values = tl.load")}),
+        (Decision(("ldg.64", "stg.128"), ("local",), function="softmax_kernel"), {"sound": (0, "def softmax_kernel")}),
+        (Decision((), ("ldg.128",), quote="tl.load"), {"text": (1, "values = tl.load")}),
+        (Decision(("stg.128",), quote="tl.sum"), {"sound": (0, "tl.store"), "names": (None, "")}),  # T.sum
+    ],
+)
+def test_decisions_are_judged_at_lines_of_python(
+    decision: Decision, places: Mapping[str, tuple[int | None, str]], compiled: Compiled
+) -> None:
+    budget = dataclasses.replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
+    suite = dataclasses.replace(compiled.suite, budgets=(budget,))
+    for name, (value, text) in places.items():
+        found = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)[0]
+        (fact,) = (fact for fact in found if fact.name == "decision_of")
+        assert fact.value == value, fact.note
+        if isinstance(fact.detail, Decided):
+            assert text in (Path(suite.root) / fact.detail.file).read_text().splitlines()[fact.detail.line - 1]
 
 
 def test_facts_of_another_triton_are_no_measure(compiled: Compiled) -> None:
