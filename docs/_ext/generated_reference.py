@@ -22,7 +22,7 @@ from flashcore.errors import Exit
 from flashcore.explain import advice
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
-from flashcore.model import cause_text, causes, plugin
+from flashcore.model import cause_text, causes, decisions, plugin
 from flashcore.model.catalogue import FACTS, FactSpec
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape
@@ -50,6 +50,7 @@ def write(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     measured = figures(Path(app.srcdir).parent / "profiles")
     pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
+    pages["decisions"] = compiler_decisions()
     pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
     pages["exit-codes"] = exit_codes()
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
@@ -143,6 +144,25 @@ def rules_of_advice() -> Iterator[str]:
             *(["- **Note**: a busy resource or a wait, whose cause is unknown"] if rule.effect else []),
             "",
         )
+
+
+def compiler_decisions() -> Iterator[str]:
+    """The page of compiler decisions: the instructions of each name."""
+    yield from (
+        "# Compiler decisions",
+        "",
+        "The names in `must` and `must_not` of [budgets](../../how-to/gate-compiler-decisions.md). Patterns match the "
+        "start of a machine instruction without its predicate. In a function or a marked piece, nothing in *weaker* may "
+        "stand beside what must be there. The mnemonics are those of the CUDA Binary Utilities' instruction set "
+        "reference; tests compile each instruction of the third column and find its name.",
+        "",
+        "| name | machine instructions | from | weaker | archs | where it does not hold |",
+        "| --- | --- | --- | --- | --- | --- |",
+    )
+    for name, m in decisions.meanings().items():
+        sass, weaker = (f"`{_cell(pattern)}`" if pattern else "" for pattern in (m.sass, m.weaker))
+        archs = f"sm_{m.archs[0]}" + (" on" if m.archs[1] == 999 else f" to sm_{m.archs[1]}" if m.archs[1] > 90 else "")
+        yield f"| `{name}` | {sass or 'a sequence'} | {_cell(m.ptx)} | {weaker} | {archs} | {_cell(m.hint)} |"
 
 
 def manifest() -> Iterator[str]:
