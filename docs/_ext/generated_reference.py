@@ -154,7 +154,7 @@ def compiler_decisions() -> Iterator[str]:
         "The names in `must` and `must_not` of [budgets](../../how-to/gate-compiler-decisions.md). Patterns match the "
         "start of a machine instruction without its predicate. In a function or a marked piece, nothing in *weaker* may "
         "stand beside what must be there. The mnemonics are those of the CUDA Binary Utilities' instruction set "
-        "reference; tests compile each instruction of the third column and find its name.",
+        "reference; tests compile such code for each name.",
         "",
         "| name | machine instructions | from | weaker | archs | where it does not hold |",
         "| --- | --- | --- | --- | --- | --- |",

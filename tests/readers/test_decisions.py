@@ -218,7 +218,7 @@ PTX = {
     "atomic": "atom.global.add.u32 %r, [%l], 3;",
     "atomic ": "red.shared.add.u32 [%r], 3;",
 }
-ELSEWHERE = {"tcgen05", "wgmma_serial"}  # of another arch; tested above
+ELSEWHERE = {"tcgen05", "wgmma_serial"}  # tested by themselves
 
 
 def test_every_name_is_tested() -> None:
@@ -257,3 +257,17 @@ def test_a_name_is_seen_in_what_ptxas_makes_of_its_instruction(name: str, compil
     decision = Decision((name.strip(),))
     assert compiled.decided(decision, f"k{[*PTX].index(name)}")[0] == 0
     assert compiled.decided(decision, f"k{len(PTX)}")[0] == 1
+
+
+def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
+    ptxas, disassembler = map(toolchain.optional_tool, ("ptxas", "nvdisasm"))
+    if not ptxas or not disassembler:
+        pytest.skip("tool: no ptxas or no nvdisasm on this machine")
+    (tmp_path / "k.ptx").write_text(
+        ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k (.param .u64 a, .param .u32 b) {\n"
+        ".reg .b64 %l; .reg .b32 %r; .reg .pred %p; ld.param.u64 %l, [a]; ld.param.u32 %r, [b]; setp.ne.u32 %p, %r, 0;\n"
+        "tcgen05.mma.cta_group::1.kind::f16 [%r], %l, %l, %r, %p; ret; }\n"
+    )
+    subprocess.run([ptxas, "-arch=sm_100a", tmp_path / "k.ptx", "-o", tmp_path / "k.cubin"], check=True)
+    functions = sass.parse(disassemble(tmp_path / "k.cubin", disassembler))
+    assert Code(functions, ["k"], "sm_100a", Sources(tmp_path)).decided(Decision(("tcgen05",)), "k")[0] == 0
