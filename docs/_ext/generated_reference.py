@@ -152,7 +152,7 @@ def compiler_decisions() -> Iterator[str]:
         "# Compiler decisions",
         "",
         "The names in `must` and `must_not` of [budgets](../../how-to/gate-compiler-decisions.md). Patterns match the "
-        "start of a machine instruction without its predicate. In a function or a marked piece, nothing in *weaker* may "
+        "start of a machine instruction without its predicate. In a piece, nothing in *weaker* may "
         "stand beside what must be there. The mnemonics are those of the CUDA Binary Utilities' instruction set "
         "reference; tests compile such code for each name.",
         "",

@@ -265,7 +265,8 @@ def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
         pytest.skip("tool: no ptxas or no nvdisasm on this machine")
     (tmp_path / "k.ptx").write_text(
         ".version 8.6\n.target sm_100a\n.address_size 64\n.visible .entry k (.param .u64 a, .param .u32 b) {\n"
-        ".reg .b64 %l; .reg .b32 %r; .reg .pred %p; ld.param.u64 %l, [a]; ld.param.u32 %r, [b]; setp.ne.u32 %p, %r, 0;\n"
+        ".reg .b64 %l; .reg .b32 %r; .reg .pred %p; ld.param.u64 %l, [a]; ld.param.u32 %r, [b]; setp.ne.u32 %p, %r, 0; "
+        "\n"
         "tcgen05.mma.cta_group::1.kind::f16 [%r], %l, %l, %r, %p; ret; }\n"
     )
     subprocess.run([ptxas, "-arch=sm_100a", tmp_path / "k.ptx", "-o", tmp_path / "k.cubin"], check=True)
