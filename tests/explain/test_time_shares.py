@@ -11,7 +11,7 @@ from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.record import Roof
 from tests import factory
 from tests.conftest import published
-from tests.explain.test_advice import Values, record, stall
+from tests.explain.test_advice import COUNTED, Values, record, stall
 
 
 def parts(values: Values, *, gpu: bool = True) -> tuple[dict[str, float], Whole]:
@@ -21,7 +21,15 @@ def parts(values: Values, *, gpu: bool = True) -> tuple[dict[str, float], Whole]
 
 def test_waits_are_shares_of_the_time_in_which_sms_have_warps() -> None:
     shares, _ = parts(stall("barrier", 50.0))
-    assert shares == pytest.approx({"issue": 18.0, "stall_barrier": 36.0, "unattributed": 46.0}, rel=0.01)
+    assert shares == pytest.approx(
+        {"issue": 18.0, "stall_barrier": 36.0, "empty_sms": 10.0, "unattributed": 36.0}, rel=0.01
+    )
+
+
+def test_sms_without_warps_are_left_out_where_the_busy_resource_takes_that_time_too() -> None:
+    shares, time = parts({**COUNTED, "dram_throughput": 95.0})
+    assert shares == pytest.approx({"dram": 95.0, "unattributed": 5.0})
+    assert time.most["empty_sms"] == pytest.approx(5.0)
 
 
 def test_without_the_count_of_issued_instructions_waits_are_upper_bounds() -> None:
@@ -32,7 +40,7 @@ def test_without_the_count_of_issued_instructions_waits_are_upper_bounds() -> No
 
 def test_waits_that_overlap_a_busy_resource_are_left_out_but_bound_by_the_rest() -> None:
     shares, time = parts({**stall("long_scoreboard", 50.0), "dram_throughput": 80.0})
-    assert shares == pytest.approx({"dram": 80.0, "unattributed": 20.0})
+    assert shares == pytest.approx({"dram": 80.0, "empty_sms": 10.0, "unattributed": 10.0}, rel=0.01)
     assert "overlap" in time.parts[-1].source and time.most["stall_long_scoreboard"] == pytest.approx(20.0)
 
 

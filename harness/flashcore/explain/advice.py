@@ -183,6 +183,32 @@ _AS_LAUNCHED = {
     "blocks": "ncu_grid_size",
     "theoretical_occupancy": "ncu_theoretical_occupancy",
 }
+
+
+def _atomic_conflicts(f: Mapping[str, Any]) -> float:
+    """Bank conflicts of neither loads nor stores, in code that has atomics."""
+    if not f.get("sass_atom"):
+        return 0.0
+    return max(f["bank_conflicts"] - f["bank_conflicts_load"] - f["bank_conflicts_store"], 0.0)
+
+
+def _shared_use(f: Mapping[str, Any]) -> float:
+    return float(100 * f["shared_wavefronts"] / f["instructions"])
+
+
+def _pipe_wait(f: Mapping[str, Any]) -> float:
+    """The share of stalls that wait for a pipe, or a queue to one, other than memory's."""
+    return sum(f[f"stall_share_{x}"] for x in ("mio_throttle", "short_scoreboard", "math_pipe_throttle"))
+
+
+def _other_pipe(f: Mapping[str, Any]) -> float:
+    """By how many points the busiest part of the SM exceeds the pipes that are counted. In code without fp64 that part
+    is then the pipe of special functions."""
+    if f["op_dadd"] + f["op_dmul"] + f["op_dfma"]:
+        return 0.0
+    return float(f["sm_throughput"] - max(f[f"{x}_active"] for x in ("issue", "fma", "alu", "lsu", "tensor")))
+
+
 #: Facts that rules derive from others; unmeasured if one of those is.
 _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "spilled": lambda f: f["spill_store_bytes"] + f["spill_load_bytes"],
@@ -195,24 +221,28 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "unexplained_local": lambda f: (
         0 if "local_memory" in f else (f["local_load_instructions"] + f["local_store_instructions"]) / f["instructions"]
     ),
-    "conflict_share": lambda f: 100 * f["bank_conflicts"] / f["shared_wavefronts"],
+    "conflict_share": lambda f: 100 * (f["bank_conflicts"] - _atomic_conflicts(f)) / f["shared_wavefronts"],
     "matrix_products": lambda f: f["sass_hmma"] + f["sass_hgmma"],
     "async_copies": lambda f: f["sass_ldgsts"] + f["sass_utmaldg"],
-    "tensor_use": lambda f: f.get("tensor_instructions", f["tensor_roof"]),
+    # HFMA2 runs on the tensor pipe, and compilers move constants by it.
+    "tensor_use": lambda f: f.get("tensor_instructions", f["tensor_roof"]) - f.get("tensor_hfma2_instructions", 0),
     "tensor_part": lambda f: f["formula_tensor_flop"] / f["formula_flop"],
     "reread": lambda f: f["dram_bytes"] / f["formula_bytes"],
     "double_operations": lambda f: f["op_dadd"] + f["op_dmul"] + f["op_dfma"],
     "l1_excess": lambda f: f.get("l1_bytes", math.inf) / f["formula_bytes"] if "formula_bytes" in f else math.inf,
+    # Over the sectors of a warp whose neighbors access 16 bytes each, or 8 where the code has no such access.
     "scattered": lambda f: max(
-        f["load_sectors"] / (16 if f.get("sass_ldg_128", 1) else 8),
+        f["load_sectors"] / (16 if f.get("sass_ldg_128", 1) or f.get("sass_ldgsts") else 8),
         f["store_sectors"] / (16 if f.get("sass_stg_128", 1) else 8),
     ),
-    "atomic_wait": lambda f: f["stall_share_lg_throttle"] + f["stall_share_short_scoreboard"],
-    "pipe_wait": lambda f: sum(
-        f[f"stall_share_{x}"] for x in ("mio_throttle", "short_scoreboard", "math_pipe_throttle")
+    "atomic_wait": lambda f: sum(
+        f[f"stall_share_{x}"]
+        for x in ("lg_throttle", "short_scoreboard", *(("mio_throttle",) if _atomic_conflicts(f) else ()))
     ),
-    "shared_use": lambda f: 100 * f["shared_wavefronts"] / f["instructions"],
-    "occupied": lambda f: f["achieved_occupancy"] / f["ncu_theoretical_occupancy"],
+    "pipe_wait": _pipe_wait,
+    "shared_use": _shared_use,
+    "special_wait": lambda f: _pipe_wait(f) if _shared_use(f) < 5 or _other_pipe(f) >= 20 else 0,
+    "empty_us": lambda f: f["time_empty_sms"] * f["ncu_duration"] / 1e5,
 }
 
 

@@ -1,4 +1,6 @@
-"""Divides a case's whole time into the launch, idle SMs, its busiest resource and its waits; the rest is unattributed.
+"""Divides a case's whole time into the launch, SMs without blocks or warps, its busiest resource and its waits.
+
+The rest is unattributed.
 
 Shares are never rescaled to fill the time. Waits that would not fit overlap the resource, and are left out.
 """
@@ -9,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flashcore.explain.bounds_in_use import ISSUES_PER_CLOCK, needs
-from flashcore.explain.limiter import WAITS, idle_sms, limiters, title
+from flashcore.explain.limiter import WAITS, WORTH, idle_sms, limiters, title
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import sm_count
 
@@ -81,11 +83,13 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
         add(idle.kind, "idle SMs", idle.share * running / 100, idle.evidence)
     active = 100 - sum(p.percent for p in parts)
     basis = f"at most: all of the other {active:.0f} %"
+    empty = 0.0  # the time in which SMs have no warps: starts and ends of blocks, and waiting for the slowest
     sms, issue = sm_count(readings.record), number("issue_active")
     issued, cycles = number("instructions_issued"), number("elapsed_cycles")
     if sms and issued and cycles and issue:
-        active = min(active, 1e4 * issued / (ISSUES_PER_CLOCK * sms * cycles * issue))
+        others, active = active, min(active, 1e4 * issued / (ISSUES_PER_CLOCK * sms * cycles * issue))
         basis = f"{active:.0f} % of the time, in which SMs have warps"
+        empty = others - active
     limits = limiters(readings, name, shape).limiters
     waits = [x for x in limits if x.kind.startswith("stall_")]
     resource = next((x for x in limits if x not in waits and x.kind != "idle_sms" and x.share), None)
@@ -96,12 +100,15 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
         add("issue", "issuing instructions", issue * active / 100, f"issue_active {issue:.0f} % of {basis}")
     room = 100 - sum(p.percent for p in parts)
     shares = {x.kind: x.rank * active / 100 for x in waits}
-    rest = "smaller waits, start and end of blocks, and what was not counted"
+    rest = "smaller waits, and what was not counted"
     if sum(shares.values()) <= room + 0.5:
         for x in waits:
             add(x.kind, f"waiting for {WAITS[x.kind[6:]]}", shares[x.kind], f"{x.evidence}; of {basis}")
     else:
         rest = f"waits take {sum(shares.values()):.0f} %, and overlap the resource"
+    if WORTH <= empty <= 100 - sum(p.percent for p in parts) + 0.5:
+        add("empty_sms", "SMs without warps", empty, f"the time beside launch, idle SMs and {basis}")
+    shares["empty_sms"] = empty
     most = {p.kind: p.percent for p in parts} | {kind: min(share, room) for kind, share in shares.items()}
     timed = bool(issue or number(suite.shapes[shape].time))
     add(UNATTRIBUTED, UNATTRIBUTED, 100.0, rest if timed else "nothing was timed")
