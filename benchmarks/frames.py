@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     seconds = time.perf_counter() - started
     runs = []
-    for folder in lookup.everywhere(Path(options.profiles)):
+    for folder in lookup.all_runs(Path(options.profiles)):
         started = time.perf_counter()
         run = fc.read_run(folder.name, options.profiles)
         runs.append({"read": time.perf_counter() - started, **made_of(run)})

@@ -182,7 +182,7 @@ def _ranks(one: Row, other: Row) -> dict[str, Any]:
 
 def _told_apart(row: Row, one: str, other: str) -> bool:
     speedup = row.over(one, other)
-    return speedup is None or not predictions.still(*speedup)
+    return speedup is None or not predictions.unchanged(*speedup)
 
 
 # --- for reading ---------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(CapabilityError, match="need the Python package pandas") as caught:
         frames.frame(Fact, record.facts)
-    assert "frames" in caught.value.mend
+    assert "frames" in caught.value.hint
 
 
 def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

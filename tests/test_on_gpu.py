@@ -137,7 +137,7 @@ REASONS = {
     "gives_wrong": r"error",
     "writes_beyond": r"out-of-bounds write",
     "plan_null": r"signal 11",
-    "plan_hangs": r"no answer within",
+    "plan_hangs": r"did not return within",
 }
 
 
@@ -181,10 +181,10 @@ def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
 
 #: How → what bench must say, or check: an answer that is kept from call to call differs where inputs do.
 SAVED = {
-    "stops": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite",
-    "capture": r"answer of a timed call is wrong: out: 65536 of 65536 elements not finite",
+    "stops": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite",
+    "capture": r"a timed call returned a wrong answer: out: 65536 of 65536 elements not finite",
     "remembers": r"on new data with poisoned outputs|differs from the first",
-    "host": r"answer of a timed call is wrong: out: \d+ of 65536 elements not finite.*, eager, turn",
+    "host": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite.*, eager, turn",
     "looks": r"on new data with poisoned outputs.*reuses results",
 }
 

@@ -56,7 +56,7 @@ class Mutant:
 
 def newest_run() -> str:
     """The id of the newest published run of the suite."""
-    for run in lookup.everywhere(raw.ROOT / "profiles"):
+    for run in lookup.all_runs(raw.ROOT / "profiles"):
         if json.loads((run / store.HEADER).read_bytes())["suite"]["name"] == "attention":
             return run.name
     raise SystemExit("profiles: expected a recorded run of the attention suite, found none")

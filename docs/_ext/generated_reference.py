@@ -275,7 +275,7 @@ def figures(profiles: Path) -> Iterator[str]:
         "",
     )
     newest: dict[str, Record] = {}
-    for run in reversed(lookup.everywhere(profiles)):
+    for run in reversed(lookup.all_runs(profiles)):
         record = store.read(run)
         if record.gpu is not None and record.samples:
             newest[record.suite.name] = record

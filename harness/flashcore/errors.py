@@ -27,16 +27,16 @@ class Exit(IntEnum):
     INCAPABLE = (
         4,
         "the machine cannot do it, or a defect of flashcore: never a regression",
-        "follow the message's hint, then run again; report a traceback",
+        "follow the hint and run again; report a traceback as a bug",
     )
-    INTERRUPTED = 130, "interrupted", "continue with `--resume`: what was measured is kept"
+    INTERRUPTED = 130, "interrupted", "continue with `--resume`: measurements are kept"
 
     def __new__(cls, code: int, meaning: str, action: str) -> Exit:
         """A code with its texts."""
-        made = int.__new__(cls, code)
-        made._value_ = code
-        made.meaning, made.action = meaning, action
-        return made
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning, member.action = meaning, action
+        return member
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
@@ -55,11 +55,11 @@ class UsageError(FlashcoreError):
 
 
 class ManifestError(FlashcoreError):
-    """A suite's manifest is wrong. Holds every mistake found, not only the first.
+    """A suite's manifest is wrong. Lists every mistake, not only the first.
 
     Args:
         path: the manifest.
-        mistakes: one line each: key, what was expected, what was found.
+        mistakes: one line each: the key, the expected and the actual value.
     """
 
     def __init__(self, path: str, mistakes: list[str]) -> None:
@@ -82,12 +82,12 @@ class CapabilityError(FlashcoreError):
 
     Args:
         what: what is missing.
-        mend: the way to fix it, in one line.
+        hint: how to fix it, in one line.
     """
 
     exit_code = Exit.INCAPABLE
 
-    def __init__(self, what: str, mend: str) -> None:
+    def __init__(self, what: str, hint: str) -> None:
         self.what = what
-        self.mend = mend
-        super().__init__(f"{what}\n  hint: {mend}")
+        self.hint = hint
+        super().__init__(f"{what}\n  hint: {hint}")

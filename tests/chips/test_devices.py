@@ -98,7 +98,7 @@ def test_a_right_entry_loads(tmp_path: Path) -> None:
         (entry(source=""), "device.x1.source: expected a value, found nothing"),
         (entry(source='""'), "device.x1.source: expected text, found ''"),
         (entry(names="[]"), "device.x1.names: expected a list of at least one name, found []"),
-        (entry(wings="2"), "device.x1.wings: expected no such key (is it misspelt?), found 2"),
+        (entry(wings="2"), "device.x1.wings: expected no such key (is it misspelled?), found 2"),
         (
             entry(rates="{ fp32 = { tflops = 2.56, clock_mhz = 1000 } }"),
             "device.x1.rates.fp32.per_clock: expected a value, found nothing",
@@ -106,7 +106,7 @@ def test_a_right_entry_loads(tmp_path: Path) -> None:
         (entry(rates="{ fp32 = 7 }"), "device.x1.rates.fp32: expected a table, found 7"),
         (
             entry() + entry().replace("[device.x1]", "[device.x2]"),
-            "device.x2: expected names that no other device has, found 'x1' twice",
+            "device.x2: expected unique names, found 'x1' twice",
         ),
     ],
 )

@@ -31,7 +31,7 @@ def test_the_fastest_variant_of_each_shape_is_advised_on(
 ) -> None:
     assert main(["explain", *profiles]) == Exit.OK
     text = capsys.readouterr().out
-    assert "keep fewer values alive" in text and "fast/mission" in text and "fast/long" in text and "slow" not in text
+    assert "keep fewer values live" in text and "fast/mission" in text and "fast/long" in text and "slow" not in text
 
 
 def test_data_has_what_programs_need(profiles: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ def typed(found: list[Fact]) -> list[tuple[type, Fact]]:
 
 
 def test_the_facts_of_a_published_run_survive_both_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    smallest = min(lookup.everywhere(ROOT / "profiles"), key=lambda run: len((run / store.FACTS).read_bytes()))
+    smallest = min(lookup.all_runs(ROOT / "profiles"), key=lambda run: len((run / store.FACTS).read_bytes()))
     known = typed(list(store.read(smallest).facts))
     assert {int, float, str, type(None)} <= {kind for kind, _ in known}
     words = ["facts", smallest.name, "--profiles", str(ROOT / "profiles")]

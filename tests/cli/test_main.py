@@ -305,7 +305,7 @@ def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) 
 def test_a_plan_that_crashes_exits_1(faulty: Built, tmp_path: Path, quiet: tuple[str, ...]) -> None:
     done = build_faults(faulty, tmp_path, "plan_null", *quiet)
     assert done.returncode == Exit.FAILED
-    assert "plan_null on small for sm_90a FAILED: the launch plan was ended by signal 11" in done.stderr
+    assert "plan_null on small for sm_90a FAILED: the launch plan was killed by signal 11" in done.stderr
 
 
 def test_interrupted_builds_leave_no_broken_state(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:
         (folder,) = lookup.unfinished(here.folder / "profiles")
         refused = here.run("profile", "--resume", start=NO_PAGES)
         assert refused.returncode == Exit.USAGE, refused.stderr
-        assert f"expected a run that no process works on, found it locked by process {going.pid}" in refused.stderr
+        assert f"expected a run that no process has locked, found it locked by process {going.pid}" in refused.stderr
         assert lookup.unfinished(here.folder / "profiles") == [folder]
     finally:
         going.kill()  # as `kill -9` does

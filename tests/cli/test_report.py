@@ -112,7 +112,7 @@ def test_without_a_run_all_that_one_command_recorded_is_drawn(
         ([0, 0], "found the same run twice"),
         ([0, 2], "expected one run of each chip"),
         ([0, 3], "expected runs of one suite"),
-        ([1, 4], "expected a run that a GPU measured"),
+        ([1, 4], "expected GPU results to compare chips"),
     ],
 )
 def test_runs_that_are_not_of_several_chips_are_wrong_usage(

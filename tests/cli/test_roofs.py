@@ -12,7 +12,7 @@ def test_roofs_stand_by_resource_rates_before_times_and_the_highest_first() -> N
     rows = [
         Measured("launch", "dram", case, 2.5, "us"),
         Measured("read", "dram", case, 4000.0, "GB/s", 1980.0, 0.00123, 40.0, 15.25, 5000.0),
-        Measured("copy", "dram", case, 4500.0, "GB/s", peer=True),
+        Measured("copy", "dram", case, 4500.0, "GB/s", library=True),
         Measured("barrier", "barrier", case, 1.0, "us"),
     ]
     _, _, first, second, third, last = (line.split("  ") for line in table(rows).splitlines())

@@ -50,7 +50,7 @@ def test_a_chip_is_called_by_its_name_and_by_its_memory_where_two_have_one() -> 
         (factory.on_l4(IMPORTED, id="20260103T000000Z-0003"), "found run .* and import 20260103T000000Z-0003"),
         (
             factory.record(id="x", environment=factory.environment(gpu=None)),
-            "run x: expected a run that a GPU measured",
+            "run x: expected GPU results to compare chips",
         ),
     ],
 )
@@ -86,6 +86,7 @@ def test_what_no_chip_runs_and_what_differs_is_said() -> None:
     assert chips.notes([one, other]) == [
         "source differs: NVIDIA H200: 000000000000; NVIDIA L4: 000000000000 and changes",
         "nvcc differs: NVIDIA H200: 13.0.88; NVIDIA L4: 13.1.0",
-        "budgets differ: each run is judged by those that it was recorded with",
-        "no chip here runs old on mission, long (NVIDIA H200: for sm_80, not sm_90a; NVIDIA L4: for sm_80, not sm_89)",
+        "budgets differ: each run is checked against the budgets it was recorded with",
+        "no chip here runs old on mission, long "
+        "(NVIDIA H200: only for sm_80, not sm_90a; NVIDIA L4: only for sm_80, not sm_89)",
     ]

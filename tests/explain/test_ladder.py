@@ -54,64 +54,70 @@ NONE = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "s
 @pytest.mark.parametrize(
     ("predictions", "facts", "times", "outcome", "finding"),
     [
-        ([on_l4(221, 100)], [], (100, 45), "held", "prediction held: 2.22 × faster, predicted 2.21 ×"),
+        ([on_l4(221, 100)], [], (100, 45), "confirmed", "prediction confirmed: 2.22 × faster, predicted 2.21 ×"),
         (
             [on_l4(221, 50)],
             counters({}, STALLS),
             (100, 50),
             "partly",
-            "went the right way: 2.00 × faster, predicted 4.42 ×.*barrier stalls 41 %",
+            "faster, but less than predicted: 2.00 × faster, predicted 4.42 ×.*barrier stalls 41 %",
         ),
         (  # the parent's limiter, and the counter that changed in vain
             [on_l4(221, 184), predicted("bank_conflicts", 120, 0)],
             counters(STALLS, {"bank_conflicts": 0}),
             (40, 40),
             "none",
-            r"no effect though bank conflicts 120 → 0: the limiter was elsewhere \(barrier stalls 41 %",
+            r"no effect, although bank conflicts 120 → 0: the parent's limiter was barrier stalls 41 %",
         ),
         (
             [on_l4(221, 100)],
             counters({}, MORE_BARRIERS),
             (40, 60),
             "against",
-            "slower: 0.67 × the speed, predicted 2.21 ×; with it barriers 16 → 48",
+            "slower: 0.67 × the speed, predicted 2.21 ×; along with barriers 16 → 48",
         ),
         ([on_l4(198, 300)], [], (20, 60), "missed", "slower than predicted: 0.33 × the speed, predicted 0.66 ×"),
-        ([on_l4(198, 986)], [], (20, 30), "partly", "slower, though less than predicted: 0.67 ×"),
+        ([on_l4(198, 986)], [], (20, 30), "partly", "slower, but less than predicted: 0.67 ×"),
         ([on_l4(100, 20)], [], (100, 94), "none", "hardly any effect: 1.06 × faster"),
         ([on_l4(100, 20)], [], (100, 106), "against", "slower: 0.94 × the speed"),
-        ([], [], (40, 20), "open", ".*none was predicted"),
+        ([], [], (40, 20), "open", ".*without a prediction"),
         (  # documents that differ
             [on_l4(198, 986), on_l4(2122, 500), predicted("cold_p50", 300, 100, "L4"), on_l4(None, 70)],
             [],
             (20, 100),
-            "held",
-            r".*\(elsewhere 4.24 ×\)",
+            "confirmed",
+            r".*\(other predictions: 4.24 ×\)",
         ),
         # A few of something to none explain no more than they are.
-        ([], counters(FEW, NONE), (40, 20), "open", ".*; with it barriers 16 → 4, instructions 0.50×$"),
+        ([], counters(FEW, NONE), (40, 20), "open", ".*; along with barriers 16 → 4, instructions 0.50×$"),
         (
             [],
             counters({"barriers_per_block": 0}, {"barriers_per_block": 1}),
             (40, 60),
             "open",
-            ".*with it barriers 0 → 1",
+            ".*along with barriers 0 → 1",
         ),
         (  # the largest change first
             [],
             counters({**BARRIERS, "l2_bytes": 1e6}, {**MORE_BARRIERS, "l2_bytes": 16e6}),
             (40, 60),
             "open",
-            "slower: 0.67 × the speed, none was predicted; with it L2 bytes .*barriers",
+            "slower: 0.67 × the speed, without a prediction; along with L2 bytes .*barriers",
         ),
         # A change for the worse is no cause of a gain, nor one for the better of a loss.
-        ([], counters(BARRIERS, MORE_BARRIERS), (60, 40), "open", "(?!.*with it)"),
-        ([], counters(MORE_BARRIERS, BARRIERS), (60, 40), "open", ".*with it.*48 → 16"),
+        ([], counters(BARRIERS, MORE_BARRIERS), (60, 40), "open", "(?!.*along with)"),
+        ([], counters(MORE_BARRIERS, BARRIERS), (60, 40), "open", ".*along with.*48 → 16"),
         ([], counters(MORE_BARRIERS, BARRIERS), (40, 60), "open", "(?!.*48 → 16)"),
         # No change was predicted, or one: of a step within noise.
         *(
-            ([on_l4(100, after)], [], (40, 40), outcome, "prediction held" if outcome == "held" else "no effect")
-            for after, outcome in ((100, "held"), (101.5, "held"), (103, "none"), (97, "none"), (5, "none"))
+            (
+                [on_l4(100, after)],
+                [],
+                (40, 40),
+                outcome,
+                "prediction confirmed" if outcome == "confirmed" else "no effect",
+            )
+            for after, outcome in ((100, "confirmed"), (101.5, "confirmed"), (103, "none"), (97, "none"), (5, "none"))
         ),
     ],
 )
@@ -157,8 +163,8 @@ def test_numbers_that_cannot_be_are_no_verdict_and_no_traceback(value: float, sa
 def test_a_step_that_is_not_one_change_says_so() -> None:
     more = (factory.variant("next", parent="fast", also="launch bounds dropped"),)
     r = record(times={"slow": 40, "fast": 20, "next": 10}, more=more)
-    assert step(r, "next").finding.endswith("; not one change: launch bounds dropped")
-    assert "not one change" not in step(r).finding
+    assert step(r, "next").finding.endswith("; more than one change: launch bounds dropped")
+    assert "more than one change" not in step(r).finding
 
 
 def test_a_step_without_times_is_unmeasured() -> None:
@@ -170,8 +176,8 @@ def test_a_step_without_times_is_unmeasured() -> None:
 
 
 def test_two_times_within_noise_are_the_same() -> None:
-    assert step(record(times={"slow": 40, "fast": 40.4})).still
-    assert not step(record(times={"slow": 40, "fast": 44})).still
+    assert step(record(times={"slow": 40, "fast": 40.4})).unchanged
+    assert not step(record(times={"slow": 40, "fast": 44})).unchanged
 
 
 # --- the way to the best --------------------------------------------------------------------------
@@ -184,7 +190,7 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
         factory.variant("worse", parent="best"),
     )
     found = built(record(times={"slow": 90, "fast": 50, "other": 40, "best": 12, "worse": 14}, more=more))
-    assert [s.variant.name for s in found.way] == ["slow", "fast", "best"]
+    assert [s.variant.name for s in found.path] == ["slow", "fast", "best"]
     assert [s.variant.name for s in found.steps] == ["slow", "fast", "best", "worse", "other"]
     assert found.best is not None and found.best.variant.name == "best"
     assert found.row.reference == "cudnn"
@@ -194,8 +200,8 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
 def test_without_times_there_is_no_way() -> None:
     r = record()
     found = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), samples={}))
-    assert found.way == () and found.best is None and found.floor is None
-    assert {(s.outcome, s.still) for s in found.steps} == {("unmeasured", False)}
+    assert found.path == () and found.best is None and found.floor is None
+    assert {(s.outcome, s.unchanged) for s in found.steps} == {("unmeasured", False)}
 
 
 def test_a_parent_that_comes_later_or_is_unknown_does_no_harm() -> None:

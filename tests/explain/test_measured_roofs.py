@@ -83,7 +83,7 @@ def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
 def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
     run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, peers=["library"])
     found = measured_roofs.measured(run, BYTES)
-    assert {m.subject.variant: m.peer for m in found} == {"plain": False, "bulk": False, "library": True}
+    assert {m.subject.variant: m.library for m in found} == {"plain": False, "bulk": False, "library": True}
     ceilings = measured_roofs.ceilings(run, found)
     assert [r.resource for r in ceilings] == ["dram", "attention"]  # under the resource's name and the problem's
     assert [r.value for r in ceilings] == [pytest.approx(4000.0)] * 2

@@ -42,7 +42,15 @@ def only(r: Record) -> Judged:
 
 @pytest.mark.parametrize(
     ("share", "outcome"),
-    [(1.0, "held"), (0.8, "held"), (1.3, "more"), (0.5, "partly"), (0.01, "none"), (-0.01, "none"), (-0.5, "against")],
+    [
+        (1.0, "confirmed"),
+        (0.8, "confirmed"),
+        (1.3, "more"),
+        (0.5, "partly"),
+        (0.01, "none"),
+        (-0.01, "none"),
+        (-0.5, "against"),
+    ],
 )
 def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: Outcome) -> None:
     assert progress(share * 10, 10, False) == outcome
@@ -51,7 +59,7 @@ def test_progress_is_the_share_of_the_predicted_change(share: float, outcome: Ou
 
 def test_a_change_that_is_none_is_no_effect_and_was_right_where_none_was_predicted() -> None:
     assert progress(5, 10, True) == "none"
-    assert progress(0.1, 0, True) == "held"
+    assert progress(0.1, 0, True) == "confirmed"
     assert progress(3, 0, False) == "against"
 
 
@@ -60,7 +68,7 @@ def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> Non
     assert found.scale == "ratio"
     assert found.predicted == pytest.approx(0.1)
     assert found.measured == pytest.approx(0.1, rel=0.01)
-    assert found.outcome == "held"
+    assert found.outcome == "confirmed"
     assert "L4" in found.note and "ratio" in found.note and factory.GPU in found.note
 
 
@@ -71,21 +79,21 @@ def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
         factory.fact("registers", 200, "fast", arch="sm_80", kernel="fast_kernel"),
     ]
     found = only(record([predicted("registers", 96, 115, shape=None)], registers))
-    assert (found.scale, found.measured, found.outcome) == ("difference", 19, "held")
-    assert found.finding == "prediction held: 80 → 99, predicted +19"
+    assert (found.scale, found.measured, found.outcome) == ("difference", 19, "confirmed")
+    assert found.finding == "prediction confirmed: 80 → 99, predicted +19"
 
 
 @pytest.mark.parametrize(
     ("fact", "wanted", "value", "outcome"),
     [
-        ("tensor_active", 50, 60.0, "held"),
+        ("tensor_active", 50, 60.0, "confirmed"),
         ("tensor_active", 50, 30.0, "partly"),
         ("tensor_active", 50, 20.0, "none"),
         ("tensor_active", 50, 10.0, "against"),
-        ("tensor_active", 0, 0.3, "held"),
-        ("memory_stalls", 30, 29.0, "held"),
+        ("tensor_active", 0, 0.3, "confirmed"),
+        ("memory_stalls", 30, 29.0, "confirmed"),
         ("bank_conflicts", 0, 1, "partly"),
-        ("bank_conflicts", 0, 0, "held"),
+        ("bank_conflicts", 0, 0, "confirmed"),
     ],
 )
 def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float, outcome: Outcome) -> None:
@@ -99,7 +107,7 @@ def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
     assert found.outcome == "unmeasured"
     assert "no such counter" in found.finding
     parent = factory.without(record([predicted("barriers_per_block", 48, 9)]), "barriers_per_block", variant="slow")
-    assert "of its parent" in only(parent).finding
+    assert "for its parent" in only(parent).finding
     empty = factory.bare_record(record([predicted("isolated_p50", 2, 1, "L4")]).suite)
     assert only(empty).outcome == "unmeasured"
 
@@ -116,12 +124,12 @@ def test_shares_of_phases_are_compared_whatever_the_device() -> None:
     facts = factory.facts_of(SHARES, "fast", shape="mission")
     level = only(record([predicted("phase_share_softmax", None, 45, "L4")], facts))
     assert (level.scale, level.measured, level.outcome) == ("level", 52.4, "missed")
-    assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "held"
+    assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "confirmed"
     before = factory.facts_of({"phase_share_softmax": 70.0}, "slow", shape="mission")
     own = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
     assert own.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
     change = only(record([predicted("phase_share_softmax", 45, 30, "L4")], [*facts, *before]))
-    assert (change.scale, change.outcome) == ("difference", "held")
+    assert (change.scale, change.outcome) == ("difference", "confirmed")
     assert "70 % → 52.4 %, predicted −15 points" in change.finding
     assert only(record([predicted("phase_share_softmax", None, 45)])).outcome == "unmeasured"
 
@@ -129,16 +137,16 @@ def test_shares_of_phases_are_compared_whatever_the_device() -> None:
 @pytest.mark.parametrize(
     ("fact", "said_from", "to", "was", "now", "outcome"),
     [
-        ("barriers_per_block", 48, 9, 8, 1, "held"),  # below 10 is met, wherever it started
+        ("barriers_per_block", 48, 9, 8, 1, "confirmed"),  # below 10 is met, wherever it started
         ("barriers_per_block", 48, 9, 40, 20, "partly"),
         ("barriers_per_block", 48, 9, 1, 5, "against"),  # met by the parent too, and lost
         ("barriers_per_block", 48, 9, 8, 8, "none"),
-        ("tensor_active", 60, 70, 71, 75, "held"),
-        ("tensor_active", 60, 60.5, 71, 71.1, "held"),  # by its level, though it hardly rose
+        ("tensor_active", 60, 70, 71, 75, "confirmed"),
+        ("tensor_active", 60, 60.5, 71, 71.1, "confirmed"),  # by its level, though it hardly rose
         ("tensor_active", 60, 70, 10, 40, "more"),
         ("bank_conflicts", 100, 200, 100, 500, "missed"),  # more than predicted of what is worse
-        ("bank_conflicts", 100, 200, 20, 190, "held"),  # more of it, but no more than was said
-        ("bank_conflicts", 100, 200, 100, 205, "held"),
+        ("bank_conflicts", 100, 200, 20, 190, "confirmed"),  # more of it, but no more than was said
+        ("bank_conflicts", 100, 200, 100, 205, "confirmed"),
         ("tensor_active", 60, 50, 60, 20, "missed"),
         ("kernel_launches", 1, 3, 1, 9, "missed"),  # neither side is better: far beyond is a miss
     ],
@@ -158,7 +166,7 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
     [
         (1.4e-3, WorstInput(2, "scaled_logits"), "elsewhere"),
         (1.4e-3, WorstInput(2, "normal"), "missed"),
-        (2e-4, WorstInput(2, "scaled_logits"), "held"),  # so it is on easier inputs
+        (2e-4, WorstInput(2, "scaled_logits"), "confirmed"),  # so it is on easier inputs
     ],
 )
 def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstInput, outcome: Outcome) -> None:
@@ -173,15 +181,15 @@ def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstIn
     [
         # A lone time is a level on its own device, and says nothing about another one.
         (None, 100, "L4", {}, "elsewhere"),
-        (None, 100, "H200", {}, "held"),
+        (None, 100, "H200", {}, "confirmed"),
         (None, 10, "H200", {}, "partly"),
         # On its own device a time is met by its level too.
-        (8, 6, factory.GPU, {"slow": 6.5, "fast": 5.8}, "held"),
+        (8, 6, factory.GPU, {"slow": 6.5, "fast": 5.8}, "confirmed"),
         (8, 6, "L4", {"slow": 6.5, "fast": 5.8}, "partly"),
         # Two times within noise are no effect, and right where none was predicted.
         *((200, 100, "L4", {"slow": 100.0, "fast": us}, "none") for us in (100.0, 101.5, 98.5, 103.0)),
         (200, 100, "L4", {"slow": 100.0, "fast": 130.0}, "against"),
-        *((100, 100, "L4", {"slow": 100.0, "fast": us}, "held") for us in (100.0, 98.6, 101.4)),
+        *((100, 100, "L4", {"slow": 100.0, "fast": us}, "confirmed") for us in (100.0, 98.6, 101.4)),
         *((100, 100, "L4", {"slow": 100.0, "fast": us}, "against") for us in (97.0, 103.0)),
     ],
 )
@@ -193,7 +201,7 @@ def test_a_time_is_compared_by_its_device(
 
 def test_a_lone_time_of_another_device_names_the_time_here_if_known() -> None:
     here = record([predicted("isolated_p50", None, 557, "L4")], times={"fast": 40})
-    level = "a level of the L4: no ratio to compare by"
+    level = "not comparable: a time on the L4, without a ratio"
     assert only(here).finding.startswith(f"{level}; here 40")
     assert only(factory.without(here, "isolated_p50", variant="fast")).finding == level
 
@@ -220,7 +228,7 @@ def test_a_prediction_of_another_device_is_compared_here_as_a_ratio() -> None:
     at_home = predicted("isolated_p50", 221, 184, factory.GPU.split()[-1])
     abroad = predicted("isolated_p50", 221, 184, "L4")
     home, away = (only(record([p], times={"slow": 40.0, "fast": 40.0 * 184 / 221})) for p in (at_home, abroad))
-    assert (home.note, away.note) == ("", f"said of the L4; compared as a ratio on {factory.GPU}")
+    assert (home.note, away.note) == ("", f"predicted for the L4; compared as a ratio on {factory.GPU}")
 
 
 def test_static_readings_are_of_the_measured_arch_else_of_the_suites_last() -> None:

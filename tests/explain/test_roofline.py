@@ -180,7 +180,7 @@ def test_a_measured_roof_stands_where_the_datasheet_states_none() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ([case("ncu_duration", 100.0)], ("% of the roof fp16_tensor", "not of the same launches")),
+        ([case("ncu_duration", 100.0)], ("% of the roof fp16_tensor", "from different launches")),
         ([case("ncu_duration", 100.0), case("sm_clock", None)], ("the clock is unknown",)),
         ([case("dram_bytes", 5e9), case("ncu_duration", 10000.0)], ("of the roof dram", "L2-resident", "L2")),
         (
@@ -215,7 +215,7 @@ def test_hardware_far_below_the_formula_flags_the_point(tensor: float, flagged: 
     assert bool(point(record).faults) is flagged
     assert point(record, "dram", "formula").faults == ()
     if flagged:
-        assert "of the formula's FLOPs: of a type that its counters do not tell" in point(record).faults[0]
+        assert "of the formula's FLOPs: uncounted FLOP types" in point(record).faults[0]
 
 
 def test_above_a_measured_roof_blames_the_roof() -> None:
@@ -245,7 +245,7 @@ def test_bounds_need_no_gpu(key: str) -> None:
 
 def test_what_no_formula_or_roof_tells_is_unmeasured_not_free() -> None:
     found = {b.resource: b for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200")))}
-    assert (found["shared"].us, found["shared"].note) == (None, "the problem's formulas do not say")
+    assert (found["shared"].us, found["shared"].note) == (None, "not in the problem's formulas")
     assert (found["launch"].us, found["launch"].note) == (None, "no roof is known")
     assert (found["l2"].us, found["l2"].amount) == (None, MISSION["bytes"])
     assert floor(bounds(MISSION, "fp16_tensor", ())) is None

@@ -67,7 +67,7 @@ def test_what_was_written_is_read_and_the_same_facts_give_the_same_bytes() -> No
 def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
     suite = factory.suite()
     nameless = replace(of(), environment=replace(of().environment, nvcc=None))
-    with pytest.raises(UsageError, match="made by a known nvcc, found a record that names none"):
+    with pytest.raises(UsageError, match="expected a record that names its nvcc, found none"):
         save(nameless, None)
     variants = {
         n: v if v.is_reference else replace(v, kind=RecordedCubins("recorded", "made.py:f"))
@@ -87,7 +87,7 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
     claimed = held(of(), old)  # of compiled kernels: what another compiler made is not compared
     assert claimed.exit_code is Exit.INCAPABLE and any("recorded cubins" in v.reason for v in claimed.verdicts)
     peers = {n: v for n, v in suite.variants.items() if v.is_reference}
-    with pytest.raises(UsageError, match="names none"):
+    with pytest.raises(UsageError, match="names its nvcc"):
         save(replace(nameless, suite=replace(suite, variants=peers)), None)
 
 
@@ -106,9 +106,9 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
         ("fast sm_90a fast_kernel * registers", "baseline:99: expected `variant"),
         ("fast sm_90a fast_kernel * registers many", "expected `variant"),
         ("<<<<<<< HEAD", "expected `variant"),
-        ("fast sm_90a fast_kernel * isolated_p50 3", "a fact that baselines hold"),
-        ("fast sm_90a other_kernel * registers nan", "a fact that baselines hold"),
-        ("fast sm_90a fast_kernel * registers 96", "one line for each fact"),
+        ("fast sm_90a fast_kernel * isolated_p50 3", "a fact of a baseline"),
+        ("fast sm_90a other_kernel * registers nan", "a fact of a baseline"),
+        ("fast sm_90a fast_kernel * registers 96", "one line per fact"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, found: str) -> None:
@@ -139,7 +139,7 @@ def test_saving_takes_what_is_better_and_keeps_what_is_worse() -> None:
     assert "fast sm_90a fast_kernel * registers 64\n" in saved.baseline.text()
     assert "fast sm_90a fast_kernel * sass_bar 6\n" in saved.baseline.text()
     assert saved.tightened == ("fast sm_90a fast_kernel * registers 96 → 64",)
-    (kept,) = saved.kept
+    (kept,) = saved.regressions
     assert kept.startswith('fast sm_90a fast_kernel * sass_bar 6 → 9: [[waiver]] budget = "baseline_sass_bar"')
 
 
@@ -147,7 +147,7 @@ def test_small_steps_do_not_add_up() -> None:
     old = save(of(fact("registers", 89)), None).baseline
     for registers in (92, 95, 96):
         saved = save(of(fact("registers", registers)), old)
-        assert not saved.kept
+        assert not saved.regressions
         old = saved.baseline
     assert "fast sm_90a fast_kernel * registers 89\n" in old.text()
 
@@ -165,7 +165,7 @@ def test_the_ratchet_only_tightens() -> None:
 def test_another_nvcc_starts_anew() -> None:
     record = of(fact("registers", 255), environment=factory.environment(nvcc="13.0.99"))
     saved = save(record, BEFORE)
-    assert saved.baseline.compilers == {"nvcc": "13.0.99"} and not saved.kept
+    assert saved.baseline.compilers == {"nvcc": "13.0.99"} and not saved.regressions
     with pytest.raises(UsageError, match=r"nvcc 13\.0\.99"):
         save(record, BEFORE, ratchet=True)
 
@@ -291,9 +291,9 @@ def test_what_is_worse_on_one_shape_is_loosened_for_that_shape() -> None:
             )
         )
 
-    (kept,) = save(at(20, 20), save(at(20, 30), None).baseline).kept
+    (kept,) = save(at(20, 20), save(at(20, 30), None).baseline).regressions
     assert 'archs = ["sm_90a"], shapes = ["long"], accepted = 20' in kept
-    (kept,) = save(of(fact("sass_bar", 9)), BEFORE).kept
+    (kept,) = save(of(fact("sass_bar", 9)), BEFORE).regressions
     assert 'archs = ["sm_90a"], accepted = 9' in kept
 
 
@@ -308,7 +308,7 @@ def test_what_is_worse_on_one_shape_is_loosened_for_that_shape() -> None:
 )
 def test_a_baseline_of_another_suite_or_nvcc_is_replaced_as_a_whole(other: Baseline) -> None:
     saved = save(of(fact("registers", 255)), other)
-    assert (saved.baseline.suite, saved.baseline.compilers, saved.kept) == (BEFORE.suite, BEFORE.compilers, ())
+    assert (saved.baseline.suite, saved.baseline.compilers, saved.regressions) == (BEFORE.suite, BEFORE.compilers, ())
     with pytest.raises(UsageError, match="--ratchet"):
         save(of(), other, ratchet=True)
 

@@ -171,7 +171,7 @@ def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> 
 def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> None:
     missed = next(v for v in judged(record).failed if v.fact == "spill_store_bytes" and v.subject.arch == "sm_89")
     assert missed.advice and missed.advice.rule == "spills"
-    assert "fix: keep fewer values alive" in sentence(missed)
+    assert "fix: keep fewer values live" in sentence(missed)
     verdicts = json.loads(render("json", record))["verdicts"]
     items = [v["advice"] for v in verdicts if "advice" in v]
     assert [x["evidence"]["spill_store_bytes"] for x in items] == [{"value": 8, "unit": "B"}] * 3

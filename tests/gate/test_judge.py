@@ -335,7 +335,7 @@ def test_a_budget_of_a_device_holds_there_alone(device: str, gpu: str, here: boo
     assert result.exit_code is (Exit.FAILED if here else Exit.OK)
     if not here:
         assert {v.status for v in found(result, "isolated_p50_limit")} == {"unmeasured"}
-        assert found(result, "isolated_p50_limit")[0].reason == f"for {device} only; this record is of {gpu}"
+        assert found(result, "isolated_p50_limit")[0].reason == f"only for {device}; this record is from {gpu}"
 
 
 def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
@@ -348,7 +348,7 @@ def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
 def test_a_measured_budget_of_another_arch_is_not_judged_here() -> None:
     result = judge(of([factory.budget("isolated_p50", maximum=1, archs=("sm_89",))]), require="timing")
     assert result.exit_code is Exit.OK
-    assert "for sm_89 only" in found(result, "isolated_p50_limit")[0].reason
+    assert "only for sm_89" in found(result, "isolated_p50_limit")[0].reason
 
 
 def test_a_variant_that_this_gpu_does_not_support_is_left_out() -> None:
@@ -415,7 +415,7 @@ def test_a_waiver_past_its_date_does_not_hold(expires: str | None, today: date |
     if code is Exit.FAILED:
         assert result.waivers[0].state == "expired"
         assert "expired on 2026-05-31" in found(result, "registers_limit", "fail")[0].reason
-    assert any("no date" in n for n in result.notes) == (today is None)
+    assert any("without a date" in n for n in result.notes) == (today is None)
 
 
 def test_a_waiver_holds_only_where_it_says() -> None:
@@ -509,20 +509,20 @@ def test_a_launch_that_differs_from_its_plan_fails() -> None:
     assert [str(v.subject) for v in found(result, "as_planned", "fail")] == ["fast/mission"]
 
 
-def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> None:  # item 5: a misspelt kernel
+def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> None:  # item 5: a misspelled kernel
     record = of([])
-    misspelt = factory.plan("fast", "long")
-    misspelt = replace(misspelt, launches=(replace(misspelt.launches[0], kernel="fsat_kernel"),))
-    result = judge(replace(record, plans=(misspelt, *(p for p in record.plans if p.variant != "fast"))))
+    misspelled = factory.plan("fast", "long")
+    misspelled = replace(misspelled, launches=(replace(misspelled.launches[0], kernel="fsat_kernel"),))
+    result = judge(replace(record, plans=(misspelled, *(p for p in record.plans if p.variant != "fast"))))
     assert result.exit_code is Exit.FAILED
-    assert "fsat_kernel; built are fast_kernel" in found(result, "as_planned", "fail")[0].reason
-    known = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelt,))
+    assert "fsat_kernel; the built kernels are fast_kernel" in found(result, "as_planned", "fail")[0].reason
+    known = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelled,))
     waived = judge(known)
     assert waived.exit_code is Exit.OK and len(found(waived, "as_planned", "waived")) == len(factory.ARCHS)
     crashed = replace(factory.plan("fast", "long", error="x"), cause=PlanCrashed(-11))
     result = judge(replace(record, plans=(crashed,)))
     assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith(
-        "the launch plan was ended by signal 11"
+        "the launch plan was killed by signal 11"
     )
 
 
@@ -538,10 +538,10 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
         ({"grid": (2**31, 1, 1)}, {}, factory.ARCHS, "grid.x is 2,147,483,648"),
         ({"grid": (2**31 - 1, 65535, 65535)}, {}, (), ""),
         ({"block": (1, 1, 256)}, {}, factory.ARCHS, "block.z is 256; a launch has 1 to 64"),
-        ({"block": (16640, 1, 1)}, {}, factory.ARCHS, "16,640 threads a block; a block has 1 to 1,024"),
-        ({"block": (1024, 1, 1)}, {"registers": 96}, factory.ARCHS, "98,304 registers a block"),
-        ({"dynamic_smem": 300_000}, {}, factory.ARCHS, "301,024 bytes of shared memory a block"),
-        ({"dynamic_smem": 120_000}, {}, ("sm_89",), "the most is 101,376"),
+        ({"block": (16640, 1, 1)}, {}, factory.ARCHS, "16,640 threads per block; a block has 1 to 1,024"),
+        ({"block": (1024, 1, 1)}, {"registers": 96}, factory.ARCHS, "98,304 registers per block"),
+        ({"dynamic_smem": 300_000}, {}, factory.ARCHS, "301,024 bytes of shared memory per block"),
+        ({"dynamic_smem": 120_000}, {}, ("sm_89",), "the limit is 101,376"),
         ({"dynamic_smem": 120_000, "cluster": (2, 1, 1)}, {}, ("sm_80", "sm_89"), ""),
         ({"grid": (6, 8, 1), "cluster": (3, 1, 1)}, {}, ("sm_80", "sm_89"), "clusters of 3 blocks; on sm_8"),
         ({"cluster": (3, 1, 1)}, {}, factory.ARCHS, ""),  # the grid is no multiple of it
@@ -584,7 +584,7 @@ def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:  # issue 23
     result = judge(replace(of([]), plans=(stopped,)))
     (verdict,) = found(result, "as_planned", "unmeasured")
     assert (str(verdict.subject), result.exit_code) == ("fast/long (sm_89)", Exit.INCAPABLE)
-    assert "ended by signal 9" in verdict.reason and any("signal 9" in line for line in result.trouble)
+    assert "killed by signal 9" in verdict.reason and any("signal 9" in line for line in result.trouble)
 
 
 def test_a_plan_is_unmeasured_where_the_limits_are_not_known() -> None:
@@ -599,14 +599,14 @@ def test_nothing_judged_is_nothing_passed() -> None:  # item 5
     for record, variants in ((factory.record(peers), None), (of([REGISTERS]), []), (of([REGISTERS]), ["cudnn"])):
         result = judge(record, variants=variants)
         assert result.exit_code is Exit.UNMEASURED
-        assert "nothing was judged" in result.notes[-1]
+        assert "nothing was checked" in result.notes[-1]
 
 
 def test_a_limit_that_is_waived_everywhere_is_called_a_goal() -> None:  # item 17
     waiver = Waiver("registers_limit", ("*",), ("*",), ("*",), ("*",), 96, "everywhere")
     result = judge(of([factory.budget("registers", maximum=64)], [waiver]))
     assert result.exit_code is Exit.OK
-    assert any("registers_limit: all 8 of 8 are waived: that is a goal" in n for n in result.notes)
+    assert any("registers_limit: all 8 verdicts are waived: consider a goal" in n for n in result.notes)
 
 
 def test_a_time_below_what_any_resource_allows_is_a_failed_measurement() -> None:
@@ -656,7 +656,7 @@ def test_one_waived_value_is_no_goal_yet(archs: tuple[str, ...], told: bool) -> 
         waivers=[factory.waiver("registers_limit", 200)], archs=archs,
     )  # fmt: skip
     notes = judge(factory.record(suite)).notes
-    assert any("that is a goal" in n for n in notes) == told
+    assert any("consider a goal" in n for n in notes) == told
 
 
 def test_plans_of_what_is_not_judged_hide_none_behind_them() -> None:
@@ -697,8 +697,8 @@ def test_a_case_that_no_stage_came_to_says_which() -> None:
     bare = replace(record, outcomes=(), facts=Facts(f for f in record.facts if f.source in ("cubin", "ptxas", "plan")))
     reasons = {v.budget: v.reason for v in judge(bare, require="timing").verdicts if v.status == "unmeasured"}
     assert reasons["correct"] == "not checked"
-    assert reasons["isolated_p50_limit"] == "no bench of this case"
-    assert reasons["bank_conflicts_limit"] == "no profile of this case"
+    assert reasons["isolated_p50_limit"] == "no bench result of this case"
+    assert reasons["bank_conflicts_limit"] == "no profile result of this case"
 
 
 def test_each_launch_of_an_imported_kernel_keeps_a_counters_limit() -> None:

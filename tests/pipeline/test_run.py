@@ -40,8 +40,8 @@ def test_what_was_not_asked_is_not_missed_and_what_was_is() -> None:
     )
     day = datetime.date(2026, 1, 1)
     judgement = judge.judge(one, today=day)
-    assert any("judged only for sm_90a:" in note for note in judgement.notes)
-    assert not any("judged only" in note for note in judge.judge(whole, today=day).notes)
+    assert any("checked only for sm_90a:" in note for note in judgement.notes)
+    assert not any("checked only" in note for note in judge.judge(whole, today=day).notes)
     judged = judgement.verdicts
     assert {v.subject.arch for v in judged if v.budget in ("builds", "registers")} == {"sm_90a"}
     assert not [v for v in judged if v.required and v.status == "unmeasured"]

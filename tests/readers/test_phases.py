@@ -256,7 +256,7 @@ def test_recorded_samples_are_those_of_the_source_page() -> None:
         assert found[phase][0] == pytest.approx(100 * samples / 605)
     p = wanted["tensor"] / 605
     error = 100 * math.sqrt(p * (1 - p) / 605)  # of a share of 605 independent samples
-    assert found["tensor"][1] == f"605 samples of warps, standard error {error:.1f} points"
+    assert found["tensor"][1] == f"605 warp samples, standard error {error:.1f} points"
     assert 0.5 < error < 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flashcore.model.suite import Decision
@@ -63,8 +65,8 @@ def other(): pass
 '''
 
 
-def found(text: str = SOURCE, python: bool = False, **place: str) -> list[tuple[int, int]]:
-    return pieces(text, Decision(("ldg.128",), **place), python=python)  # type: ignore[arg-type]
+def found(text: str = SOURCE, python: bool = False, **place: Any) -> list[tuple[int, int]]:
+    return pieces(text, Decision(("ldg.128",), **place), python=python)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def found(text: str = SOURCE, python: bool = False, **place: str) -> list[tuple[
         ({"quote": "HOT(x)"}, []),
     ],
 )
-def test_a_piece_of_c_is_its_whole_statement(place: dict[str, str], lines: list[tuple[int, int]]) -> None:
+def test_a_piece_of_c_is_its_whole_statement(place: dict[str, Any], lines: list[tuple[int, int]]) -> None:
     assert found(**place) == lines
 
 

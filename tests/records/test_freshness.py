@@ -181,7 +181,7 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
     found = freshness.join(record, here, set(), "")
     assert not found.stale and found.origin is not None
-    said = "(by the text of their sources, which is the same: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
+    said = "(compilers differ, but the sources do not: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
     assert found.origin.what.endswith(said)
 
 

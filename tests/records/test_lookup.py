@@ -73,5 +73,5 @@ def test_a_damaged_run_is_the_newest_all_the_same(tmp_path: Path) -> None:
 
 def test_no_runs_yet(tmp_path: Path) -> None:
     assert lookup.runs(tmp_path / "nowhere") == lookup.unfinished(tmp_path / "nowhere") == []
-    with pytest.raises(UsageError, match="found none\n  hint: `flashcore profile` records one"):
+    with pytest.raises(UsageError, match="found none\n  hint: record one with flashcore profile"):
         lookup.find(tmp_path / "nowhere", None)

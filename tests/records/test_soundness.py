@@ -102,7 +102,7 @@ def test_an_altered_file_is_refused(run: Path, file: str, change: Edit, capsys: 
 def test_hashes_can_be_checked_without_flashcore_and_not_left_out(run: Path) -> None:
     subprocess.run(["sha256sum", "--check", "--quiet", store.SUMS], cwd=run, check=True)
     (run / store.SUMS).unlink()
-    with pytest.raises(RecordError, match="expected hashes of its files in SHA256SUMS, found none"):
+    with pytest.raises(RecordError, match="expected the files' hashes in SHA256SUMS, found none"):
         store.read(run)
 
 
@@ -118,7 +118,7 @@ def test_a_file_that_was_added_or_removed_is_refused(run: Path, name: str) -> No
 
 def test_a_folder_with_the_id_of_a_newer_run_is_refused(run: Path) -> None:
     newer = run.rename(run.with_name("20260203T030405Z-0001"))
-    with pytest.raises(RecordError, match=f"id: expected {newer.name}, as its folder is named, found {RUN}"):
+    with pytest.raises(RecordError, match=f"id: expected {newer.name}, the folder's name, found {RUN}"):
         store.read(newer)
 
 
@@ -152,7 +152,7 @@ def test_facts_that_their_samples_contradict_are_refused(run: Path, fact: str) -
 
 @pytest.mark.parametrize("fact", ["isolated_samples", "isolated_p50", "tflops", "speedup_vs_peer"])
 def test_facts_without_their_samples_are_refused(run: Path, fact: str) -> None:
-    message = f"{fact} of fast/mission: expected samples that it follows from, found"
+    message = f"{fact} of fast/mission: expected samples to derive it from, found"
     refused(run, store.SAMPLES, {"fast/mission/isolated": ...}, message)
 
 
@@ -168,22 +168,22 @@ def subject(index: int, value: Any) -> Edit:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (row(2, float("nan")), "NaN is no measurement"),
-        (row(2, float("-inf")), "Infinity is no measurement"),
+        (row(2, float("nan")), "expected a finite number, found NaN"),
+        (row(2, float("-inf")), "expected a finite number, found -Infinity"),
         (row(2, [96]), "fact .?registers.? of .*expected a number of 1, found .96"),
         (row(2, {}), "fact registers"),
         (row(2, "96"), "fact .?registers.? of .*expected a number"),
         (row(2, -1), "fact .?registers.? of .*expected at least 0, found -1"),
-        (row(2, 10**400), "fact .?registers.? of .*expected a finite number of 1, found a number of 1329 bits"),
+        (row(2, 10**400), "fact .?registers.? of .*expected a finite number of 1, found a 1329-bit integer"),
         (row(2, 1e308), "fact .?registers.? of .*expected a finite number"),
         (row(3, "minute"), "fact .?registers.? of .*expected the unit 1, found 'minute'"),
         (row(3, None), "fact .?registers.? of .*expected the unit 1"),
-        (row(1, "registres"), "'registres' of .*expected a name of the catalogue"),
+        (row(1, "registres"), "'registres' of .*expected a name from the catalogue"),
         (row(1, 7), "fact 7"),
         (row(1, []), "expected rows of facts"),
         (row(5, 7_000), "expected rows of facts"),
-        (row(5, []), "fact registers of .*expected a cause, or else a value"),
-        (row(2, None), "fact registers of .*expected a cause, or else a value"),
+        (row(5, []), "fact registers of .*expected either a value or a cause"),
+        (row(2, None), "fact registers of .*expected either a value or a cause"),
         (subject(0, "nobody"), "fact registers of .*nobody.*expected a variant, shape and arch of the suite"),
         (subject(0, []), "expected rows of facts"),
         (subject(1, "sm_1"), "sm_1.*expected a variant, shape and arch of the suite"),
@@ -220,10 +220,10 @@ def renamed(table: str, name: str) -> Edit:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": "../../elsewhere"}, "id: expected one such as"),  # item 21: its report was written there
+        ({"id": "../../elsewhere"}, "id: expected an id such as"),  # item 21: its report was written there
         ({"id": "/tmp/x"}, "id: expected"),
-        ({"id": "20261302T030405Z-0001"}, "id: expected one such as"),
-        ({"id": "20260230T030405Z-0001"}, "id: expected one such as"),
+        ({"id": "20261302T030405Z-0001"}, "id: expected an id such as"),
+        ({"id": "20260230T030405Z-0001"}, "id: expected an id such as"),
         *(
             ({"created": at}, "created: expected 2026-01-02T03:04:05Z, as in its id, found")
             for at in ("2026-01-02T03:04:06Z", "2025-01-02T03:04:05Z", "", 7, None)
@@ -251,7 +251,7 @@ def renamed(table: str, name: str) -> Edit:
         (lambda d: d["outcomes"].append({**d["outcomes"][0], "status": "failed"}), "outcomes: expected one of each"),
         ({"stale": {"fast/mission": {"cause": "never_measured"}}}, "and none of what is stale"),
         ({"stale": {"slow/long": {"cause": "hang", "seconds": 1}}}, "expected a stale, found hang"),
-        ({"environment.gpu_sm_clock_mhz": 1e999}, "is no measurement"),
+        ({"environment.gpu_sm_clock_mhz": 1e999}, "expected a finite number"),
     ],
 )
 def test_a_header_that_no_run_has_is_refused(run: Path, change: Edit, message: str) -> None:
@@ -289,6 +289,6 @@ def test_ncus_own_names_are_kept_in_ncus_own_units_and_nobody_elses() -> None:
     record = factory.record()
     assert not list(soundness.mistakes_in_facts(record, [own]))
     other = dataclasses.replace(own, source=Source.PTXAS)
-    assert "a name of the catalogue, or ncu's own" in next(iter(soundness.mistakes_in_facts(record, [other])))
+    assert "a name from the catalogue, or an ncu metric" in next(iter(soundness.mistakes_in_facts(record, [other])))
     words = dataclasses.replace(own, name="not a name")
     assert list(soundness.mistakes_in_facts(record, [words]))

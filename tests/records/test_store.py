@@ -378,7 +378,7 @@ def test_a_full_disk_keeps_what_was_measured_and_says_so(tmp_path: Path, limit: 
     _, error = process.communicate(timeout=60)
     assert process.returncode != 0
     assert f"{name}.partial" in error and "cannot write: File too large" in error
-    assert "what was measured is kept: continue with --resume" in error
+    assert "measurements are kept: continue with --resume" in error
     (folder,) = lookup.unfinished(tmp_path)
     assert not [p.name for p in folder.iterdir() if p.name.endswith(".tmp")]
     assert lookup.runs(tmp_path) == []
@@ -404,7 +404,7 @@ def test_a_run_holds_no_number_that_json_lacks(tmp_path: Path) -> None:
             store.write(factory.bare_record(**changes), tmp_path)
 
 
-@pytest.mark.parametrize("run", lookup.everywhere(ROOT / "profiles"), ids=lambda run: run.name)
+@pytest.mark.parametrize("run", lookup.all_runs(ROOT / "profiles"), ids=lambda run: run.name)
 def test_published_runs_are_read(run: Traversable) -> None:
     record = store.read(run)
     assert record.facts and not [f for f in record.facts if isinstance(f.detail, Unknown)]

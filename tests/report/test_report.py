@@ -547,7 +547,7 @@ def test_what_fails_stands_first_with_the_change_that_mends_it(tmp_path: Path) -
     words = screen(limited(140.0, 128.0), tmp_path / "r")
     assert "1 failed , 0 at risk , 0 waived" in words
     assert "few_registers fast: registers 140 on sm_90a, limit ≤ 128" in words
-    assert "Next step few_registers of fast: keep fewer values alive" in words
+    assert "Next step few_registers of fast: keep fewer values live" in words
 
 
 def test_without_a_gpu_the_first_screen_says_what_static_facts_show(tmp_path: Path) -> None:
@@ -726,7 +726,7 @@ def test_waivers_and_goals(pages: dict[str, str]) -> None:
     text = pages["guardrails.html"]
     assert "two accumulators live at once" in text
     words = Page(text).words
-    assert "for L4 only" in words  # a goal of another device is unmeasured, with its reason
+    assert "only for L4" in words  # a goal of another device is unmeasured, with its reason
     assert re.search(r'<progress max="100" value="33"', text)
 
 

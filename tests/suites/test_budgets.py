@@ -45,7 +45,7 @@ source = "the design"
         ("", "budget: expected a value, found nothing"),
         ("budget = []", "expected at least one"),
         ('[[budget]]\nname = "a"\nfact = "regsters"\nmax = 1', "did you mean registers?"),
-        ('[[budget]]\nname = "a"\nfact = "local_memory"\nmax = 1', "expected a fact with a number"),
+        ('[[budget]]\nname = "a"\nfact = "local_memory"\nmax = 1', "expected a numeric fact"),
         ('[[budget]]\nname = "a"\nfact = "registers"', "expected a `min`, a `max` or both"),
         ('[[budget]]\nname = "a"\nfact = "registers"\nmin = 2\nmax = 1', "expected min <= max"),
         ('[[budget]]\nname = "a"\nfact = "registers"\nmax = 1\nkernel = ["x"]', "expected no such key"),

@@ -65,7 +65,7 @@ FORM: list[tuple[Change, str]] = [
     ),
     (
         {"variant.plain.where": {"place": "x"}},
-        "variant.plain.where.place: expected no such key (is it misspelt? there are archs, shapes, unsupported), "
+        "variant.plain.where.place: expected no such key (is it misspelled? valid keys: archs, shapes, unsupported), "
         "found 'x'",
     ),
     ({"problem": {}}, "problem: expected at least 1 item, found {}"),
@@ -155,11 +155,11 @@ MEANING: list[tuple[Change, str]] = [
     ),
     (
         {"problem.scale.dims.out": ["N/3"]},
-        "shape.small.params: expected whole sizes of out, found N/3: 4096 is no multiple of 3",
+        "shape.small.params: expected whole sizes of out, found N/3: 4096 is not a multiple of 3",
     ),
     (
         {"problem.scale.dims.out": ["M/2"]},
-        "problem.scale.dims.out: expected dimensions that a tensor has as they are, found M/2",
+        "problem.scale.dims.out: expected names that are a dimension of a tensor, without a number, found M/2",
     ),
     (
         {"problem.scale.dims.y": ["N"]},
@@ -186,14 +186,14 @@ MEANING: list[tuple[Change, str]] = [
             "problem.scale.strided": {"x": "any"},
             "problem.scale.schema": "(Tensor x, Tensor(a!) out, float factor, int x_strides) -> ()",
         },
-        "problem.scale.strided.x: expected that name free for its strides, found an argument x_strides",
+        "problem.scale.strided.x: expected the name x_strides to be free, found an argument of that name",
     ),
     (
         {
             "problem.scale.schema": "(Tensor x, Tensor? bias, Tensor(a!) out, float factor) -> ()",
             "problem.scale.dims": {"x": ["N"], "out": ["N"], "bias": ["M"]},
         },
-        "problem.scale.dims.bias: expected dimensions that a tensor has as they are, found M",
+        "problem.scale.dims.bias: expected names that are a dimension of a tensor, without a number, found M",
     ),
     (
         {
@@ -201,7 +201,7 @@ MEANING: list[tuple[Change, str]] = [
             "problem.scale.dims": {"x": ["N"], "out": ["N"], "bias": ["N"]},
             "shape.tail.params.bias": 0,
         },
-        "shape.tail.params.bias: expected true or false: whether it is given, found 0",
+        "shape.tail.params.bias: expected true or false: whether it is present, found 0",
     ),
     ({"shape.tail.params.N": ...}, "shape.tail.params.N: expected a whole number of at least 1, found nothing"),
     (
@@ -224,8 +224,8 @@ MEANING: list[tuple[Change, str]] = [
     ),
     (
         {"variant.plain.where": {"archs": ["sm_75"]}},
-        "variant.plain.where: expected archs that are known "
-        "(sm_80, sm_90a, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120), found 'sm_75'",
+        "variant.plain.where: expected one of "
+        "sm_80, sm_90a, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, found 'sm_75'",
     ),
     (
         {"variant.plain.where": {"shapes": ["huge*"]}},
@@ -267,7 +267,7 @@ MEANING: list[tuple[Change, str]] = [
             ({"fact": "smem", "max": 3, "mark": "a"}, ".mark: expected it with `must` or `must_not`, found neither"),
         )
     ),
-    ({"budget.1.name": "registers"}, "budget: expected each name once, found 'registers' 2 times"),
+    ({"budget.1.name": "registers"}, "budget: expected unique names, found 'registers' 2 times"),
     (
         {"budget.1.documents": ["tome"]},
         "budget[1].documents: expected a document of the manifest, found 'tome'",
@@ -354,7 +354,7 @@ def test_parents_in_a_circle(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["plain"]["parent"] = "two_steps"
     found = mistakes(tmp_path / "suite", data)
-    assert "variant.plain.parent: expected no circle, found plain → two_steps → plain" in found
+    assert "variant.plain.parent: expected no cycle, found plain → two_steps → plain" in found
     assert not any("variant.wide" in m for m in found)  # it hangs on the circle but is not in it
 
 
@@ -434,7 +434,7 @@ def test_a_bad_name_template(tmp_path: Path, template: str) -> None:
 def test_two_variants_of_one_name(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["pl{a}"] = {**data["variant"]["plain"], "sweep": {"a": ["ain"]}}
-    assert "variant.pl{a}: expected a name that is used once, found 'plain' twice, first by variant.plain" in mistakes(
+    assert "variant.pl{a}: expected a unique name, found 'plain' twice, first by variant.plain" in mistakes(
         tmp_path / "suite", data
     )
 
@@ -450,7 +450,7 @@ def test_selecting() -> None:
         load.select(loaded, None, ("huge",))
 
 
-def test_a_misspelt_selection_is_told_with_the_nearest_name() -> None:
+def test_a_misspelled_selection_is_told_with_the_nearest_name() -> None:
     suite = load.load(TOY)
     with pytest.raises(UsageError, match=r"--variant plian: .* \(did you mean plain\?\)"):
         load.select(suite, "plian")
@@ -465,8 +465,8 @@ def test_only_so_many_variants_are_declared(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(variants, "MOST_POINTS", names + 3)
     assert len(load.load(write(tmp_path / "suite", data)).variants) == names + 3
     monkeypatch.setattr(variants, "MOST_POINTS", names + 2)
-    (line,) = [m for m in mistakes(tmp_path / "suite", data) if "in all" in m]
-    assert f"expected at most {names + 2} variants in all, found 3 more" in line
+    (line,) = [m for m in mistakes(tmp_path / "suite", data) if "in total" in m]
+    assert f"expected at most {names + 2} variants in total, found 3 more" in line
 
 
 def test_the_faults_suite_loads() -> None:
@@ -530,14 +530,14 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
         ({"problem.scale.seeds": []}, "problem.scale.seeds: expected at least 1 item, found []"),
         ({"variant.wide.where": {"archs": []}}, "variant.wide.where.archs: expected at least 1 item"),
         ({"variant.wide.where": {"shapes": []}}, "variant.wide.where.shapes: expected at least 1 item"),
-        ({"budget.0.variants": ["torch*"]}, "budget[0]: expected a case that registers is about"),
+        ({"budget.0.variants": ["torch*"]}, "budget[0]: expected registers to apply to a case"),
         (
             {"budget.0.variants": ["two_steps"], "budget.0.archs": ["sm_80"]},
-            "budget[0]: expected a case that registers is about",
+            "budget[0]: expected registers to apply to a case",
         ),
         (
             {"budget.0.fact": "cold_p50", "budget.0.shapes": ["tail"]},
-            "budget[0]: expected a case that registers is about",  # a shape that is never timed
+            "budget[0]: expected registers to apply to a case",  # a shape that is never timed
         ),
         ({"variant.wide.roof": "fp61_tensor"}, "variant.wide.roof: expected one of barrier, "),
         (
@@ -551,7 +551,7 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
         ({"variant.wide.source": "a\nb.cu"}, "variant.wide: expected a file and a config on one line"),
         (
             {"shape.small.params.N": 10**400},
-            "shape.small.params.N: expected a whole number of 64 bits",
+            "shape.small.params.N: expected a 64-bit integer",
         ),
         ({"budget.0.max": 1e308}, "budget[0].max: expected a number up to 1e30, found 1e+308"),
         ({f"variant.{'v' * 101}": {}}, "variant."),
@@ -577,13 +577,13 @@ def test_limits_are_said_at_once(tmp_path: Path) -> None:  # item 18
     axes = {a: list(range(22)) for a in ("a", "b", "c")}
     data["variant"]["x_{a}_{b}_{c}"] = {**data["variant"]["wide"], "sweep": axes}
     assert mistakes(tmp_path / "a", data) == [
-        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in all, found 10,648 more"
+        "variant.x_{a}_{b}_{c}: expected at most 10,000 variants in total, found 10,648 more"
     ]
     data = manifest()
     points = [{"n": i, "m": i + 1} for i in range(200)]
     data["variant"]["c{n}"] = {**data["variant"]["plain"], "sweep": points, "parent": "c{m}"}
     data["variant"]["c200"] = data["variant"]["plain"]
-    assert mistakes(tmp_path / "b", data) == ["variant: expected at most 100 ancestors of each, found more"]
+    assert mistakes(tmp_path / "b", data) == ["variant: expected at most 100 ancestors per variant, found more"]
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "9" * 5_000, "x = " + "[" * 50 + "]" * 50])

@@ -71,7 +71,7 @@ HERE = "[variant.plain]"
 AFTER = '"budgets'
 TABLES = ", ".join(f"[{name}.…]" for name in parts.tables())
 HOLDS = f"expected {TABLES}, [[budget]], [[waiver]], [[gate.rule]]"
-OWN = "expected a name that is used once, found"
+OWN = "expected a unique name, found"
 CASES = [
     (load.MANIFEST, AFTER, f'"/etc/x", {AFTER}',
      "manifests[2]: expected a file within the suite's folder, found '/etc/x'"),
@@ -96,7 +96,7 @@ CASES = [
     ("more/b.toml", "[variant.wide]", '[[budget]]\nname = "registers"\n[variant.wide]',
      f"budgets.toml: budget[0]: {OWN} 'registers' in more/b.toml and in budgets.toml"),
     ("more/b.toml", "[variant.wide]", "[variant.'pl{a}']",
-     "more/b.toml: variant.pl{a}: expected only the names no sweep axes in braces, found 'pl{a}' ('a')"),
+     "more/b.toml: variant.pl{a}: expected only sweep axes (none) in braces, found 'pl{a}' ('a')"),
     ("more/b.toml", "[variant.wide]\n", "[variant.'pl{a}']\nsweep = { a = ['ain'] }\n",
      f"more/b.toml: variant.pl{{a}}: {OWN} 'plain' twice, first by more/a.toml: variant.plain"),
     ("more/b.toml", 'technique = "four', 'tecnique = "four',
@@ -177,7 +177,7 @@ def test_the_ladder_lies_in_files_that_are_all_included() -> None:
 
 def test_variants_budgets_and_shapes_keep_the_order_of_the_published_run() -> None:
     """Verdicts and rows of a report are told in the manifest's order."""
-    runs = (json.loads((run / store.HEADER).read_bytes())["suite"] for run in lookup.everywhere(ROOT / "profiles"))
+    runs = (json.loads((run / store.HEADER).read_bytes())["suite"] for run in lookup.all_runs(ROOT / "profiles"))
     recorded = next(s for s in runs if s["name"] == "attention")
     suite = load.load(ROOT / "kernels" / "attention")
     for old, new in (

@@ -1,6 +1,6 @@
-"""Reads datasheet figures of GPUs from ``devices.toml``: dense rates, bandwidths, sizes, with their source.
+"""Reads the datasheet figures of GPUs from ``devices.toml``: dense rates, bandwidths, sizes, with their source.
 
-A GPU that is not in the table is no error: it has only measured roofs.
+A GPU that is not in the table has only measured roofs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ TABLE = Path(__file__).with_name("devices.toml")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A dense rate, as printed and by its factors.
+    """A dense rate: the printed figure and its factors.
 
     Args:
         tflops: TFLOP/s as the datasheet prints it (sparse figures halved).
         per_clock: FLOPs per SM and clock.
-        clock_mhz: the clock that the printed figure assumes.
+        clock_mhz: the SM clock that the printed figure assumes.
     """
 
     tflops: float
@@ -35,7 +35,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU's datasheet. Units: MHz, GB/s, GiB, MiB; ``*_per_clock`` is for each SM."""
+    """A GPU's datasheet. Units: MHz, GB/s, GiB, MiB; ``*_per_clock`` and ``fp32_lanes`` are per SM."""
 
     key: str
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
     """All devices by key.
 
     Raises:
-        ManifestError: the table is wrong; holds every mistake found, each with its key.
+        ManifestError: the table is wrong; lists every mistake with its key.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
         devices[key] = Device(**entry | {"key": key, "names": tuple(entry["names"]), "rates": rates})
         for name in _all_names(devices[key]):
             if owners.setdefault(name, key) != key:
-                mistakes.append(f"device.{key}: expected names that no other device has, found {name!r} twice")
+                mistakes.append(f"device.{key}: expected unique names, found {name!r} twice")
     if mistakes:
         raise ManifestError(str(path), mistakes)
     return devices
@@ -86,9 +86,9 @@ def load(path: Path = TABLE) -> Mapping[str, Device]:
 
 @cache
 def find(gpu: str | None) -> Device | None:
-    """The device that the driver calls ``gpu``, or that ``L4`` or ``h100_pcie`` names; ``None`` if the table lacks it.
+    """The device by its driver's name, title (``L4``) or key (``h100_pcie``); ``None`` if it is not in the table.
 
-    Names are compared as a whole, without case, spaces and the makers' prefixes: an L40 is no L4.
+    Whole names are compared, ignoring case, spaces and the prefixes NVIDIA and GeForce: an L40 is not an L4.
     """
     if gpu is None:
         return None
@@ -96,9 +96,10 @@ def find(gpu: str | None) -> Device | None:
 
 
 def peak(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
-    """The dense rate in TFLOP/s for ``dtype`` (as ``fp16_tensor``); ``None`` if it has none.
+    """The dense rate in TFLOP/s for ``dtype`` (such as ``fp16_tensor``); ``None`` if the device has none.
 
-    With ``clock_mhz`` the rate at that SM clock, else the figure as printed.
+    Args:
+        clock_mhz: the SM clock to scale to; by default the rate is as printed.
     """
     rate = device.rates.get(dtype)
     if rate is None:
@@ -107,8 +108,8 @@ def peak(device: Device, dtype: str, clock_mhz: float | None = None) -> float | 
 
 
 def is_called(gpu: str | None, device: str) -> bool:
-    """Whether the GPU is that device: its name holds the text as whole words (an L40 is no L4), or the table knows
-    both as one."""
+    """Whether the GPU is that device: its name contains the text as whole words (an L40 is not an L4), or both are the
+    same device of the table."""
     if f" {device.replace('-', ' ').lower()} " in f" {(gpu or '').replace('-', ' ').lower()} ":
         return True
     listed = find(device)
@@ -123,7 +124,7 @@ def _plain(name: str) -> str:
     return "".join(w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce"))
 
 
-#: By the type of a field: the expected value in words, and whether a value is one.
+#: For each field type: the expected value in words, and its check.
 _FORMS: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
     "str": ("text", lambda v: isinstance(v, str) and v != ""),
     "int": ("a whole number above 0", lambda v: type(v) is int and v > 0),
@@ -137,7 +138,7 @@ _FORMS: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _mistakes(kind: type[Device | Rate], where: str, entry: Any) -> Iterator[str]:
-    """Yields each key that is missing, unknown, or has a value of another type than the field."""
+    """Yields a message for each key that is missing, unknown or of the wrong type."""
     if not isinstance(entry, dict):
         yield f"{where}: expected a table, found {entry!r}"
         return
@@ -147,7 +148,7 @@ def _mistakes(kind: type[Device | Rate], where: str, entry: Any) -> Iterator[str
         if name not in entry:
             yield f"{key}: expected a value, found nothing"
         elif name not in types:
-            yield f"{key}: expected no such key (is it misspelt?), found {entry[name]!r}"
+            yield f"{key}: expected no such key (is it misspelled?), found {entry[name]!r}"
         elif not _FORMS[types[name]][1](entry[name]):
             yield f"{key}: expected {_FORMS[types[name]][0]}, found {entry[name]!r}"
         elif name == "rates":

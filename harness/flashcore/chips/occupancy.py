@@ -1,9 +1,9 @@
-"""Computes theoretical occupancy from registers, shared memory, block size and arch: no GPU, no driver.
+"""Computes theoretical occupancy from registers, shared memory, block size and arch, without a GPU or driver.
 
-The number of blocks that fit on an SM is the smallest of four counts, one for each resource. Occupancy with clusters,
-whose placement the driver decides, is unmeasured.
+The number of blocks that fit on an SM is the smallest of four counts, one per resource. Occupancy with clusters is
+unmeasured, because the driver decides their placement.
 
-:func:`what_if` says what would have to shrink for one more block, and how much of each resource is free.
+:func:`what_if` computes the reduction that one more block needs, and how much of each resource is free.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ MAX_THREADS = 1024  # per block
 MAX_GRID, MAX_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)  # by dimension, on every arch
 MAX_REGISTERS = 255  # per thread
 REGISTERS_PER_SM = 65536
-PARTITIONS = 4  # of an SM, each with its own registers; warps are distributed over them
-REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
-SMEM_UNIT = 128  # bytes
-SMEM_RESERVED = 1024  # bytes per block that the system keeps from sm_80 on
+PARTITIONS = 4  # per SM, each with a quarter of the registers; warps are distributed over them
+REGISTER_UNIT = 256  # allocation granularity of a warp's registers
+SMEM_UNIT = 128  # allocation granularity of shared memory, bytes
+SMEM_RESERVED = 1024  # bytes per block reserved by the system from sm_80 on
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in). ``cluster`` is the
-    largest cluster in blocks, portable or not; 1 is an arch without clusters."""
+    largest cluster in blocks, portable or not; 1 on an arch without clusters."""
 
     warps: int
     blocks: int
@@ -58,19 +58,19 @@ LIMITS = {
 
 
 def limits(arch: str) -> Limits | None:
-    """The limits of ``arch`` (``sm_90``, ``sm_90a``, ``sm_100f``); ``None`` if they are not known."""
+    """The limits of ``arch`` (``sm_90``, ``sm_90a``, ``sm_100f``); ``None`` if they are unknown."""
     return LIMITS.get(arch.rstrip("af"))
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How many blocks fit on an SM, and the resources that limit them.
+    """The number of blocks that fit on an SM, and the resources that limit it.
 
     Args:
-        blocks_per_sm: ``None`` is unmeasured, 0 a launch that fails; both have their ``cause``.
-        warps: warps on an SM at that many blocks.
-        pct: these warps over the most that an SM holds.
-        limiters: the resources that allow no further block, the tightest, or several at a tie.
+        blocks_per_sm: ``None`` if unmeasured, 0 if the launch fails; both have a ``cause``.
+        warps: warps per SM with that many blocks.
+        pct: ``warps`` in percent of an SM's maximum.
+        limiters: the resources that allow no further block; several on a tie.
     """
 
     blocks_per_sm: int | None
@@ -94,7 +94,7 @@ def occupancy(
         threads: threads per block.
         registers: registers per thread.
         static_smem: bytes per block as ptxas counts them, without the 1 KiB that the system reserves
-            (from sm_90 on ``cuobjdump`` and the cubin's sections include it).
+            (from sm_90 on, ``cuobjdump`` and the cubin's sections include it).
         dynamic_smem: bytes per block from the launch plan.
         cluster: blocks per cluster.
     """
@@ -127,7 +127,7 @@ def _warps(threads: int) -> int:
 
 
 def blocks_by_registers(warps: int, registers: int) -> int:
-    """Blocks of so many warps that fit by their registers per thread alone: each partition holds whole warps."""
+    """Blocks of ``warps`` warps that fit by registers per thread alone. Each partition holds whole warps."""
     per_warp = _up(max(registers, 1) * WARP, REGISTER_UNIT)
     return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
 
@@ -137,23 +137,23 @@ def _by_smem(limit: Limits, smem: int) -> int:
 
 
 def _most_smem(limit: Limits, blocks: int) -> int:
-    """Bytes of shared memory that each of so many blocks on an SM may have; below 0 where they cannot fit."""
+    """The most bytes of shared memory per block with ``blocks`` blocks on an SM; negative if they cannot fit."""
     return min(limit.smem * KIB // blocks // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, limit.smem_block * KIB)
 
 
 def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:
     """Why such a launch fails; empty if it does not."""
     if not 1 <= threads <= MAX_THREADS:
-        return f"{threads:,} threads a block; a block has 1 to {MAX_THREADS:,}"
+        return f"{threads:,} threads per block; a block has 1 to {MAX_THREADS:,}"
     if registers > MAX_REGISTERS:
-        return f"{registers} registers a thread; the most is {MAX_REGISTERS}"
+        return f"{registers} registers per thread; the limit is {MAX_REGISTERS}"
     warps = _warps(threads)
-    # The launch check distributes warps evenly over the partitions, so a block of 5 warps counts as 8 here.
+    # The launch check distributes warps evenly over the partitions, so a block of 5 warps counts as 8.
     needed = _up(registers * WARP, REGISTER_UNIT) * _up(warps, PARTITIONS)
     if needed > REGISTERS_PER_SM:
-        return f"{needed:,} registers a block; an SM has {REGISTERS_PER_SM:,}"
+        return f"{needed:,} registers per block; an SM has {REGISTERS_PER_SM:,}"
     if smem > limit.smem_block * KIB:
-        return f"{smem:,} bytes of shared memory a block; the most is {limit.smem_block * KIB:,}"
+        return f"{smem:,} bytes of shared memory per block; the limit is {limit.smem_block * KIB:,}"
     return ""
 
 
@@ -161,8 +161,8 @@ def launch_refusal(arch: str, launch: Launch, kernel: Mapping[str, int]) -> Caus
     """Why a driver refuses the launch on every GPU of the arch; ``None`` if it does not.
 
     Args:
-        kernel: its facts ``registers`` and ``static_smem``; ``max_threads``, ``max_cluster``, ``required_block_x`` and
-            ``required_cluster_x``, with y and z, where it has them.
+        kernel: the kernel's facts ``registers`` and ``static_smem`` and, if it has them, ``max_threads``,
+            ``max_cluster``, ``required_block_x`` and ``required_cluster_x`` (also y and z).
     """
     limit = limits(arch)
     if limit is None:
@@ -178,18 +178,18 @@ def launch_refusal(arch: str, launch: Launch, kernel: Mapping[str, int]) -> Caus
     if isinstance(fit.cause, DoesNotFit):
         reasons.append(fit.cause.message)
     if threads > (bound := kernel.get("max_threads", threads)):
-        reasons.append(f"{threads:,} threads a block; the kernel's launch bounds allow {bound:,}")
+        reasons.append(f"{threads:,} threads per block; the kernel's launch bounds allow {bound:,}")
     if launch.block != (block := _required(kernel, "block", launch.block)):
         reasons.append(f"a block of {_dims(launch.block)}; the kernel is compiled for {_dims(block)} only")
-    # Where the plan has no clusters, the driver takes the kernel's.
+    # If the plan has no clusters, the driver uses the kernel's.
     cluster = _required(kernel, "cluster", launch.cluster)
     if launch.cluster not in (cluster, (1, 1, 1)):
         reasons.append(f"clusters of {_dims(launch.cluster)}; the kernel is compiled for {_dims(cluster)} only")
     most = min(limit.cluster, kernel.get("max_cluster", limit.cluster))
     if not 1 <= math.prod(cluster) <= most:
-        reasons.append(f"clusters of {math.prod(cluster)} blocks; on {arch} the kernel may have {most}")
+        reasons.append(f"clusters of {math.prod(cluster)} blocks; on {arch} the kernel allows 1 to {most}")
     elif any(size % part for size, part in zip(launch.grid, cluster, strict=True)):
-        reasons.append(f"a grid of {_dims(launch.grid)} is no multiple of its clusters of {_dims(cluster)}")
+        reasons.append(f"a grid of {_dims(launch.grid)} is not a multiple of its clusters of {_dims(cluster)}")
     sms = max((d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")), default=0)
     if launch.cooperative and sms and fit.blocks_per_sm and blocks > (room := sms * fit.blocks_per_sm):
         reasons.append(f"{blocks:,} cooperative blocks; the largest GPU of {arch} holds {room:,} at once")
@@ -204,21 +204,21 @@ def _dims(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
 
 
-# --- what would have to change ------------------------------------------------------------------
+# --- reductions and slack -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The distance to the next block, and the slack at the present number.
+    """The reduction that one more block per SM needs, and the slack at the present number.
 
     Args:
-        blocks: blocks an SM holds now.
-        target: blocks after the smallest cut: usually one more. ``None`` where no cut of registers or
-            shared memory gives any (``obstacle`` then names the reason).
-        fewer_registers: registers per thread to give up for it, together with
-        fewer_smem: bytes of shared memory per block to give up for it.
-        free_registers: registers per thread that may be added and change nothing.
-        free_smem: bytes of shared memory per block that may be added and change nothing.
+        blocks: blocks per SM now.
+        target: blocks per SM after the smallest reduction, usually one more; ``None`` if no reduction of registers or
+            shared memory gives more (``obstacle`` is the reason).
+        fewer_registers: registers per thread to save for ``target``, together with ``fewer_smem``.
+        fewer_smem: bytes of shared memory per block to save for ``target``.
+        free_registers: registers per thread that can be added without losing a block.
+        free_smem: bytes of shared memory per block that can be added without losing a block.
     """
 
     blocks: int
@@ -230,7 +230,7 @@ class WhatIf:
     obstacle: str = ""
 
     def lines(self) -> list[str]:
-        """The same in words, one line each."""
+        """The reduction and the slack in words, one line each."""
         lines = []
         if self.target is not None:
             cuts = [f"{_registers(self.fewer_registers)} fewer"] if self.fewer_registers else []
@@ -251,13 +251,13 @@ def _registers(count: int) -> str:
     return f"{count} register{'' if count == 1 else 's'}"
 
 
-@functools.lru_cache(maxsize=1024)  # one call for each kernel, shape and verdict
+@functools.lru_cache(maxsize=1024)  # called for each kernel, shape and verdict
 def what_if(
     arch: str, threads: int, registers: int, static_smem: int, dynamic_smem: int, cluster: int = 1
 ) -> WhatIf | None:
-    """The cut that gives one more block at this block size, and the slack; ``None`` if unmeasured.
+    """The reduction that gives one more block per SM, and the slack; ``None`` if unmeasured.
 
-    Takes what :func:`occupancy` takes. A launch that fails counts as 0 blocks.
+    The arguments are those of :func:`occupancy`. A launch that fails counts as 0 blocks.
     """
     limit, smem = limits(arch), static_smem + dynamic_smem
     now = occupancy(arch, threads, registers, 0, smem, cluster).blocks_per_sm
@@ -280,7 +280,7 @@ def what_if(
         else:
             obstacle = f"an SM holds {limit.blocks} blocks, whatever their size"
         return WhatIf(now, None, 0, 0, free_registers, free_smem, obstacle)
-    # Each resource is cut as far as the target needs, as if the other one were unlimited.
+    # Each resource is reduced as far as the target needs, independently of the other.
     enough_registers = max(r for r in range(1, MAX_REGISTERS + 1) if blocks(r, 0) >= target)
     fewer_registers = max(0, registers - enough_registers)
     fewer_smem = max(0, smem - _most_smem(limit, target))
@@ -291,13 +291,13 @@ def what_if(
 def staircase(
     arch: str, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
 ) -> tuple[tuple[int, int], ...]:
-    """Blocks per SM while one resource grows and the rest stays: the largest value and the blocks of each step.
+    """Blocks per SM as a function of one resource, as steps: the largest value of each step, and its blocks.
 
-    Registers go from 1 to 255 per thread, shared memory from 0 to the most bytes a block may have; a launch that
-    fails counts as 0 blocks. Empty where the arch's limits are not known.
+    Registers range from 1 to 255 per thread, shared memory from 0 to the most bytes per block. A launch that fails
+    counts as 0 blocks. Empty if the arch's limits are unknown.
 
     Args:
-        resource: the one that grows; its own argument is ignored.
+        resource: the varied resource; its argument is ignored.
         threads: threads per block.
         registers: registers per thread.
         smem: bytes of shared memory per block, static and dynamic.
@@ -305,7 +305,7 @@ def staircase(
     limit = limits(arch)
     if limit is None:
         return ()
-    # A step can end only where one more allocation unit is used.
+    # Steps end only at multiples of the allocation unit.
     if resource == "registers":
         unit = REGISTER_UNIT // WARP
         values = [*range(unit, MAX_REGISTERS, unit), MAX_REGISTERS]
@@ -314,11 +314,11 @@ def staircase(
         rooms = {_most_smem(limit, n) for n in range(1, limit.blocks + 1)}
         values = sorted(room for room in rooms | {limit.smem_block * KIB} if room >= 0)
         fits = [occupancy(arch, threads, registers, 0, s) for s in values]
-    # The last value of each number of blocks, which falls from step to step.
+    # The number of blocks decreases from step to step; the last value of each remains.
     ends = {fit.blocks_per_sm or 0: value for value, fit in zip(values, fits, strict=True)}
     return tuple((value, blocks) for blocks, value in ends.items())
 
 
 def waves(blocks: float, blocks_per_sm: float, sms: int) -> float:
-    """The grid over the blocks that the whole GPU holds at once."""
+    """The number of blocks in the grid over those that fit on the GPU at once."""
     return round(blocks / (sms * blocks_per_sm), 4)

@@ -105,7 +105,7 @@ def examine() -> list[Part]:
         try:
             parts.append(Part(name, True, check(), needed_for))
         except CapabilityError as error:
-            parts.append(Part(name, False, error.what, needed_for, error.mend))
+            parts.append(Part(name, False, error.what, needed_for, error.hint))
         except FlashcoreError as error:
             parts.append(Part(name, False, str(error), needed_for))
     return parts

@@ -42,7 +42,7 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
             option = name.rpartition(".")[2].replace("_", "-")
             raise UsageError(f"--{option} {given[name]:g}: expected a number above 0")
     for place in given.get("records", ()):  # before anything is compiled
-        lookup.elsewhere(Path(place))
+        lookup.runs_at(Path(place))
     chosen: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     chosen |= {"sanitize": Sanitize() if given.get("sanitize") else None}
     chosen |= {"command": recorded_command(["flashcore", *sys.argv[1:]])}

@@ -43,7 +43,7 @@ def table(measured: Sequence[Measured]) -> str:
     rows = [
         [
             one.subject.case,
-            one.resource + (" (library)" if one.peer else ""),
+            one.resource + (" (library)" if one.library else ""),
             f"{one.value:,.4g}",
             unit_text(one.unit),
             fixed(one.per_clock, 1, "-"),

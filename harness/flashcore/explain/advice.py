@@ -1,7 +1,7 @@
-"""Advice: rules from facts to a change of the code, each with its evidence and the most that it can gain.
+"""Derives advice from facts by rules: a change of the code, its evidence, and an upper bound of its gain.
 
-The rules are in ``advice.toml``. Static facts alone suffice for most rules; counters then add the
-bound of the gain, from the parts of the case's time (:mod:`flashcore.explain.time_shares`).
+The rules are in ``advice.toml``. Most need only static facts. Counters add the bound of the gain, from the parts of the
+case's time (:mod:`flashcore.explain.time_shares`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value
 from flashcore.model.text import in_words, same_hardware, significant
 
-#: Percent of the time from which a cause in the code is named before a busy resource or a wait.
+#: A cause in the code that may take this share of the time, %, comes before busy resources and waits.
 MUCH = 10.0
 UNTIMED = "nothing was timed"
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
@@ -45,7 +45,7 @@ class Rule:
     effect: bool = False
 
     def applies(self, values: Mapping[str, Any]) -> bool:
-        """Whether all its conditions hold; no, if one of their facts is unmeasured."""
+        """Whether all its conditions hold; false if one of their facts is unmeasured."""
         for condition in self.when:
             name, comparison, limit = condition.split()
             value, other = values.get(name), values.get(limit) if limit[0].isalpha() else float(limit)
@@ -63,16 +63,16 @@ def rules() -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a rule says of a case.
+    """A rule's advice on a case.
 
     Args:
-        subject: variant and shape; with arch and kernel where the evidence is static.
-        evidence: names of facts, their values and units.
-        gain: the most that it can save, % of the time; ``None`` if nothing bounds it.
-        bound: how the gain was derived, or why there is none.
-        limiter: the kind of the largest part that it can remove; empty if none was measured.
-        remedy: the step of the ladder that reduced this limiter most.
-        effect: whether it names a busy resource or a wait only, and no cause in the code.
+        subject: variant and shape, and for static evidence arch and kernel.
+        evidence: names, values and units of facts.
+        gain: the most that it can save, % of the time; ``None`` if unbounded.
+        bound: the derivation of the gain, or why there is none.
+        limiter: the kind of the largest part of the time that it can remove; empty if none was measured.
+        remedy: the ladder's step that reduced this limiter the most.
+        effect: whether it only names a busy resource or a wait, not a cause in the code.
     """
 
     rule: str
@@ -87,7 +87,7 @@ class Advice:
 
     @property
     def precedent(self) -> str:
-        """What the step of the ladder did; empty without one."""
+        """The effect of :attr:`remedy` in words; empty without one."""
         if not (r := self.remedy):
             return ""
         cut = f"{r.variant} cut {self.limiter.replace('_', ' ')} from {r.before:.0f} to {r.after:.0f} %"
@@ -95,22 +95,22 @@ class Advice:
 
     @property
     def at_most(self) -> str:
-        """The most that it can gain."""
+        """The gain in words."""
         return f"gain unmeasured: {self.bound}" if self.gain is None else f"saves at most {self.gain:.0f} % of its time"
 
     @property
     def values(self) -> str:
-        """The evidence."""
+        """The evidence in words."""
         return ", ".join(f"{name} {v if isinstance(v, str) else in_words(v, unit)}" for name, v, unit in self.evidence)
 
 
 def sentence(advice: Advice) -> str:
-    """The advice for people: the action, the step that did it, the most it can gain, the evidence."""
+    """The advice in words: action, precedent, gain and evidence."""
     return f"{'; '.join(filter(None, (advice.action, advice.precedent, advice.at_most)))} ({advice.values})"
 
 
 def as_data(advice: Advice) -> dict[str, Any]:
-    """The advice as JSON holds it; ``gate.schema.json`` has the form."""
+    """The advice as JSON data, in the form of ``gate.schema.json``."""
     return asdict(advice) | {
         "subject": {k: v for k, v in asdict(advice.subject).items() if v is not None},
         "evidence": {name: {"value": value, "unit": unit} for name, value, unit in advice.evidence},
@@ -120,22 +120,21 @@ def as_data(advice: Advice) -> dict[str, Any]:
 # --- facts of a case ------------------------------------------------------------------------------
 
 
-@lru_cache(64)  # the gate asks for each failure
+@lru_cache(64)  # the gate calls it for each failure
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
-    """Returns the advice on a case; none on a reference. Causes that may take :data:`MUCH` of the time come first, then
-    the rest; in both the largest possible gain.
+    """Returns the advice on a case, in :func:`order`; none on a reference.
 
     Args:
-        arch: whose static facts are used; the measured or usual one by default. Counters count only for that one.
+        arch: the arch of the static facts; by default the measured or usual one, the only one with counters.
     """
     results: dict[tuple[str, object], Advice] = {}
     for item in _every(readings, variant, shape, arch):
-        results.setdefault((item.rule, item.evidence), item)  # of kernels with equal evidence, the first
+        results.setdefault((item.rule, item.evidence), item)  # kernels with equal evidence give one item
     return tuple(sorted(results.values(), key=order))
 
 
 def order(item: Advice) -> tuple[bool, float]:
-    """The sort key of advice: causes that may take :data:`MUCH` of the time, then the rest, by falling gain."""
+    """The sort key of advice: first causes that may take :data:`MUCH` of the time, then the rest, by falling gain."""
     gain = item.gain or 0.0
     return item.effect or gain < MUCH, -gain
 
@@ -171,12 +170,12 @@ def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> It
                     yield item
 
 
-#: Advice by kernel and fact, of the cases of readings: gates ask for thousands of kernels of one case.
+#: Advice by case, kernel and fact, for the lifetime of the readings: a case may have thousands of kernels.
 _BY_FACT: WeakKeyDictionary[Readings, dict[tuple[str, str, str | None], dict[tuple[str | None, str], Advice]]] = (
     WeakKeyDictionary()
 )
 
-#: Facts of the code → those of a launch that stand in for them, as in imported reports.
+#: Facts of the code → facts of a launch that replace missing ones, as in imported reports.
 _AS_LAUNCHED = {
     "registers": "ncu_registers",
     "threads": "ncu_block_size",
@@ -189,7 +188,7 @@ def _atomic_conflicts(f: Mapping[str, Any]) -> float:
     """Bank conflicts of neither loads nor stores, in code that has atomics."""
     if not f.get("sass_atom"):
         return 0.0
-    return max(f["bank_conflicts"] - f["bank_conflicts_load"] - f["bank_conflicts_store"], 0.0)
+    return float(max(f["bank_conflicts"] - f["bank_conflicts_load"] - f["bank_conflicts_store"], 0))
 
 
 def _shared_use(f: Mapping[str, Any]) -> float:
@@ -198,7 +197,7 @@ def _shared_use(f: Mapping[str, Any]) -> float:
 
 def _pipe_wait(f: Mapping[str, Any]) -> float:
     """The share of stalls that wait for a pipe, or a queue to one, other than memory's."""
-    return sum(f[f"stall_share_{x}"] for x in ("mio_throttle", "short_scoreboard", "math_pipe_throttle"))
+    return float(sum(f[f"stall_share_{x}"] for x in ("mio_throttle", "short_scoreboard", "math_pipe_throttle")))
 
 
 def _other_pipe(f: Mapping[str, Any]) -> float:
@@ -209,7 +208,7 @@ def _other_pipe(f: Mapping[str, Any]) -> float:
     return float(f["sm_throughput"] - max(f[f"{x}_active"] for x in ("issue", "fma", "alu", "lsu", "tensor")))
 
 
-#: Facts that rules derive from others; unmeasured if one of those is.
+#: Derived facts for rules; unmeasured if one of their facts is.
 _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "spilled": lambda f: f["spill_store_bytes"] + f["spill_load_bytes"],
     "bound_slack": lambda f: max(0, f.get("max_threads", 0) - f["threads"]),
@@ -247,7 +246,7 @@ _DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def _values(readings: Readings, subject: Subject, facts: Mapping[str, Fact], time: Whole | None) -> dict[str, Any]:
-    """The values of facts by name, and those that rules derive from them."""
+    """The values of facts and derived facts by name."""
     record, variant = readings.record, readings.record.suite.variants[subject.variant]
     values: dict[str, Any] = {n: f.value for n, f in facts.items()}
     values = {name: values[launched] for name, launched in _AS_LAUNCHED.items() if launched in values} | values
@@ -286,8 +285,8 @@ def _advice(
 
 
 def precedents(readings: Readings, limiter: str, subject: Subject) -> Iterator[Remedy]:
-    """Yields the steps that reduced the limiter at the shape, then at identical ones, the largest reduction first; not
-    those that the variant was made from."""
+    """Yields the steps that reduced the limiter at the shape, then at identical shapes, largest reduction first; the
+    variant and its ancestors excepted."""
     suite = readings.record.suite
     variants, line = suite.variants, {subject.variant}
     at = variants.get(variants[subject.variant].parent or "")
@@ -299,8 +298,10 @@ def precedents(readings: Readings, limiter: str, subject: Subject) -> Iterator[R
 
 
 def for_fact(readings: Readings, fact: str, subject: Subject) -> Advice | None:
-    """The first advice on a subject's case whose evidence has the fact; without a shape, on the variant's first shape
-    with counters, else on its first."""
+    """The first advice on a subject's case whose evidence includes the fact.
+
+    A subject without a shape means the variant's first shape with counters, else its first shape.
+    """
     variant = readings.record.suite.variants.get(subject.variant)
     shapes = [s.name for s in readings.record.suite.shapes.values() if variant and variant.runs_on(s)]
     counted = (s for s in shapes if readings.of("ncu_duration", subject.variant, s).value)

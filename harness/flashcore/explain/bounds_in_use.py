@@ -1,7 +1,7 @@
-"""The least share of a case's time that each resource needs, as in the overview's bullet bars.
+"""Computes the least share of a case's time that each resource needs, for the overview's bullet bars.
 
-Amounts are those the hardware counted for this variant, else those of the problem's formulas. A share near 100 % means
-that the resource is the limit; if all are small, something else is.
+Amounts are hardware counts of the variant if available, else the problem's formulas. A share near 100 % means that the
+resource limits the case; if all shares are small, something else does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _needs(readings: Readings, variant: Variant, shape: Shape) -> Iterator[Need]
     if time and least and launches:
         yield _need("launch", launches, time, f"{launches:.0f} launches", least)
     elif time and launches and (floor := number("isolated_launch_floor")):
-        text = f"{launches:.0f} launches of {significant(floor, 3)} µs, as empty ones took beside it"
+        text = f"{launches:.0f} launches of {significant(floor, 3)} µs, the time of empty ones in the same rounds"
         yield Need("launch", 100 * launches * floor / time, text, counted=True)
 
 

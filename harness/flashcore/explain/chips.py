@@ -1,4 +1,4 @@
-"""Runs of one suite on several chips: the chips' names, and the cases that none of them runs."""
+"""Compares runs of one suite on several chips: their names, their differences, and the cases that no chip runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from flashcore.model.text import same_hardware
 
 
 def names(records: Sequence[Record]) -> list[str]:
-    """The name of each run's chip; two of one name are told apart by their memory.
+    """The name of each run's chip, with its memory if two have the same name.
 
     Raises:
-        UsageError: the runs are not of one suite, or not each of another chip.
+        UsageError: the runs are not of one suite, or two are of the same chip.
     """
     first = records[0]
     seen: dict[tuple[str, int | None], Record] = {}
@@ -26,14 +26,14 @@ def names(records: Sequence[Record]) -> list[str]:
                 f"{_kind(record)} {record.id} of {record.suite.name}"
             )
         if record.gpu is None:
-            raise UsageError(f"run {record.id}: expected a run that a GPU measured, beside others, found none")
-        memory = record.environment.gpu_memory_bytes  # None where the measurements were joined
+            raise UsageError(f"run {record.id}: expected GPU results to compare chips, found none")
+        memory = record.environment.gpu_memory_bytes  # None if the measurements were joined
         same = (r for (gpu, m), r in seen.items() if gpu == record.gpu and (m == memory or m is None or memory is None))
         if other := next(same, None):
             which = "the same run twice" if other.id == record.id else f"{other.id} and {record.id} of {record.gpu}"
             raise UsageError(
                 f"expected one run of each chip, found {which}\n"
-                f"  hint: hold two runs of one chip against each other: flashcore report {record.id} --against RUN"
+                f"  hint: to compare two runs of one chip: flashcore report {record.id} --against RUN"
             )
         seen[record.gpu, memory] = record
     gpus = [gpu for gpu, _ in seen]
@@ -45,7 +45,7 @@ def _kind(record: Record) -> str:
 
 
 def why_not(record: Record) -> Callable[[Variant, Shape], str]:
-    """A function that says why the run's chip does not run a case at all; empty if it does, with any outcome."""
+    """A function that returns why the run's chip does not run a case; empty if it does, whatever the outcome."""
     ran = {o.case for o in record.outcomes if o.status == "ok"}
     refused = {o.case: o.reason for o in record.outcomes if o.status == "unsupported" and o.case not in ran}
     arch = record.gpu_arch
@@ -56,14 +56,14 @@ def why_not(record: Record) -> Callable[[Variant, Shape], str]:
             return "not in this run's suite"
         where = declared.where
         if arch and not declared.is_reference and not any(same_hardware(arch, a) for a in where.archs):
-            return where.unsupported.get(arch) or f"for {', '.join(where.archs)}, not {arch}"
+            return where.unsupported.get(arch) or f"only for {', '.join(where.archs)}, not {arch}"
         return refused.get(f"{variant.name}/{shape.name}", "")
 
     return why
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """The differences that make the chips hard to compare, and the cases that none of them runs with each reason."""
+    """The differences that make the chips hard to compare, and the cases that no chip runs, with the reasons."""
     chips = names(records)
     machines = [r.environment for r in records]
     sources = [f"{(e.git_commit or 'unknown')[:12]}{' and changes' * bool(e.git_dirty)}" for e in machines]
@@ -73,7 +73,7 @@ def notes(records: Sequence[Record]) -> list[str]:
         if len(set(values)) > 1
     ]
     if any((r.suite.budgets, r.suite.waivers) != (records[0].suite.budgets, records[0].suite.waivers) for r in records):
-        lines.append("budgets differ: each run is judged by those that it was recorded with")
+        lines.append("budgets differ: each run is checked against the budgets it was recorded with")
     reasons = [why_not(r) for r in records]
     cases = {
         (v.name, s.name): (v, s)

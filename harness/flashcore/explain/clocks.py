@@ -1,7 +1,7 @@
-"""Checks bench's times against ncu's duration of the same case.
+"""Checks bench's cold times against ncu's durations of the same cases.
 
-Both are cold. ``cold_p50`` includes a launch and the time between a case's kernels; ncu's duration is the sum over its
-kernels, each with the caches flushed before it, possibly at another clock.
+``cold_p50`` includes a launch and the gaps between a case's kernels. ncu's duration is the sum over its kernels, each
+measured after a cache flush, possibly at another clock.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from flashcore.model.record import Fact, Facts, Record, Source, Subject
 
 #: How far the two times may differ: a factor, and µs per kernel (a launch takes at most 1 µs).
 TOLERANCE, TOLERANCE_US = 1.25, 2.0
-#: A time below this share of its floor is a failed measurement; measured roofs vary by that much.
+#: A time below this share of its floor is invalid. Measured roofs vary by the rest.
 LEAST_OF_FLOOR = 0.95
 
 
 def agreed(record: Record) -> Record:
-    """Returns the record with the times of cases whose clocks disagree, and their ratios, marked as unmeasured.
+    """Returns the record with the times, and their ratios, of cases whose clocks disagree marked as unmeasured.
 
-    A time below its floor is kept: the gate fails it.
+    A time below its floor stays, so that the gate fails it.
     """
     doubts = dict(_doubts(record.facts))
     if not doubts:
@@ -54,7 +54,7 @@ def _doubts(facts: Facts) -> Iterator[tuple[Subject, NcuDisagrees]]:
 
 
 def _confirmed(fact: Fact, doubts: dict[Subject, NcuDisagrees]) -> Fact:
-    """The fact, without its value if the times that it is made of are in doubt."""
+    """The fact, without its value if its times are in doubt."""
     if fact.source is not Source.EVENTS or fact.value is None:
         return fact
     cause = doubts.get(fact.subject)

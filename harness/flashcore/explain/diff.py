@@ -1,7 +1,7 @@
 """Compares two records.
 
-Static facts compare exactly. Times of different runs are shown with the interval of their ratio but never judged, since
-machines and days differ; times of one run may be judged.
+Static facts compare exactly. Times of one run may be judged. Times of different runs are only shown, with the interval
+of their ratio, because machines and days differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flashcore.explain.predictions import conclusion, still
+from flashcore.explain.predictions import conclusion, unchanged
 from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import Ratio, ratio
 from flashcore.model.record import Fact, Record, Subject, Value
@@ -20,7 +20,7 @@ from flashcore.model.text import faster, number
 
 Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
 MODES = (*REGIMES, "eager")
-MOVED = 0.05  # the smallest change of a counter that is shown, as its share
+MOVED = 0.05  # the smallest shown change of a counter, as a share of the larger value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Change:
 
     @property
     def share(self) -> float:
-        """The change as a share of the larger value, 0 to 2, of a percentage in hundreds of points; 0 unless both are
+        """The change as a share of the larger value, 0 to 2; for percentages in hundreds of points. 0 unless both are
         numbers."""
         was, now = self.before, self.after
         if was is None or now is None or isinstance(was, str) or isinstance(now, str) or was == now:
@@ -50,9 +50,9 @@ class Change:
 
 
 def changes(a: Record, b: Record) -> list[Change]:
-    """Returns the static facts whose values differ from ``a`` to ``b``, in the order of ``b``.
+    """Returns the static facts whose values differ between ``a`` and ``b``, in the order of ``b``.
 
-    They compare within one nvcc release only.
+    The comparison is valid within one nvcc release only.
     """
     before, after = static_facts(a), static_facts(b)
     results = []
@@ -97,9 +97,9 @@ class TimeChange:
     """The ratio of two median times, with its 95 % interval.
 
     Args:
-        ratio: before over after: above 1 is faster.
-        judged: whether both were timed in the same run; else the ratio is only shown.
-        same_code: both ran the same machine code, so that any difference is noise.
+        ratio: before over after; above 1 is faster.
+        judged: whether both were timed in the same run; otherwise the ratio is only shown.
+        same_code: whether both ran the same machine code, so that any difference is noise.
     """
 
     subject: Subject
@@ -116,13 +116,13 @@ class TimeChange:
     def text(self) -> str:
         """``1.953 × faster [1.930, 1.980]``, or that there is no difference."""
         interval = f"[{self.low:.3f}, {self.high:.3f}]"
-        if still(self.ratio, self.low, self.high):
+        if unchanged(self.ratio, self.low, self.high):
             return f"no difference, ratio {self.ratio:.3f} {interval}"
         return f"{faster(self.ratio, shown=f'{self.ratio:.3f}')} {interval}"
 
     @property
     def direction(self) -> Direction:
-        """What the page *Compare* concludes."""
+        """The conclusion of the page *Compare*."""
         concluded = conclusion(Ratio(self.ratio, self.low, self.high))
         return "better" if concluded == "faster" else "worse" if concluded == "slower" else concluded
 
@@ -130,8 +130,8 @@ class TimeChange:
 def time_change(
     subject: Subject, mode: str, before: Sequence[float], after: Sequence[float], judged: bool, same_code: bool
 ) -> TimeChange:
-    """Returns the change between one mode's samples; ``judged`` ones were timed in the same rounds."""
-    same = before == after  # both joined from one run: a measurement against itself
+    """Returns the change between the samples of one mode; ``judged``: both were timed in the same rounds."""
+    same = before == after  # both are joined from one run
     r = Ratio(1.0, 1.0, 1.0) if same else ratio(before, after, paired=judged)
     was, now = statistics.median(before), statistics.median(after)
     return TimeChange(subject, mode, was, now, r.value, r.low, r.high, judged, same_code)

@@ -1,7 +1,4 @@
-"""Explanations of a verdict: the use of local memory, and the change that lets one more block fit.
-
-Pure functions of a record.
-"""
+"""Explains a verdict: the use of local memory, and the change that lets one more block fit on an SM."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import Decided
 from flashcore.model.record import Plan, Record, Subject
 
-#: Facts caused by the code's use of local memory.
+#: Facts that the use of local memory causes.
 LOCAL = frozenset(
     (
         "spill_store_bytes",
@@ -94,12 +91,12 @@ def _executed(record: Record, subject: Subject) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A kernel's occupancy on one arch and shape, and the distance to the next step.
+    """A kernel's occupancy on one arch and shape, and the change needed for one more block per SM.
 
     Args:
-        threads: per block; ``registers`` are per thread, ``smem`` bytes per block, static and dynamic.
-        now: blocks per SM, the share of warps, the limiters, and each resource's own count.
-        then: the change needed for the next step; ``None`` if unknown.
+        threads: per block; ``registers`` are per thread, ``smem`` is static and dynamic, in bytes per block.
+        now: the present occupancy.
+        then: the change needed for one more block; ``None`` if unknown.
     """
 
     subject: Subject
@@ -111,7 +108,7 @@ class Step:
 
     @property
     def lines(self) -> list[str]:
-        """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and what remains free."""
+        """``limited by registers: 8 registers fewer give 3 blocks instead of 2``, and the free resources."""
         if self.then is None:
             return [text(self.now.cause)] if self.now.cause else []
         head = f"limited by {self.now.limiter}" if self.now.limiters else text(self.now.cause)
@@ -122,10 +119,7 @@ class Step:
 
 
 def what_ifs(record: Record, plan: Plan | None, arch: str) -> list[Step]:
-    """For each kernel that the plan launches: its occupancy on ``arch`` and the next step.
-
-    A kernel launched several times is shown once for each distinct launch.
-    """
+    """The occupancy of each kernel that the plan launches on ``arch``, once per distinct launch."""
     if plan is None:
         return []
     steps: dict[tuple[object, ...], Step] = {}

@@ -1,4 +1,4 @@
-"""A kernel's warp samples, added up by source line."""
+"""Sums a kernel's warp samples by source line."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from flashcore.model.groups import grouped
 from flashcore.model.record import Instruction, Listing
 
-#: Loads and stores of a thread's local memory: spilled registers, or arrays that are indexed while it runs.
+#: Loads and stores of local memory: spilled registers, or arrays with a run-time index.
 _LOCAL = re.compile(r"(@!?U?P\w+\s+)?(LDL|STL)\b")
 _STALL = "stall_"
-#: Reasons of warps that issue or could issue: not stalls.
+#: Reasons of warps that issue or could issue, which are not stalls.
 _ISSUING = ("stall_selected", "stall_not_selected")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One source line with the machine instructions made from it.
+    """One source line with its machine instructions.
 
     Args:
-        file, number, source: empty and 0 for code of no known line.
-        share: its part of the kernel's samples, %.
+        file, number, source: empty and 0 for code without a known line.
+        share: its share of the kernel's samples, %.
         samples, executed: sums over its instructions.
-        conflicts: passes through shared memory that bank conflicts cost; ``None`` if they were not counted.
-        local: how often its loads and stores of local memory were executed.
-        stall: the most frequent stall reason there, and its share of the line's samples, %; ``None`` if not known.
-        inlined: the part of the kernel's samples in code that was inlined there, %.
+        conflicts: shared-memory wavefronts caused by bank conflicts; ``None`` if not counted.
+        local: executed loads and stores of local memory.
+        stall: its most frequent stall reason and that reason's share of the line's samples, %; ``None`` if unknown.
+        inlined: the share of the kernel's samples in code that was inlined at this line, %.
     """
 
     file: str
@@ -44,7 +44,7 @@ class Line:
 
 
 def hottest(lines: Iterable[Line]) -> list[Line]:
-    """The lines of a kernel that were sampled or executed, the hottest first."""
+    """The lines of a kernel that were sampled or executed, hottest first."""
     return sorted(
         (x for x in lines if x.samples or x.executed),
         key=lambda x: (-x.samples, -x.executed, x.file, x.number),
@@ -52,7 +52,7 @@ def hottest(lines: Iterable[Line]) -> list[Line]:
 
 
 def in_order(listing: Listing) -> list[Line]:
-    """All lines in the order of their files, calls of inlined code too; code of no known line comes last."""
+    """All lines in file order, including calls of inlined code; code without a known line comes last."""
     groups = grouped(((i.file, i.line, i.source), i) for i in listing.instructions)
     inlined: dict[tuple[str, int, str], float] = {}
     for i in listing.instructions:
@@ -65,23 +65,24 @@ def in_order(listing: Listing) -> list[Line]:
 
 
 def alone(listing: Listing) -> list[Line]:
-    """Each instruction as a line of its own, in the order of the code."""
+    """Each instruction as a separate line, in code order."""
     return list(_lines(listing, (((i.file, i.line, i.source), (i,)) for i in listing.instructions)))
 
 
 def _lines(listing: Listing, parts: Iterable[tuple[tuple[str, int, str], Sequence[Instruction]]]) -> Iterator[Line]:
     total = _samples(listing)
-    counted = any("wavefronts" in i.values for i in listing.instructions)  # then what has none made no passes
+    # If wavefronts were counted, an instruction without them has none.
+    counted = any("wavefronts" in i.values for i in listing.instructions)
     return (_line(place, instructions, total, counted) for place, instructions in parts)
 
 
 def _samples(listing: Listing) -> float:
-    """Its samples, 1 at least: what shares are taken of."""
+    """The number of samples, at least 1, as the denominator of shares."""
     return sum(i.values.get("samples", 0.0) for i in listing.instructions) or 1.0
 
 
 def shares(lines: Iterable[Line]) -> Mapping[str, float]:
-    """Text of a line → its share of the samples, %: lines of the parent are matched by text."""
+    """The share of samples by a line's text, %, which matches lines of a variant and its parent."""
     by_text: dict[str, float] = {}
     for line in hottest(lines):
         if line.source:

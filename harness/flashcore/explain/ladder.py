@@ -1,7 +1,6 @@
-"""The ladder: for each step from a parent to its variant, the prediction, the measurement and a finding.
+"""Builds the ladder: for each step from a parent to its variant, the prediction, the measurement and a finding.
 
-A pure function of a record. Findings are made from facts: a step whose time changed is compared with its prediction;
-a step whose time did not change names the limiter instead.
+A step whose time changed is compared with its prediction. The finding of a step without a change names the limiter.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from math import log
 
 from flashcore.explain import roofline
 from flashcore.explain.limiter import limiter
-from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress, still
+from flashcore.explain.predictions import Judged, Outcome, Reading, Readings, judge, progress, unchanged
 from flashcore.explain.rows import Row
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
@@ -21,7 +20,7 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape, Variant
 from flashcore.model.text import faster, in_words
 
-#: Counters that a technique may change: shown for every step, in this order, with the words for a sentence.
+#: Counters that a technique may change, in the order in which every step shows them, with their names in sentences.
 COUNTERS: Mapping[str, str] = {
     "barriers_per_block": "barriers",
     "bank_conflicts": "bank conflicts",
@@ -32,15 +31,15 @@ COUNTERS: Mapping[str, str] = {
     "registers": "registers",
     "spill_instructions": "spill instructions",
     "smem": "shared memory",
-    "theoretical_occupancy": "occupancy in theory",
-    "achieved_occupancy": "occupancy achieved",
+    "theoretical_occupancy": "theoretical occupancy",
+    "achieved_occupancy": "achieved occupancy",
     "memory_stalls": "memory stalls",
 }
-#: Of these, the possible causes: shares of stalls only follow from the rest.
+#: Those that can be causes; the others are consequences.
 _CAUSES = tuple(n for n in COUNTERS if n not in ("memory_stalls", "tensor_active", "achieved_occupancy"))
 _MOST_CAUSES = 2
-_WORTH = log(1.15)  # a counter that changed by less explains nothing
-#: A small amount of each counter; of all others, one for each hundred instructions.
+_WORTH = log(1.15)  # a smaller change of a counter explains nothing
+#: Insignificant amounts of counters; of others, one per hundred instructions.
 _SMALL = {
     "barriers_per_block": 1.0,
     "l2_bytes": 65536.0,
@@ -52,7 +51,7 @@ _SMALL = {
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One counter of a step, of the parent and of the variant."""
+    """One counter of a step: the parent's and the variant's value."""
 
     fact: str
     before: Reading
@@ -69,11 +68,11 @@ class Step:
     """A variant as a step from its parent, at one shape.
 
     Args:
-        time: the fact that ranks at this shape.
-        ratio: its time over its parent's, with the 95 % interval where the samples are there.
-        outcome: the outcome of the first prediction of time; without one, of the step itself.
-        limiter: the variant's largest limiter, by the counters; empty if unmeasured.
-        on_way: whether it lies on the way from the baseline to the best.
+        time: the ranking fact at this shape.
+        ratio: its time over its parent's; ``low`` and ``high`` are the 95 % interval if there are samples.
+        outcome: the outcome of its first prediction of time; without one, of the step itself.
+        limiter: the variant's limiters in one line; empty if unmeasured.
+        on_path: whether it is on the path from the baseline to the best.
     """
 
     variant: Variant
@@ -89,16 +88,16 @@ class Step:
     limiter: str
     outcome: Outcome
     finding: str
-    on_way: bool
+    on_path: bool
 
     @property
-    def still(self) -> bool:
-        """Whether the times of parent and variant cannot be told apart."""
-        return self.ratio is not None and still(self.ratio, self.low, self.high)
+    def unchanged(self) -> bool:
+        """Whether the times of parent and variant are indistinguishable."""
+        return self.ratio is not None and unchanged(self.ratio, self.low, self.high)
 
     @property
     def predicted(self) -> Judged | None:
-        """The first prediction of its time that can be compared with the parent's."""
+        """The first prediction of its time as a ratio to the parent's."""
         return next((j for j in self.judged if j.prediction.fact == self.time and j.scale == "ratio"), None)
 
 
@@ -107,18 +106,18 @@ class Ladder:
     """All steps of one row, parents before their children.
 
     Args:
-        way: the variants from the baseline (or the first of its line) to the best; empty without times.
-        floor: the bound of the best variant's time.
+        path: the steps from the baseline (or the best's first ancestor) to the best; empty without times.
+        floor: the best variant's time over its floor.
     """
 
     row: Row
     steps: tuple[Step, ...]
-    way: tuple[Step, ...]
+    path: tuple[Step, ...]
     floor: roofline.Gap | None
 
     @property
     def best(self) -> Step | None:
-        return self.way[-1] if self.way else None
+        return self.path[-1] if self.path else None
 
 
 Bounds = Mapping[Subject, roofline.CaseBounds]
@@ -130,7 +129,7 @@ def ladder(row: Row, bounds: Bounds) -> Ladder:
     variants = list(_in_order([v for name in row.cases if not (v := record.suite.variants[name]).is_reference]))
     timed = {v.name: v for v in variants if v.name in row.times}
     best = next((timed[name] for name in row.times if name in timed), None)
-    names = _way(record, best, {*timed}) if best else []
+    names = _path(record, best, {*timed}) if best else []
     steps = {v.name: _step(row.readings, v, row.cases[v.name], v.name in names) for v in variants}
     subject = Subject(best.name, shape=row.cases[best.name].name) if best else None
     return Ladder(
@@ -142,7 +141,7 @@ def ladder(row: Row, bounds: Bounds) -> Ladder:
 
 
 def _in_order(variants: list[Variant]) -> Iterator[Variant]:
-    """Each parent followed by its children, otherwise in the manifest's order."""
+    """Each parent followed by its descendants, otherwise in the manifest's order."""
     names = {v.name for v in variants}
     children = grouped((v.parent if v.parent in names else None, v) for v in variants)
     stack = children.get(None, [])[::-1]
@@ -152,8 +151,8 @@ def _in_order(variants: list[Variant]) -> Iterator[Variant]:
         stack += children.get(variant.name, [])[::-1]
 
 
-def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
-    """Names from the baseline to the best, along its parents; variants that were not timed are skipped."""
+def _path(record: Record, best: Variant, timed: set[str]) -> list[str]:
+    """The timed variants from the baseline to the best, along its ancestors."""
     names, at = [best.name], best
     while at.name != record.suite.baseline and (parent := record.suite.variants.get(at.parent or "")):
         if parent.name in names:
@@ -163,7 +162,7 @@ def _way(record: Record, best: Variant, timed: set[str]) -> list[str]:
     return [n for n in reversed(names) if n in timed]
 
 
-def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step:
+def _step(readings: Readings, variant: Variant, at: Shape, on_path: bool) -> Step:
     shape = at.name
 
     def pair(fact: str) -> tuple[Reading, Reading]:
@@ -186,11 +185,11 @@ def _step(readings: Readings, variant: Variant, at: Shape, on_way: bool) -> Step
         limiter=limiter(readings, variant.name, shape),
         outcome="unmeasured",
         finding="",
-        on_way=on_way,
+        on_path=on_path,
     )
     outcome, finding = _finding(step, limiter(readings, variant.parent, shape))
     if variant.also and ratio is not None:
-        finding += f"; not one change: {variant.also}"
+        finding += f"; more than one change: {variant.also}"
     return replace(step, outcome=outcome, finding=finding)
 
 
@@ -204,63 +203,63 @@ def _finding(step: Step, parent_limiter: str) -> tuple[Outcome, str]:
         return "open", "the first step: nothing to compare with"
     ratio = step.ratio
     if ratio is None:
-        return "unmeasured", f"unmeasured: no time of its parent {step.parent}: {step.before.why}"
+        return "unmeasured", f"unmeasured: its parent {step.parent} has no time: {step.before.why}"
     target = step.predicted.predicted if step.predicted else None
-    if step.still:
+    if step.unchanged:
         return _no_effect(step, ratio, target, parent_limiter)
     causes = _causes(step, worse=ratio > 1)
     if target is None:
-        return "open", f"{'slower: ' if ratio > 1 else ''}{_faster(ratio)}, none was predicted{causes}"
+        return "open", f"{'slower: ' if ratio > 1 else ''}{_faster(ratio)}, without a prediction{causes}"
     outcome = progress(log(ratio), log(target), False, target < 1)
     if outcome == "none" and (ratio > 1) != (target > 1):
-        outcome = "against"  # little, but not noise
+        outcome = "against"  # a small change, but not noise
     lead = {
-        "held": "prediction held",
+        "confirmed": "prediction confirmed",
         "more": "more than predicted",
         "missed": "slower than predicted",
-        "partly": "went the right way" if target < 1 else "slower, though less than predicted",
+        "partly": f"{'faster' if target < 1 else 'slower'}, but less than predicted",
         "against": "slower" if ratio > 1 else "faster",
     }.get(outcome, "hardly any effect")
     finding = f"{lead}: {_faster(ratio)}, predicted {1 / target:.2f} ×{_others(step)}"
     if outcome in ("against", "missed") and causes:
         finding += causes
-    elif outcome not in ("held", "more") and step.limiter:
+    elif outcome not in ("confirmed", "more") and step.limiter:
         finding += f"; limited by {step.limiter}"
     return outcome, finding
 
 
 def _faster(ratio: float) -> str:
-    """A ratio of times as the speed-up that it is: below 1 is slower."""
+    """A ratio of times as a speedup: below 1 is slower."""
     return faster(1 / ratio, shown=f"{1 / ratio:.2f}")
 
 
 def _others(step: Step) -> str:
-    """Other predictions of the step's time: documents differ."""
+    """Further predictions of the step's time, from other documents."""
     times = [j.predicted for j in step.judged if j.prediction.fact == step.time and j.scale == "ratio" and j.predicted]
     more = [f"{1 / t:.2f} ×" for t in times[1:]]
-    return f" (elsewhere {', '.join(more)})" if more else ""
+    return f" (other predictions: {', '.join(more)})" if more else ""
 
 
 def _no_effect(step: Step, ratio: float, target: float | None, parent_limiter: str) -> tuple[Outcome, str]:
     if target is not None and abs(target - 1) < NOISE:
-        return "held", f"prediction held: {_faster(ratio)}, predicted {1 / target:.2f} ×"
-    done = [
+        return "confirmed", f"prediction confirmed: {_faster(ratio)}, predicted {1 / target:.2f} ×"
+    improved = [
         f"{COUNTERS.get(j.prediction.fact, j.prediction.fact.replace('_', ' '))} "
         f"{in_words(j.before.value, j.prediction.unit)} → {in_words(j.after.value, j.prediction.unit)}"
         for j in step.judged
-        if j.outcome in ("held", "more", "partly")
+        if j.outcome in ("confirmed", "more", "partly")
         and j.before.value is not None
         and j.after.value is not None
         and j.before.value != j.after.value
     ]
-    though = f" though {', '.join(done[:_MOST_CAUSES])}" if done else ""
-    where = f": the limiter was elsewhere ({parent_limiter})" if parent_limiter else ""
+    though = f", although {', '.join(improved[:_MOST_CAUSES])}" if improved else ""
+    where = f": the parent's limiter was {parent_limiter}" if parent_limiter else ""
     predicted = "" if target is None else f"; predicted {_faster(target)}"
     return "none", f"no effect{though}{where}{predicted}"
 
 
 def _causes(step: Step, worse: bool) -> str:
-    """The counters that changed the most for the worse, or for the better."""
+    """The counters that worsened (or improved) the most."""
     changes: list[tuple[float, str]] = []
     values = {m.fact: (m.before.value, m.after.value) for m in step.moved}
     instructions = values["instructions"][0] or 100.0
@@ -269,11 +268,11 @@ def _causes(step: Step, worse: bool) -> str:
         spec = FACTS[fact]
         if before is None or after is None or ((after > before) != (spec.better == "higher")) != worse:
             continue
-        small = _SMALL.get(fact) or instructions / 100  # so that a change from a few to none is not infinite
+        small = _SMALL.get(fact) or instructions / 100  # keeps a change between few and none small
         size = abs(log(max(after, 0.0) + small) - log(max(before, 0.0) + small))
         if size > _WORTH:
             text = f"{in_words(before, spec.unit)} → {in_words(after, spec.unit)}"
             if before and after and spec.unit != "pct" and max(before, after) >= 1000:
                 text = f"{after / before:.2f}×"
             changes.append((-size, f"{COUNTERS[fact]} {text}"))
-    return "; with it " + ", ".join(t for _, t in sorted(changes)[:_MOST_CAUSES]) if changes else ""
+    return "; along with " + ", ".join(t for _, t in sorted(changes)[:_MOST_CAUSES]) if changes else ""

@@ -1,13 +1,13 @@
-"""Ranks what limits a case, with the counters as evidence, and finds the ladder's remedies.
+"""Ranks the limiters of a case, with counters as evidence, and finds remedies on the ladder.
 
-Three kinds of evidence are compared by the share of time, or of the GPU's capacity, that they take:
+Three kinds of limiters are ranked by the share of time, or of the GPU's capacity, that they take:
 
 - a resource near its roof: DRAM, L2, shared memory, the tensor pipe, issue slots, special functions;
-- stalled warps: a stall reason's share of all stalls, ranked by its part of the cycles in which nothing is issued;
+- stalled warps: a stall reason's share of all stalls, scaled by the share of cycles without an issue;
 - idle SMs: fewer blocks than SMs, or a partly filled last wave.
 
-Without counters, the problem's formulas and the measured time show how near its roof each resource is. If none is near,
-a resource of the formulas without a known roof is named. The launch is a bound, not a limiter.
+Without counters, the problem's formulas and the measured time give each resource's share of its roof. If all are far
+below it, a resource without a known roof is named. The launch is a bound, not a limiter.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from flashcore.model.record import Fact, Record, Roof, Subject
 from flashcore.model.suite import Variant
 from flashcore.model.text import in_words, significant
 
-#: NVIDIA's rule of thumb: a resource that is busy for less of the time, %, does not bound a kernel.
+#: NVIDIA's rule of thumb: a resource that is busy for a smaller share of the time, %, does not bound a kernel.
 NEAR = 60.0
 #: A limiter with a smaller share, %, is not named.
 WORTH = 2.0
-#: A case whose time is within this factor of its launches' least time is limited by nothing else.
+#: A case within this factor of its launches' least time is limited by launches alone.
 AT_LAUNCH = 1.25
 
 #: ncu's stall reason → the event that its warps wait for.
 WAITS = {
     "barrier": "the block's other warps at a barrier",
-    "branch_resolving": "a branch to be resolved",
+    "branch_resolving": "a branch to resolve",
     "dispatch_stall": "the dispatcher",
-    "drain": "stores to leave before the warp ends",
-    "gmma": "warp-group matrix products",
-    "imc_miss": "constants that are not cached",
-    "lg_throttle": "room in the queue of global and local memory",
+    "drain": "final stores to drain",
+    "gmma": "warpgroup matrix products",
+    "imc_miss": "uncached constants",
+    "lg_throttle": "space in the queue of global and local memory",
     "long_scoreboard": "data from global or local memory",
-    "math_pipe_throttle": "an arithmetic pipe that is busy",
+    "math_pipe_throttle": "a busy arithmetic pipe",
     "membar": "a memory fence",
-    "mio_throttle": "room in the queue of shared memory and special functions",
-    "misc": "something else",
-    "no_instruction": "instructions to be fetched",
+    "mio_throttle": "space in the queue of shared memory and special functions",
+    "misc": "other events",
+    "no_instruction": "instruction fetches",
     "short_scoreboard": "data from shared memory or special functions",
-    "sleeping": "warps that sleep",
-    "tex_throttle": "room in the texture queue",
+    "sleeping": "the end of a sleep",
+    "tex_throttle": "space in the texture queue",
     "wait": "the fixed latency of the previous instruction",
 }
 _SHARED_MEMORY_STALLS = ("mio_throttle", "short_scoreboard")
@@ -83,11 +83,11 @@ class Limiter:
     Args:
         kind: a resource (``dram``, ``exp``), ``stall_<reason>``, ``bank_conflicts`` or ``idle_sms``; comparable across
             cases.
-        brief: in a few words, with its number: ``wait stalls 23 %``.
-        share: the share of time or capacity it takes, %; of a stall reason, its share of all stalls, as everywhere.
+        brief: a few words with its share: ``wait stalls 23 %``.
+        share: the share of time or capacity that it takes, %; for a stall reason, its share of all stalls.
         evidence: the counters that show it, with their values.
         facts: the names of these counters.
-        idle: of a stall reason, the share of cycles in which nothing was issued; in the others it costs no time.
+        idle: for a stall reason, the share of cycles without an issue, since a stall costs no time in the others.
     """
 
     kind: str
@@ -99,13 +99,13 @@ class Limiter:
 
     @property
     def rank(self) -> float:
-        """The share of time by which it is compared with others, %."""
+        """The share of time by which it is ranked, %."""
         return self.share * self.idle
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Another step of the ladder that reduced a limiter's share and was faster."""
+    """A step of the ladder that reduced a limiter's share and was faster."""
 
     variant: str
     parent: str
@@ -117,11 +117,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """A case's limiters, the largest first; empty if nothing was measured or the case is only a launch.
+    """A case's limiters, largest first; empty if nothing was measured, or launches take all the time.
 
     Args:
-        phase: where its warps spend the most time: ``load phase 39 ± 2 %``; empty if the sources mark none.
-        note: the source of the limiters if not counters, or that the case is only a launch.
+        phase: the phase with the largest share of warp time: ``load phase 39 ± 2 %``; empty if the sources mark none.
+        note: the source of the limiters if not counters, or that launches take all the time.
     """
 
     limiters: tuple[Limiter, ...]
@@ -150,9 +150,9 @@ def limiter(readings: Readings, variant: str | None, shape: str) -> str:
     return limiters(readings, variant, shape).text
 
 
-#: Limiters by case, while the readings live: a case is looked up as a variant, as a parent and by each page.
+#: Limiters by case, for the lifetime of the readings: each case is looked up as a variant, as a parent and by pages.
 _CACHE: WeakKeyDictionary[Readings, dict[tuple[str, str], Limiters]] = WeakKeyDictionary()
-#: Remedies by shape, while the readings live.
+#: Remedies by shape, for the lifetime of the readings.
 _REMEDIES: WeakKeyDictionary[Readings, dict[str, dict[str, list[Remedy]]]] = WeakKeyDictionary()
 
 
@@ -168,8 +168,8 @@ def limiters(readings: Readings, name: str | None, shape: str) -> Limiters:
 
 
 def idle_sms(readings: Readings, variant: Variant, shape: str) -> Limiter | None:
-    """Returns the SMs without a block as a limiter, by the launch plan and the device table; ``None`` if all have one
-    to the end, or either is unknown."""
+    """Returns the SMs without a block as a limiter, by the launch plan and the device table; ``None`` if all SMs have
+    blocks to the end, or if either is unknown."""
     return next(_Case(readings, variant, shape).idle(), None)
 
 
@@ -178,7 +178,7 @@ def _limiters(case: _Case) -> Limiters:
         return Limiters((), note=note)
     if case("ncu_duration") is None:
         return case.by_formula()
-    # A wait for a busy resource is no second limiter, and L2 does not limit bytes that come from DRAM.
+    # Waits for a busy resource rank below it, and L2 below DRAM, whose bytes pass through it.
     resources = sorted(case.resources(), key=lambda x: (x.kind != "dram", -x.share))
     waits = sorted((x for x in (*case.stalls(), *case.idle()) if x.rank >= WORTH), key=lambda x: (-x.rank, x.kind))
     return Limiters((*resources, *waits), _longest_phase(case.record, case.subject))
@@ -197,7 +197,7 @@ class _Case:
 
     @property
     def time_us(self) -> float | None:
-        """ncu's duration, which matches its counters; else the time that ranks."""
+        """ncu's duration, which matches its counters; else the ranking time."""
         duration = self("ncu_duration")
         return duration / 1e3 if duration else self(self.record.suite.shapes[self.shape].time)
 
@@ -215,7 +215,7 @@ class _Case:
         roof = roofline.pick(self.ceilings(), "launch", roofline.REACHABLE)
         launches = self("kernel_launches") or 1.0
         if time and roof and time <= AT_LAUNCH * roof.us(launches):
-            return f"nothing: {significant(time, 3)} µs is what {launches:,.0f} launches take"
+            return f"nothing: {launches:,.0f} launches alone take {significant(time, 3)} µs"
         return ""
 
     # --- resources -------------------------------------------------------------------------------
@@ -289,14 +289,14 @@ class _Case:
             yield Limiter("idle_sms", f"{blocks:,.0f} blocks on {sms} SMs", 100 * lost, text, (name,))
         elif per_sm and (waves := blocks / (sms * per_sm)) > 1:
             last = 100 * (waves - ceil(waves) + 1)
-            text = f"{name} {blocks:,.0f}, {per_sm:.0f} an SM: the last wave fills {last:.0f} % of the chip"
+            text = f"{name} {blocks:,.0f}, {per_sm:.0f} per SM: the last wave fills {last:.0f} % of the chip"
             brief = f"{waves:.2f} waves of blocks"
             yield Limiter("idle_sms", brief, 100 * (1 - waves / ceil(waves)), text, (name, "blocks_per_sm"))
 
     # --- without counters -------------------------------------------------------------------------
 
     def by_formula(self) -> Limiters:
-        """Ranks resources by the least time for the formulas' amounts over the measured time.
+        """Ranks resources by their least time for the formulas' amounts over the measured time.
 
         If none is near its roof, resources without a known roof come first.
         """
@@ -304,13 +304,13 @@ class _Case:
         time = self.time_us
         if not time:
             return Limiters(())
-        named = {r: (v, f"formula_{n}") for n, r in _WORK.items() if (v := self(f"formula_{n}"))}
+        counted = {r: (v, f"formula_{n}") for n, r in _WORK.items() if (v := self(f"formula_{n}"))}
         work = {n: v for n in roofline.WORK if (v := self(f"formula_{n}"))}
-        amounts = {b.resource: (b.amount, "formula_flop") for b in roofline.bounds(work, self.variant.roof, ())} | named
+        flops = {b.resource: (b.amount, "formula_flop") for b in roofline.bounds(work, self.variant.roof, ())}
         warm = shape.rank_by != "cold" and roofline.fits_l2(self.record, work.get("bytes"))
         ranked: list[Limiter] = []
         without_roof: list[Limiter] = []
-        for name, (amount, fact) in amounts.items():
+        for name, (amount, fact) in (flops | counted).items():
             if not amount or name == "launch" or (warm and name == "dram"):
                 continue
             roof = roofline.pick(ceilings, name, roofline.REACHABLE)
@@ -318,7 +318,7 @@ class _Case:
                 share = roof.percent(amount, time)
                 text = f"{significant(roof.us(amount), 3)} µs of {significant(time)} µs at {roof.name}"
                 ranked.append(Limiter(name, f"{title(name)} at {share:.0f} % of its roof", share, text, (fact,)))
-            elif name in named:
+            elif name in counted:
                 rate = f"{significant(amount / time / 1e3, 4)} {'GB/s' if fact.endswith('bytes') else 'Gop/s'}"
                 rate = f"{significant(1e3 * time / amount, 3)} ns each" if name == "barrier" else rate
                 text = f"{fact} {in_words(amount, '1')} in {significant(time)} µs"
@@ -349,7 +349,7 @@ def title(resource: str) -> str:
 
 
 def remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
-    """Returns, by kind of limiter, the faster steps at this shape that reduced it, the largest reduction first."""
+    """Returns the faster steps at this shape that reduced a limiter, by its kind, largest reduction first."""
     cached = _REMEDIES.setdefault(readings, {})
     if shape not in cached:
         cached[shape] = _remedies(readings, shape)
@@ -365,7 +365,7 @@ def _remedies(readings: Readings, shape: str) -> dict[str, list[Remedy]]:
         speedup = readings.speedup(at.time, variant.name, variant.parent, shape)
         if speedup is None or speedup[0] <= 1:
             continue
-        shares = {x.kind: x.share for x in after.limiters}  # an unlisted limiter is too small to count
+        shares = {x.kind: x.share for x in after.limiters}  # limiters that are too small are not listed
         for x in before.limiters:
             remaining = shares.get(x.kind, 0.0)
             if x.share - remaining >= 5:

@@ -1,8 +1,8 @@
-"""Measured roofs: what this machine reaches, from a run of the roofs suite.
+"""Derives a machine's measured roofs from a run of the roofs suite.
 
-Each case of that suite saturates one resource. Its problem names the amount that is the ceiling. The time is the
-kernel's own, from the GPU's nanosecond timer, so it excludes ramps and launches. Launches themselves, and writes that
-reach DRAM only after the kernel ends, are timed by graph replay.
+Each case of that suite saturates one resource; its problem names the amount whose rate is the ceiling. Kernels time
+themselves with the GPU's nanosecond timer, which excludes ramps and launches. Launches, and writes that reach DRAM only
+after the kernel ends, are timed by graph replay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flashcore.model.record import Record, Roof, Subject
 
 #: Operations or bytes per second in one unit of a ceiling.
 _PER_SECOND = {"GB/s": 1e9, "TFLOP/s": 1e12, "Gop/s": 1e9}
-#: The times of an amount, in order of preference; library kernels do not time themselves, so theirs is of graph replay.
+#: The times of an amount, in order of preference. Library kernels do not time themselves: graph replay does.
 _KERNEL_TIMES = ("kernel_span", "back_to_back_p50")
 _TIMES = {
     "launches": ("back_to_back_p50",),
@@ -33,12 +33,12 @@ class Measured:
 
     Args:
         name: the problem's name, finer than ``resource`` (``dram_read``, ``wgmma_fp16``).
-        resource: what it is a roof for (``dram``, ``fp16_tensor``): the variant's ``roof``.
-        value: in ``unit``; a rate, or microseconds for what costs time (``us``).
+        resource: the resource that it bounds (``dram``, ``fp16_tensor``): the variant's ``roof``.
+        value: in ``unit``: a rate, or microseconds per operation (``us``).
         spread: standard deviation over median of the samples.
         per_clock: rate per SM and clock; for L2, bytes per clock of the whole GPU.
-        datasheet: the datasheet's value at the clock seen; ``None`` if it has none.
-        peer: measured through a library, for comparison.
+        datasheet: the datasheet's value at the measured clock; ``None`` if it has none.
+        library: whether a library implements it, for comparison.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Measured:
     temperature: float | None = None
     per_clock: float | None = None
     datasheet: float | None = None
-    peer: bool = False
+    library: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -95,7 +95,7 @@ def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Mea
                 temperature=number("bench_temperature"),
                 per_clock=per_clock,
                 datasheet=datasheet.value if datasheet is not None and datasheet.unit == unit else None,
-                peer=variant.is_reference,
+                library=variant.is_reference,
             )
         )
         if key == "launches" and (eager := number("eager_p50")):
@@ -109,7 +109,7 @@ def ceilings(record: Record, results: Sequence[Measured]) -> tuple[Roof, ...]:
     For units of time, the smallest value is best.
     """
     candidates = grouped(
-        (name, one) for one in results if not one.peer for name in dict.fromkeys((one.resource, one.name))
+        (name, one) for one in results if not one.library for name in dict.fromkeys((one.resource, one.name))
     )
     roofs = []
     for name, measured in candidates.items():

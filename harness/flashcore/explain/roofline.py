@@ -1,8 +1,7 @@
-"""Rooflines and time bounds: a kernel's points, and the least time each resource allows.
+"""Computes rooflines and time bounds: a kernel's points, and the least time that each resource allows.
 
-Pure functions of a record (or, for bounds only, of a problem's formulas and a device). A point's time and bytes come
-from one regime, which the point names: bytes of a cold cache over the time of a warm one would put a kernel above its
-roof. Each roof names its origin: the datasheet, the datasheet at the clock seen, or a measurement.
+A point's time and bytes come from one regime, which the point names: cold bytes over a warm time would put a kernel
+above its roof. Each roof names its origin: the datasheet, the datasheet at the measured clock, or a measurement.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from flashcore.model.text import same_hardware
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
-#: Who counted the FLOPs.
+#: The source of a FLOP count.
 Counted = Literal["hardware", "formula"]
-#: If the hardware counted a smaller share of the formula's FLOPs, its count is incomplete.
+#: A hardware count below this share of the formula's FLOPs is incomplete.
 FAR_BELOW = 0.5
 
 
 def roofs(device: Device | None, clock_mhz: float | None = None, measured: Sequence[Roof] = ()) -> tuple[Roof, ...]:
-    """Returns a device's roofs: from its datasheet, at the clock seen, and measured.
+    """Returns a device's roofs: from its datasheet, at the measured clock, and measured.
 
-    An unknown GPU (``None``) has measured roofs only.
+    An unlisted GPU (``None``) has only measured roofs.
     """
     if device is None:
         return tuple(measured)
@@ -54,13 +53,13 @@ def roofs(device: Device | None, clock_mhz: float | None = None, measured: Seque
 
 
 def _clocked(device: Device, clock_mhz: float, origin: RoofOrigin) -> Iterator[Roof]:
-    """Yields the roofs that scale with the SM clock: rate per SM and clock × SMs × clock."""
+    """Yields the roofs that scale with the SM clock: the rate per SM and clock, times SMs, times the clock."""
     for resource, per_clock, unit, noun in (
         ("shared", device.smem_per_clock, "GB/s", "bytes of shared memory"),
         ("l1", device.smem_per_clock, "GB/s", "bytes of L1"),
         ("exp", device.mufu_per_clock, "Gop/s", "special functions"),
     ):
-        note = f"{device.sms} SMs × {per_clock} {noun} a clock"
+        note = f"{device.sms} SMs × {per_clock} {noun} per clock"
         yield Roof(resource, device.sms * per_clock * clock_mhz / 1e3, unit, origin, device.title, clock_mhz, note)
 
 
@@ -70,7 +69,7 @@ def pick(ceilings: Sequence[Roof], resource: str, order: Sequence[RoofOrigin]) -
     return next((origins[origin] for origin in order if origin in origins), None)
 
 
-#: Origins by preference: limits the hardware cannot exceed, and roofs that a kernel can reach.
+#: Origins by preference: limits that the hardware cannot exceed (THEORY), roofs that a kernel can reach (REACHABLE).
 THEORY: tuple[RoofOrigin, ...] = ("at clock seen", "datasheet")
 MEASURED: tuple[RoofOrigin, ...] = ("measured",)
 REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
@@ -81,7 +80,7 @@ REACHABLE: tuple[RoofOrigin, ...] = ("measured", *THEORY)
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The roofs above one point; ``tflops`` is the lower known one at the point's intensity."""
+    """The roofs above one point; ``tflops`` is the lower of the known ones at the point's intensity."""
 
     compute: Roof | None
     bandwidth: Roof | None
@@ -94,13 +93,13 @@ class Point:
 
     Args:
         subject: (variant, shape), with ``kernel`` for one kernel of a case.
-        level: where the bytes were counted.
-        counted: who counted the FLOPs: the hardware, or the problem's formula.
+        level: the memory level of the bytes.
+        counted: the source of the FLOPs: hardware counters, or the problem's formula.
         regime: the cache state and the timer of both time and bytes.
         roof: the variant's compute roof, from the manifest.
-        theory: the datasheet's ceiling, at the clock seen if known.
-        measured: the ceiling of measured roofs.
-        faults: why the point is impossible, each with its likely cause; empty for a plausible point.
+        theory: the ceiling by the datasheet, at the measured clock if known.
+        measured: the ceiling by measured roofs.
+        faults: why the point is impossible, with likely causes; empty for a plausible point.
     """
 
     subject: Subject
@@ -130,19 +129,19 @@ class Point:
 
     @property
     def ceiling(self) -> Ceiling:
-        """The theoretical roofs above it, or the measured roof if the datasheet states none, as for L2."""
+        """The datasheet's roofs above it, or a measured roof if the datasheet states none, as for L2."""
         compute = self.theory.compute or self.measured.compute
         return _lower_of(compute, self.theory.bandwidth or self.measured.bandwidth, self.intensity)
 
     @property
     def share(self) -> float | None:
-        """Achieved over the ceiling; ``None`` if no roof is known."""
+        """The achieved share of the ceiling; ``None`` if no roof is known."""
         tflops = self.ceiling.tflops
         return self.tflops / tflops if tflops else None
 
     @property
     def share_of_measured(self) -> float | None:
-        """Achieved over the measured ceiling; ``None`` if none was measured."""
+        """The achieved share of the measured ceiling; ``None`` if none was measured."""
         return self.tflops / self.measured.tflops if self.measured.tflops else None
 
 
@@ -179,11 +178,11 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
 
 
 def regime(record: Record, subject: Subject) -> str:
-    """Returns the cache state of ncu's time and bytes: cold, since ncu flushes caches, unless the fact differs."""
+    """Returns the cache state of ncu's time and bytes: cold, because ncu flushes caches, unless the fact differs."""
     fact = record.facts.get("ncu_duration", subject)
     if fact is None or not isinstance(fact.detail, Caches):
         return "cold, ncu (caches flushed)"
-    return "warm, ncu (caches kept)" if fact.detail.kept else "ncu (caches as the imported report has them)"
+    return "warm, ncu (caches kept)" if fact.detail.kept else "ncu (cache control unknown)"
 
 
 def _points_of(
@@ -222,7 +221,7 @@ def _points_of(
 def formula_points(record: Record, subject: Subject) -> list[Point]:
     """Returns the points of a case without counters: the problem's FLOPs and bytes over bench's time.
 
-    DRAM bytes go with the cold time, L2 bytes with the time that ranks.
+    DRAM bytes go with the cold time, L2 bytes with the ranking time.
     """
     dtype = record.suite.variants[subject.variant].roof
     number = partial(record.facts.number, subject=subject)
@@ -263,7 +262,7 @@ def _reason(record: Record, subject: Subject, name: str) -> str:
     fact = record.facts.get(name, subject)
     if fact is None:
         return f"{name} is unmeasured"
-    return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} reads {fact.value}"
+    return f"{name} is unmeasured: {fact.note}" if fact.value is None else f"{name} is {fact.value}"
 
 
 def _lower_of(compute: Roof | None, bandwidth: Roof | None, intensity: float) -> Ceiling:
@@ -278,7 +277,7 @@ def _faults(record: Record, point: Point) -> Iterator[str]:
     formula = record.facts.number("formula_flop", point.subject) or 0.0
     if point.counted == "hardware" and point.flop < FAR_BELOW * formula:
         share = f"the hardware counted {100 * point.flop / formula:.2g} % of the formula's FLOPs"
-        yield f"{share}: of a type that its counters do not tell, or work left out, or the formula too high"
+        yield f"{share}: uncounted FLOP types, skipped work, or a formula that is too high"
     for ceiling in (point.theory, point.measured):
         compute, bandwidth = ceiling.compute, ceiling.bandwidth
         if compute is not None and point.tflops > compute.value:
@@ -286,9 +285,9 @@ def _faults(record: Record, point: Point) -> Iterator[str]:
             yield f"{share}: {_flop_fault(record, point, compute)}"
         if bandwidth is not None and point.gbps > bandwidth.value:
             share = f"{100 * point.gbps / bandwidth.value:.0f} % of the roof {bandwidth.name}"
-            cause = "its bytes and its time are not of one regime"
+            cause = "its bytes and its time are from different regimes"
             if point.level == "dram":
-                cause += " (data that stays in L2 against the DRAM roof?)"
+                cause += " (data that stays in L2?)"
             yield f"{share}: {_above_roof(bandwidth, cause)}"
 
 
@@ -302,7 +301,7 @@ def _flop_fault(record: Record, point: Point, roof: Roof) -> str:
     counted = tensor + (facts.number("cuda_core_flop", subject) or 0.0)
     if point.counted == "formula" and 0 < counted < 0.99 * point.flop:
         share = 100 * counted / point.flop
-        return f"the hardware did {share:.0f} % of the formula's FLOPs (work left out, or the formula too high)"
+        return f"the hardware did {share:.0f} % of the formula's FLOPs (skipped work, or a formula that is too high)"
     if tensor > 0 and not point.roof.endswith("_tensor"):
         return f"wrong dtype: tensor cores did {100 * tensor / counted:.0f} % of its FLOPs"
     for name in TENSOR_TYPES:
@@ -310,11 +309,11 @@ def _flop_fault(record: Record, point: Point, roof: Roof) -> str:
         if tensor > 0 and facts.number(f"tensor_flop_{name}", subject) == tensor and dtype not in point.roof:
             return f"wrong dtype: its tensor FLOPs are {dtype}"
     if roof.origin == "datasheet":
-        return f"the clock is unknown and may have been above {roof.clock_mhz:,.0f} MHz"
+        return f"the clock is unknown, and may have been above {roof.clock_mhz:,.0f} MHz"
     return _above_roof(
         roof,
-        "its FLOPs and its time are not of the same launches, the clock rose meanwhile, or "
-        "its products are sparse and count as dense",
+        "its FLOPs and its time are from different launches, the clock rose in between, or its products are sparse and "
+        "count as dense",
     )
 
 
@@ -323,9 +322,9 @@ def _flop_fault(record: Record, point: Point, roof: Roof) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least time one resource allows.
+    """The least time that one resource allows.
 
-    ``us`` is ``None`` if the amount or the roof is unknown; ``note`` then says which.
+    ``us`` is ``None`` if the amount or the roof is unknown; ``note`` names the unknown one.
     """
 
     resource: str
@@ -341,13 +340,14 @@ WORK = ("flop", "bytes", "tensor_flop", "fp32_flop", "exp", "shared_bytes", "l2_
 
 
 def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, launches: int = 1) -> tuple[Bound, ...]:
-    """Returns each resource's bound by its best known roof: measured, else at the clock seen, else datasheet.
+    """Returns each resource's bound by its best known roof: measured, else datasheet at the measured clock, else
+    datasheet.
 
     Args:
-        work: a problem's ``work(params)``, any of :data:`WORK`. Every byte of DRAM passes L2, so ``bytes``
-            replaces a missing ``l2_bytes``. ``tensor_flop`` and ``fp32_flop`` are parts of ``flop``, but their sum may
-            exceed it if ``flop`` counts useful FLOPs only. They are never added to it.
-        dtype: the compute roof; ``fp16_tensor`` takes only the tensor FLOPs, ``fp32`` all.
+        work: a problem's ``work(params)``, any of :data:`WORK`. ``bytes`` replaces a missing ``l2_bytes``, because all
+            DRAM bytes pass through L2. ``tensor_flop`` and ``fp32_flop`` are parts of ``flop``, and are never added to
+            it; their sum may exceed it if ``flop`` counts useful FLOPs only.
+        dtype: the compute roof: ``fp16_tensor`` bounds only the tensor FLOPs, ``fp32`` all.
         ceilings: the machine's :func:`roofs`.
     """
     flop, products, rest = (work.get(name) for name in ("flop", "tensor_flop", "fp32_flop"))
@@ -355,7 +355,7 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
     if dtype.endswith("_tensor"):
         if products is None and flop is not None:
             products = flop - (rest or 0.0)
-            if products <= 0:  # the formula's fp32 FLOPs are CUDA-core variants'; this one uses tensor cores
+            if products <= 0:  # the formula's fp32 FLOPs are for CUDA-core variants, but this one uses tensor cores
                 products, rest = flop, None
         amounts[dtype] = products, "FLOP"
         amounts["fp32"] = rest, "FLOP"
@@ -371,21 +371,21 @@ def bounds(work: Mapping[str, float], dtype: str, ceilings: Sequence[Roof], *, l
     results = []
     for resource, (amount, unit) in amounts.items():
         roof = pick(ceilings, resource, REACHABLE)
-        note = "the problem's formulas do not say" if amount is None else "" if roof else "no roof is known"
+        note = "not in the problem's formulas" if amount is None else "" if roof else "no roof is known"
         us = roof.us(amount) if roof is not None and amount is not None else None
         results.append(Bound(resource, amount, unit, roof, us, note))
     return tuple(results)
 
 
 def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
-    """Returns the largest known bound, without the resources in ``without``; ``None`` if no bound is known."""
+    """Returns the largest known bound, excluding the resources in ``without``; ``None`` if no bound is known."""
     with_time = [b for b in bounds if b.us is not None and b.resource not in without]
     return max(with_time, key=lambda b: b.us or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A measured time against the floor of its regime; ``time`` is the fact's name."""
+    """A measured time and the floor of its regime; ``time`` is the fact's name."""
 
     time: str
     time_us: float
@@ -413,22 +413,22 @@ class CaseBounds:
 
 
 def sm_count(record: Record) -> int | None:
-    """Returns the SMs of the recorded GPU, else those that the device table gives it; without a GPU, those of the
-    largest one of the suite's usual arch."""
+    """Returns the number of SMs of the recorded GPU, from the record or the device table; without a GPU, that of the
+    largest GPU of the suite's usual arch."""
     device = devices.find(record.gpu)
     same = (d.sms for d in devices.load().values() if not record.gpu and same_hardware(d.arch, record.suite.usual_arch))
     return record.environment.gpu_sms or (device.sms if device else max(same, default=None))
 
 
 def shared_busy(record: Record, subject: Subject) -> float | None:
-    """Returns passes through shared memory over the SMs' elapsed cycles under ncu, %: an SM does one per clock."""
+    """Returns shared-memory wavefronts in percent of the SMs' elapsed cycles under ncu: an SM does one per clock."""
     passes, cycles = (record.facts.number(n, subject) for n in ("shared_wavefronts", "elapsed_cycles"))
     sms = sm_count(record)
     return 100 * passes / (cycles * sms) if sms and cycles and passes is not None else None
 
 
 def l1_busy(record: Record, subject: Subject) -> float | None:
-    """Returns bytes through L1 over the most that the SMs' L1 pass in their elapsed cycles under ncu, %."""
+    """Returns bytes through L1 in percent of the maximum in the SMs' elapsed cycles under ncu."""
     size, cycles = (record.facts.number(n, subject) for n in ("l1_bytes", "elapsed_cycles"))
     sms, device = sm_count(record), devices.find(record.gpu)
     if not sms or not cycles or device is None or size is None:
@@ -437,16 +437,16 @@ def l1_busy(record: Record, subject: Subject) -> float | None:
 
 
 def fits_l2(record: Record, size: float | None) -> bool:
-    """Returns whether ``size`` bytes fit the recorded GPU's L2; false if either is unknown."""
+    """Returns whether ``size`` bytes fit into the recorded GPU's L2; false if either is unknown."""
     device = devices.find(record.gpu)
     l2 = record.environment.gpu_l2_bytes or (device.l2_mib * 2**20 if device else None)
     return l2 is not None and size is not None and size <= l2
 
 
 def case_bounds(record: Record) -> list[CaseBounds]:
-    """Returns the bounds of every case whose formulas were recorded.
+    """Returns the bounds of every case with recorded formulas.
 
-    A warm time has no DRAM floor if the problem's data fits L2, since it may stay there.
+    A warm time has no DRAM bound if the problem's data fits into L2, where it may stay.
     """
     device = devices.find(record.gpu)
     planned = plans_for(record.plans, record.gpu_arch)
@@ -472,7 +472,7 @@ def case_bounds(record: Record) -> list[CaseBounds]:
             lowest = floor(case, ("dram",) if warm else ())
             time = number(f"{regime}_p50")
             if time is not None and lowest is not None and lowest.us:
-                note = "its data fits L2: no DRAM floor" if warm else ""
+                note = "its data fits into L2: no DRAM bound" if warm else ""
                 gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, note))
         results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
     return results

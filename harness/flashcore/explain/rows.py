@@ -1,4 +1,4 @@
-"""Identical shapes as one row: each variant's case, the fastest reference, and the speed-ups over it."""
+"""Groups identical shapes into a row: each variant's case, the fastest reference, and the speedups over it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from flashcore.model.suite import Shape
 
 @dataclass(frozen=True)
 class Row:
-    """One computation under all names that its shapes have (see :meth:`Suite.rows`)."""
+    """One computation, with all its shapes (see :meth:`Suite.rows`)."""
 
     readings: Readings
     shapes: Sequence[Shape]
 
     @property
     def shape(self) -> Shape:
-        """The first, which names the row and whose timing mode ranks."""
+        """The first shape, whose timing mode ranks the row."""
         return self.shapes[0]
 
     @property
     def name(self) -> str:
-        """``mission = d64_s512_h8``."""
+        """The shapes' names: ``mission = d64_s512_h8``."""
         return " = ".join(s.name for s in self.shapes)
 
     @cached_property
     def cases(self) -> Mapping[str, Shape]:
-        """Each variant's shape: of several, the one where it is fastest."""
+        """Each variant's shape; of several, the one on which it is fastest."""
         variants = self.readings.record.suite.variants.values()
         places = ((v.name, [s for s in self.shapes if v.runs_on(s)]) for v in variants)
         return {name: min(shapes, key=lambda s: self._time(name, s)) for name, shapes in places if shapes}
 
     @cached_property
     def times(self) -> Mapping[str, float]:
-        """The time that ranks of each variant that has one, in µs, the fastest first."""
+        """The ranking times of the timed variants in µs, fastest first."""
         times = sorted((self._time(name, shape), name) for name, shape in self.cases.items())
         return {name: time for time, name in times if time < inf}
 
@@ -51,15 +51,15 @@ class Row:
         return next((name for name in self.times if self.readings.record.suite.variants[name].is_reference), None)
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
-        """How many times faster a variant is than another of the row; ``None`` without a time of both."""
+        """The speedup of a variant over another of the row; ``None`` unless both were timed."""
         if other is None or other not in self.cases:
             return None
         at, of = self.cases[variant].name, self.cases[other].name
         return self.readings.speedup(self.shape.time, variant, other, at, of)
 
     def pair(self, variant: str, other: str | None) -> str:
-        """The two cases that :meth:`over` compares, and whether other rounds and GPUs timed them; empty for a row of
-        one shape."""
+        """The two cases that :meth:`over` compares, and whether they were timed in different rounds or on different
+        GPUs; empty for a row of one shape."""
         if other is None or len(self.shapes) == 1:
             return ""
         cases = [f"{name}/{self.cases[name].name}" for name in (variant, other)]

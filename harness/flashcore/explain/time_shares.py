@@ -1,8 +1,8 @@
-"""Divides a case's whole time into the launch, SMs without blocks or warps, its busiest resource and its waits.
+"""Divides a case's time into the launch, SMs without blocks or warps, its busiest resource and its waits.
 
 The rest is unattributed.
 
-Shares are never rescaled to fill the time. Waits that would not fit overlap the resource, and are left out.
+Shares are never rescaled to fill the time. If the waits do not fit, they overlap the resource, and are left out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Part:
 
     Args:
         kind: ``launch``, ``issue``, ``unattributed``, or a limiter's kind.
-        percent: of the whole time.
-        source: how it was derived.
+        percent: its share of the whole time.
+        source: its derivation.
     """
 
     kind: str
@@ -40,8 +40,8 @@ class Whole:
 
     Args:
         parts: they add up to 100 %; the last is unattributed.
-        timed: whether there is a time; if not, parts are of the GPU's capacity.
-        most: by kind, the most of the time that a case without it would save, %.
+        timed: whether there is a time; if not, parts are shares of the GPU's capacity.
+        most: by kind, the largest share of the time that its removal can save, %.
     """
 
     parts: tuple[Part, ...]
@@ -50,7 +50,7 @@ class Whole:
 
     @property
     def text(self) -> str:
-        """One sentence: the largest part that is no work, else the work, and the part that nothing explains."""
+        """One sentence: the largest part that is not work, else the work, and the unattributed part."""
         *parts, rest = self.parts
         lost = [p for p in parts if p.kind != "issue"] or parts
         largest = max(lost, key=lambda p: p.percent, default=rest)
@@ -63,8 +63,8 @@ class Whole:
 def whole(readings: Readings, name: str, shape: str) -> Whole:
     """Returns the parts of a variant's time at a shape.
 
-    Waits are shares of the time in which SMs have warps: issued instructions over the issue slots of all SMs, over the
-    share of active cycles that issue. Without these counters, they are shares of the time beside launch and idle SMs.
+    Waits are shares of the time in which SMs have warps. That time is the share of all SMs' issue slots that issue,
+    over the share of active cycles that issue. Without these counters, it is the time without launch and idle SMs.
     """
     suite = readings.record.suite
 
@@ -100,7 +100,7 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
         add("issue", "issuing instructions", issue * active / 100, f"issue_active {issue:.0f} % of {basis}")
     room = 100 - sum(p.percent for p in parts)
     shares = {x.kind: x.rank * active / 100 for x in waits}
-    rest = "smaller waits, and what was not counted"
+    rest = "smaller waits, and uncounted work"
     if sum(shares.values()) <= room + 0.5:
         for x in waits:
             add(x.kind, f"waiting for {WAITS[x.kind[6:]]}", shares[x.kind], f"{x.evidence}; of {basis}")

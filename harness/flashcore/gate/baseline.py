@@ -1,7 +1,8 @@
-"""A baseline: committed static facts that later builds are compared with.
+"""Reads and writes baselines: committed static facts that later builds are compared with.
 
-One fact per line, sorted, so that a change reads as a diff. ``flashcore baseline save`` takes over improvements only:
-loosening needs a waiver in the manifest, with its reason. Facts compare within one nvcc version, which the file names.
+A baseline has one fact per line, sorted, so that diffs are readable. ``flashcore baseline save`` only saves
+improvements: loosening needs a waiver in the manifest, with a reason. Facts compare within one compiler version, which
+the file names.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from flashcore.model.suite import AheadOfTime
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
-DEFAULT = "baseline.txt"  # in the suite's folder, unless the manifest names another file
-ALL_SHAPES = "*"  # the same value at all shapes, or a fact that does not depend on the shape
+DEFAULT = "baseline.txt"  # in the suite's folder; the manifest may name another file
+ALL_SHAPES = "*"  # one value at all shapes, or a fact that does not depend on the shape
 NO_KERNEL = "-"
 
 #: Variant, arch, kernel.
@@ -47,15 +48,15 @@ class Key(NamedTuple):
         return " ".join(self)
 
 
-#: The line of a suite whose kernels were all recorded: their facts are of no compiler here.
+#: The header line, in place of compilers, of a suite whose kernels are all recorded cubins.
 _RECORDED = {"cubins": "recorded"}
-#: A line above the facts.
+#: A header line: the suite, or a compiler's version.
 _HEAD = re.compile(r"(?=suite |cubins recorded|\w+ [0-9]+\.)([a-z]\w*) (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The facts of one suite, made by one version of each of its ``compilers``. ``lines`` gives each line number."""
+    """The facts of one suite by one version of each of its ``compilers``. ``lines`` has their line numbers."""
 
     suite: str
     compilers: Mapping[str, str]
@@ -64,7 +65,7 @@ class Baseline:
     lines: Mapping[Key, int] | None = None
 
     def text(self) -> str:
-        """The file: a header, then the facts, sorted."""
+        """The file's content: a header, then the sorted facts."""
         head = [
             f"{HEADER}: written by `flashcore baseline save`, read by `flashcore gate`",
             "# variant arch kernel shape fact value",
@@ -76,7 +77,7 @@ class Baseline:
 
 
 def plain(value: float) -> str:
-    """A value as written in the file: whole numbers without a point, others exactly."""
+    """A value in the file's format: whole numbers without a point, others exactly."""
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
@@ -84,7 +85,7 @@ def read(path: Path) -> Baseline | None:
     """The baseline in ``path``; ``None`` if there is no such file.
 
     Raises:
-        UsageError: it is no baseline, or a line of it cannot be read; names the line.
+        UsageError: it is not a baseline, or has an invalid line; the message names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -96,7 +97,7 @@ def read(path: Path) -> Baseline | None:
 
 
 def parse(text: str, file: str = "baseline") -> Baseline:
-    """Reads a baseline's text.
+    """Parses a baseline's text.
 
     Raises:
         UsageError: see :func:`read`.
@@ -121,8 +122,8 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         except (TypeError, ValueError):
             expected = "`variant arch kernel shape fact value`"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}") from None
-        if key in values or key.fact not in ALLOWANCES or not abs(value) < 1e15:  # NaN is not below it either
-            expected = "one line for each fact" if key in values else "a fact that baselines hold, with its value"
+        if key in values or key.fact not in ALLOWANCES or not abs(value) < 1e15:  # rejects NaN too
+            expected = "one line per fact" if key in values else "a fact of a baseline, and its value"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
         values[key] = value
         lines[key] = line_number
@@ -137,7 +138,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 
 
 def compilers(record: Record) -> dict[str, str]:
-    """Compiler → the version that made the record's static facts."""
+    """The version of each compiler of the record's static facts."""
     languages = {v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
     machine = record.environment
     versions = {"nvcc": machine.nvcc, **{name: machine.libraries.get(name) for name in sorted(languages)}}
@@ -145,7 +146,7 @@ def compilers(record: Record) -> dict[str, str]:
 
 
 def present(record: Record) -> dict[Key, Fact]:
-    """The facts of a record that a baseline can hold, by the key of their line at one shape."""
+    """The record's facts that belong in a baseline, by the key of their line at one shape."""
     facts: dict[Key, Fact] = {}
     for name, allowance in ALLOWANCES.items():
         for s, fact in {fact.subject: fact for fact in record.facts.named(name)}.items():
@@ -153,7 +154,7 @@ def present(record: Record) -> dict[Key, Fact]:
                 continue
             key = Key(s.variant, s.arch, s.kernel or NO_KERNEL, s.shape or ALL_SHAPES, name)
             worst = facts[key].number if key in facts else math.nan
-            # A kernel launched several times counts with its worst launch; an unmeasured one is worst.
+            # Of several launches of a kernel the worst counts; an unmeasured one is worst.
             if key not in facts or (
                 worst is not None and (fact.number is None or allowance.improves(worst, fact.number))
             ):
@@ -162,10 +163,10 @@ def present(record: Record) -> dict[Key, Fact]:
 
 
 def renames(old: Baseline, now: Mapping[Key, float]) -> dict[Kernel, Kernel]:
-    """Present kernel → its name in the baseline, for kernels that only one side has.
+    """The names in the baseline of present kernels, for kernels that only one side has.
 
-    Of several candidates, the pair that shares the most values is taken as the same kernel. Where nothing is compiled
-    here, a file may have thousands of kernels, and unlike ones share values: a name that is gone is gone.
+    The pairs that share the most values are taken as the same kernels. Binaries, which no compiler here built, have no
+    renames: they may have thousands of kernels, and unrelated ones share values.
     """
     if not old.compilers:
         return {}
@@ -188,7 +189,7 @@ def renames(old: Baseline, now: Mapping[Key, float]) -> dict[Kernel, Kernel]:
 
 
 def matched(old: Baseline, now: Mapping[Key, float], old_names: Mapping[Kernel, Kernel]) -> dict[Key, Key]:
-    """Present fact → its line in the baseline: the one of its shape, else the one of all shapes."""
+    """The line in the baseline of each present fact: of its shape, else of all shapes."""
     lines: dict[Key, Key] = {}
     for key in now:
         line = Key(*old_names.get(key[:3], key[:3]), key.shape, key.fact)
@@ -200,7 +201,7 @@ def matched(old: Baseline, now: Mapping[Key, float], old_names: Mapping[Kernel, 
 
 
 def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
-    """Writes shapes that all agree as ``*``, and leaves out facts that cannot get worse."""
+    """Merges shapes with equal values to ``*``, and omits facts that cannot get worse."""
     collapsed: dict[Key, float] = {}
     for key, shapes in grouped((key.at_all_shapes, (key, value)) for key, value in values.items()).items():
         distinct = {value for _, value in shapes}
@@ -211,33 +212,33 @@ def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A new baseline, and how it differs from the old one.
+    """A new baseline, and its differences from the old one.
 
     Args:
-        tightened: improvements that it takes over, as text.
-        kept: regressions that it does not take over, as text with the way to loosen them.
-        failed: the variants whose facts stay as they were, since they do not build or have no plan.
+        tightened: saved improvements, as text.
+        regressions: unsaved regressions, as text with the waiver that accepts them.
+        failed: variants whose old facts remain, because they do not build or have no plan.
     """
 
     baseline: Baseline
     tightened: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    regressions: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
 def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
-    """The record's facts as a baseline. One of another compiler version or suite is replaced as a whole.
+    """The record's facts as a baseline. An old one of another compiler version or suite is replaced entirely.
 
     Args:
-        ratchet: only tighten: facts that the old one lacks stay out.
+        ratchet: only tighten: do not add facts that the old baseline lacks.
 
     Raises:
-        UsageError: the record names no nvcc, or ``ratchet`` has nothing to tighten.
+        UsageError: the record names no compiler, or ``ratchet`` has no baseline to tighten.
     """
     suite, made_by = record.suite, compilers(record)
     used = {v.kind.compiler for v in suite.variants.values() if not v.is_reference}
     if not made_by and used != {""}:
-        raise UsageError("expected facts made by a known nvcc, found a record that names none")
+        raise UsageError("expected a record that names its nvcc, found none")
     planless = {(p.variant, arch) for p in record.plans if p.error for arch in p.archs or suite.archs}
     built = {
         (a.variant, a.arch): a.status != "failed" and (a.variant, a.arch) not in planless for a in record.artifacts
@@ -260,7 +261,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     for key, value in now.items():
         allowance = ALLOWANCES[key.fact]
         if key not in lines:
-            # A baseline leaves out a zero that can only rise, so such a fact is not new.
+            # A baseline omits zeros that can only rise, so such a fact is not new.
             if not ratchet or allowance.better == "higher":
                 merged[key] = value
             continue
@@ -272,7 +273,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             tightened.append(change)
         elif allowance.improves(allowance.limit(old_value), value):
             worse.append(f"{change}: {_loosening(key, value)}")
-    # Lines of variants that were not built this time (--variant, CUDA_ARCH, a compile error) stay.
+    # Lines of variants that were not built (--variant, CUDA_ARCH, a compile error) remain.
     untouched = {
         key: value
         for key, value in old.values.items()
@@ -285,7 +286,7 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
 
 
 def words(versions: Mapping[str, str]) -> str:
-    """``nvcc 13.0.88, triton 3.6.0``."""
+    """The versions as text: ``nvcc 13.0.88, triton 3.6.0``."""
     return ", ".join(f"{name} {version}" for name, version in (versions or _RECORDED).items())
 
 

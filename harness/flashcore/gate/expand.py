@@ -1,7 +1,7 @@
-"""Expands each budget over its subjects: for each a fact, or the reason why there is none.
+"""Expands budgets over their subjects, each with its fact or the reason why there is none.
 
 A budget names variants, archs, shapes and kernels by globs. They are expanded over the manifest, the builds and the
-launch plans before any fact is looked at, so a missing fact leaves a visible gap.
+launch plans before any fact is read, so a missing fact leaves a visible gap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from flashcore.chips import devices
-from flashcore.model.catalogue import FACTS, OWN_STAGE, chip_of, spec_of
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, chip_of, spec_of
 from flashcore.model.causes import (
     Cause,
     DidNotCompile,
@@ -30,9 +30,9 @@ from flashcore.model.record import Fact, Record, Subject, plans_for
 from flashcore.model.suite import Budget, GateRule, Stage, Variant, Waiver
 from flashcore.model.text import matches_any, number, same_hardware
 
-#: Static facts that depend on the launch plan: about (variant, arch, shape, kernel).
+#: Static facts that depend on the launch plan; their subjects are (variant, arch, shape, kernel).
 PLANNED = frozenset(("dynamic_smem", "smem", "threads", "blocks", "theoretical_occupancy", "blocks_per_sm", "waves"))
-#: Planned too, but about all launches of a shape together.
+#: Facts of the launch plan without a kernel: of all launches on a shape.
 PLAN_TOTALS = frozenset(("workspace_bytes",))
 
 #: A variant, arch and shape.
@@ -45,8 +45,8 @@ class Expectation:
 
     Args:
         fact: the recorded fact, if there is one.
-        cause: why there is no fact; meaningless if there is one.
-        other_gpu: why the budget is not about this record's GPU, if it is not.
+        cause: why there is no fact; ignored if there is one.
+        other_gpu: set if the budget does not apply to this record's GPU.
     """
 
     subject: Subject
@@ -67,7 +67,7 @@ class Expansion:
         self.variants: list[Variant] = [
             v for v in record.suite.variants.values() if not v.is_reference and (only is None or v.name in only)
         ]
-        #: (variant, arch or shape) pairs met so far that the manifest or a stage calls unsupported.
+        #: (variant, arch or shape) pairs so far that the manifest or a stage declares unsupported.
         self.left_out: set[tuple[str, str]] = set()
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         #: The plans for each arch.
@@ -76,15 +76,15 @@ class Expansion:
         #: The recorded kernels of each (variant, arch).
         self.kernels: dict[tuple[str, str], dict[str, None]] = {}
         for s in (fact.subject for fact in record.facts):
-            if s.arch is not None and s.kernel is not None and s.shape is None:  # with a shape: as planned
+            if s.arch is not None and s.kernel is not None and s.shape is None:  # facts with a shape are of the plan
                 self.kernels.setdefault((s.variant, s.arch), {})[s.kernel] = None
-        #: Other names of an imported kernel: without its parameters, and its slug.
+        #: Other names of an imported kernel: the name without parameters, and the variant's.
         self._aliases = {v.imported: (v.technique, v.name) for v in self.variants if v.imported}
         self._shapes = {v.name: [s for s in record.suite.shapes.values() if v.runs_on(s)] for v in self.variants}
         self._facts: dict[str, dict[_Place, dict[Subject, Fact]]] = {}
 
     def outcome(self, variant: str, shape: str, stage: Stage) -> tuple[str, Cause | None]:
-        """Status and cause of a case in a stage; a stale or absent one is ``skipped``."""
+        """The status and cause of a case in a stage; a stale or missing one is ``skipped``."""
         stale = self.record.stale.get(f"{variant}/{shape}")
         if stale is not None:
             return "skipped", stale
@@ -94,7 +94,7 @@ class Expansion:
         return outcome.status, outcome.cause
 
     def shapes(self, variant: Variant, globs: Sequence[str], stage: Stage | None) -> Iterator[str]:
-        """The shapes a variant runs on; none if it does not support the GPU's arch."""
+        """The matching shapes that a variant runs on; in a stage, none if it does not support the GPU's arch."""
         arch = self.record.gpu_arch
         if stage is not None and arch and not any(same_hardware(arch, a) for a in variant.where.archs):
             self.left_out.add((variant.name, arch))
@@ -125,7 +125,7 @@ class Expansion:
                 yield from self._imported(budget, variant)
             elif budget.tier != "static":
                 stage: Stage = "bench" if budget.tier == "timing" else "profile"
-                yield from self._measured(budget, variant, OWN_STAGE.get(spec.group, stage))
+                yield from self._measured(budget, variant, GROUP_STAGE.get(spec.group, stage))
             elif spec.group == "formula":
                 for shape in self.shapes(variant, budget.shapes, None):
                     yield from self._by_kernel(budget, Subject(variant.name, shape=shape), (), NotRecorded())
@@ -133,17 +133,17 @@ class Expansion:
                 yield from self._static(budget, variant)
         unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
         if unmatched and self._covers_all_variants(budget):
-            # A limit on a kernel must not lapse because the kernel has a new name.
+            # A limit on a kernel must not lapse because the kernel was renamed.
             yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched)))
 
     def _covers_all_variants(self, budget: Budget) -> bool:
-        """Whether the expansion includes all variants that a budget names, and any kernels."""
+        """Whether the expansion includes all of a budget's variants, and has kernels."""
         selected = {v.name for v in self.variants}
-        named = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
-        return named <= selected and bool(self.kernels or self.record.plans or self._aliases)
+        required = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
+        return required <= selected and bool(self.kernels or self.record.plans or self._aliases)
 
     def _names(self, budget: Budget, kernel: str | None) -> bool:
-        """Whether the budget is about this kernel; ``None`` is a fact of all kernels together."""
+        """Whether the budget applies to this kernel; ``None`` is a fact of all kernels together."""
         if budget.kernels == ("*",) or kernel is None:
             return budget.kernels == ("*",)
         names = (kernel, *self._aliases.get(kernel, ()))
@@ -154,8 +154,8 @@ class Expansion:
     def _kernel(self, budget: Budget, subject: Subject, fact: Fact | None, cause: Cause) -> Iterator[Expectation]:
         """Yields the kernel if the budget names it.
 
-        A kernel that no limit on the fact names, where some limit names others, is a gap: a renamed kernel must not
-        escape its limit. That does not hold for imported reports, whose many kernels have no budgets.
+        If limits on the fact name other kernels but not this one, it is a gap: a renamed kernel must not escape its
+        limit. Imported reports are excepted, because most of their kernels have no budgets.
         """
         if self._names(budget, subject.kernel):
             yield Expectation(subject, fact, cause)
@@ -179,7 +179,7 @@ class Expansion:
             if variant.imported:
                 cause = NoCubin()
             if artifact and artifact.status == "failed":
-                cause = DidNotCompile()  # the failed build is reported once, by itself
+                cause = DidNotCompile()  # the failed build is reported once, separately
             if budget.fact not in PLANNED | PLAN_TOTALS:
                 kernels = self.kernels.get((variant.name, arch), ())
                 yield from self._by_kernel(budget, Subject(variant.name, arch), kernels, cause)
@@ -192,7 +192,7 @@ class Expansion:
                 yield from self._by_kernel(budget, Subject(variant.name, arch, shape), kernels, gap)
 
     def _by_kernel(self, budget: Budget, at: Subject, kernels: Collection[str], cause: Cause) -> Iterator[Expectation]:
-        """The facts at one place, and a gap for each kernel that should have one."""
+        """The facts at one place, and a gap for each kernel without one."""
         facts = self._at(budget.fact, at.variant, at.arch, at.shape)
         recorded = [subject for subject in facts if self._names(budget, subject.kernel)]
         yield from (Expectation(subject, facts[subject]) for subject in recorded)
@@ -229,11 +229,11 @@ class Expansion:
                 yield from self._kernel(budget, subject, facts.get(subject), cause)
 
     def _imported(self, budget: Budget, variant: Variant) -> Iterator[Expectation]:
-        """Every launch of an imported kernel by itself. No plan exists to compare it with."""
+        """Each launch of an imported kernel separately. There is no plan to compare them with."""
         if budget.fact == "plan_matches" or not self._names(budget, variant.imported):
             return
         other_gpu = self._other_gpu(budget)
-        # A metric that the catalogue has is recorded by its name there.
+        # A metric of a catalogue fact is recorded by the fact's name.
         chip = chip_of(divmod(int((self.record.gpu_arch or "sm_0")[3:].rstrip("af")), 10)) or "unknown"
         same = (s.name for s in FACTS.values() if s.ncu_name(chip) == budget.fact and not s.opcodes)
         names = (budget.fact, *same)
@@ -245,7 +245,7 @@ class Expansion:
                 yield Expectation(subject, fact, NotReturned(report=True), other_gpu)
 
     def _other_gpu(self, budget: Budget) -> OtherGpu | None:
-        """Why a measured budget is not about the record's GPU; ``None`` if it is."""
+        """Why a measured budget does not apply to the record's GPU; ``None`` if it does."""
         gpu, arch = self.record.gpu, self.record.gpu_arch
         here = gpu or "a machine without a GPU"
         if budget.device is not None and not devices.is_called(gpu, budget.device):
@@ -276,26 +276,26 @@ def in_scope(scope: Budget | Waiver | GateRule, subject: Subject, *, unknown: bo
 
 
 def expired(exception: Waiver | GateRule, today: date | None) -> bool:
-    """Whether a waiver or rule is past its date; none is if ``today`` is ``None``."""
+    """Whether a waiver or rule has expired; false if ``today`` is ``None``."""
     return bool(exception.expires and today and date.fromisoformat(exception.expires) < today)
 
 
 def excess(budget: Budget, value: float) -> float:
-    """By how much the value is beyond the limit; 0 or less is within it."""
+    """How far the value is beyond the limit, in its unit; at most 0 if it is within."""
     over = value - budget.maximum if budget.maximum is not None else -math.inf
     under = budget.minimum - value if budget.minimum is not None else -math.inf
     return max(over, under)
 
 
 def accepts(budget: Budget, waiver: Waiver, value: float) -> bool:
-    """Whether a value that misses the budget is no worse than the waiver allows, on the same side."""
+    """Whether a value that misses the budget is no worse than the waiver's, on the missed side."""
     if budget.maximum is not None and value > budget.maximum:
         return value <= waiver.accepted
     return value >= waiver.accepted
 
 
 def limit_text(budget: Budget) -> str:
-    """``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with the stretch value of a goal."""
+    """The limit as text: ``≤ 128``, ``≥ 30 %`` or ``8 to 16``, with a goal's stretch value."""
     if budget.decision:
         return str(budget.decision)
     low, high, unit = budget.minimum, budget.maximum, budget.unit

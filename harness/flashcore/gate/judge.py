@@ -1,9 +1,8 @@
-"""Compares a record with its suite's budgets: a pure function, the same verdicts wherever it runs.
+"""Compares a record with its suite's budgets. The verdicts depend on nothing else.
 
-It fails closed. A budget is expanded over all its variants, archs, shapes and kernels before any fact is looked at. So
-a fact that is missing, stale or not a number is reported as *unmeasured*, never skipped. Four limits hold without a
-budget: every variant builds for every arch that it names, its answers are right, no stage fails on it, and it launches
-what its plan says.
+It fails closed. A budget is expanded over all its variants, archs, shapes and kernels before any fact is read, so a
+fact that is missing, stale or not a number is *unmeasured*, never skipped. Four limits need no budget: every variant
+builds for each of its archs, its answers are right, no stage fails on it, and its launches match its plan.
 
 A missed limit fails unless a waiver accepts the value. A goal never fails.
 """
@@ -47,7 +46,7 @@ from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
 from flashcore.model.text import number
 
-#: ``open`` is a goal not reached yet; the others are as they read.
+#: ``open`` is a goal that is not reached yet.
 Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
 WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
 
@@ -57,15 +56,15 @@ class Verdict:
     """The outcome of one budget on one subject.
 
     Args:
-        budget: its name; ``builds``, ``correct``, ``runs`` and ``as_planned`` need no budget.
+        budget: its name, or ``builds``, ``correct``, ``runs`` or ``as_planned``, which need no budget.
         limit: the limit as text: ``≤ 128``.
-        source: where the limit comes from.
-        fact_source: where the value was read; ``None`` if it was not.
+        source: the source of the limit.
+        fact_source: the source of the value; ``None`` if unmeasured.
         reason: why it is not a plain pass, for people.
         cause: why it is unmeasured.
-        required: whether an unmeasured value here makes the gate exit 3.
-        progress: for a goal, 1.0 when reached: target over value, or value over target.
-        advice: of a missed limit, the change that its fact leads to.
+        required: whether the gate exits 3 if this is unmeasured.
+        progress: for a goal, target over value or value over target; 1.0 if reached.
+        advice: for a missed limit, the advice on its fact.
     """
 
     budget: str
@@ -90,8 +89,9 @@ class Verdict:
 class WaiverUse:
     """The effect of a waiver.
 
-    ``holds`` covers a miss; ``exceeded`` met a value worse than accepted; ``not needed`` met only values within the
-    limit; ``expired`` is past its date; ``idle`` met no measured value. ``worst`` is the value farthest from the limit.
+    Its state is ``holds`` if it covers a miss, ``exceeded`` if a value is worse than accepted, ``not needed`` if all
+    values are within the limit, ``expired`` after its date, and ``idle`` without a measured value. ``covers`` counts
+    the covered misses; ``worst`` is the value farthest from the limit.
     """
 
     waiver: Waiver
@@ -102,13 +102,13 @@ class WaiverUse:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All verdicts in the order of the budgets, and the exit code they lead to.
+    """All verdicts in the order of the budgets, and the resulting exit code.
 
     Args:
-        left_out: (variant, arch or shape) pairs that the manifest declares unsupported.
-        relaxed: rules of the manifest that are looser than the default rules, with their reasons.
-        trouble: why static facts cannot be judged at all on this machine; never a regression.
-        chips: of which this is a judgement, where it is of several; see :mod:`flashcore.gate.together`.
+        left_out: the number of (variant, arch or shape) pairs that are declared unsupported.
+        relaxed: rules of the manifest that are looser than the defaults, with their reasons.
+        trouble: why static facts cannot be checked on this machine; never a regression.
+        chips: the chips, if there are several; see :mod:`flashcore.gate.together`.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -130,7 +130,7 @@ class Judgement:
         return tuple(v for v in self.verdicts if v.severity == "goal")
 
     def counts(self, severity: Severity = "limit") -> Counter[Status]:
-        """How many verdicts of that severity have each status."""
+        """The number of verdicts of that severity by status."""
         return Counter(v.status for v in self.verdicts if v.severity == severity)
 
     @property
@@ -143,17 +143,17 @@ class Judgement:
 
     @property
     def gaps(self) -> tuple[Verdict, ...]:
-        """Limits that are unmeasured though required."""
+        """Required limits that are unmeasured."""
         return tuple(v for v in self.limits if v.required and v.status == "unmeasured")
 
     @property
     def unexplained_gaps(self) -> tuple[Verdict, ...]:
-        """The gaps not caused by a failed build, which is reported once by itself."""
+        """The gaps not caused by a failed build, which is reported separately."""
         return tuple(v for v in self.gaps if not isinstance(v.cause, DidNotCompile))
 
     @property
     def loosened(self) -> tuple[WaiverUse, ...]:
-        """The waivers that loosen a limit now."""
+        """The waivers that apply to a miss."""
         return tuple(w for w in self.waivers if w.state in ("holds", "exceeded"))
 
 
@@ -164,22 +164,21 @@ def judge(
     today: date | None = None,
     variants: Collection[str] | None = None,
     baseline: Baseline | None = None,
-    insisted: Collection[str] = (),
+    required_budgets: Collection[str] = (),
 ) -> Judgement:
     """Compares ``record`` with the budgets of its suite.
 
-    Static facts compare within one nvcc release. Made by another one, they are *unmeasured*, and the exit
-    code is that of a machine which cannot do it.
+    Static facts compare within one compiler release. Those of another release are *unmeasured*, and the exit code is
+    4.
 
     Args:
         require: the highest tier in which an unmeasured limit exits 3.
-        today: the date that waivers' expiry dates are compared with; without it none is expired, and a note
-            says so.
-        variants: check only these, by name (those that an inner loop has built); all if ``None``.
-        baseline: earlier static facts that the present ones are compared with.
-        insisted: budgets, by name, whose facts are required whatever their tier.
+        today: the date for the expiry of waivers; without it none expires, and a note says so.
+        variants: check only these, by name, such as those that an inner loop built; all if ``None``.
+        baseline: earlier static facts to compare with.
+        required_budgets: names of budgets whose facts are required in any tier.
     """
-    gate = _Gate(record, TIERS[: TIERS.index(require) + 1], today, variants, baseline, insisted)
+    gate = _Gate(record, TIERS[: TIERS.index(require) + 1], today, variants, baseline, required_budgets)
     verdicts = [*gate.builds(), *gate.correct(), *gate.runs(), *gate.plans()]
     for budget in (_PLANNED, *record.suite.budgets):
         verdicts += gate.verdicts(budget, gate.expansion.expand(budget))
@@ -214,12 +213,12 @@ _LIMITS = {
     "builds": "compiles",
     CORRECT: "within its tolerance class",
     RUNS: "no stage fails",
-    AS_PLANNED: "launches what its plan says",
+    AS_PLANNED: "launches match the plan",
 }
 _PLANNED = Budget(AS_PLANNED, "plan_matches", "1", "counters", "limit", _ALL_VARIANTS, minimum=1)
 _IMPLICIT = {name: Budget(name, name, "1", "counters", "limit", _ALL_VARIANTS, maximum=0) for name in _LIMITS}
 
-#: From the weakest to the strongest.
+#: From weakest to strongest.
 WAIVER_STATES: tuple[WaiverState, ...] = ("idle", "not needed", "expired", "holds", "exceeded")
 
 
@@ -233,15 +232,15 @@ class _Gate:
         today: date | None,
         variants: Collection[str] | None,
         baseline: Baseline | None,
-        insisted: Collection[str],
+        required_budgets: Collection[str],
     ) -> None:
         self.record = record
         self.required = required
         self.today = today
-        self.insisted = insisted
+        self.required_budgets = required_budgets
         self.expansion = Expansion(record, variants)
-        self.stopped: list[str] = []  # compilations, each with the reason
-        #: Compiler → why its static facts cannot be compared with the suite's budgets.
+        self.stopped: list[str] = []  # builds and plans that the machine stopped, with the reason
+        #: By compiler, why its static facts cannot be compared with the suite's budgets.
         self.trouble = {} if baseline is None else another_compiler(record, baseline)
         for compiler, version in compilers(record).items():
             expected = record.suite.languages.get(compiler, record.suite.nvcc)
@@ -250,16 +249,16 @@ class _Gate:
                     f"built with {compiler} {version}, but the static budgets were set with {expected}: "
                     "static facts compare only within one release"
                 )
-        #: By budget, each waiver with the values that it met: how far beyond the limit, the value, the state.
+        #: By budget, each waiver with the values that it was applied to: excess over the limit, value, state.
         self.waivers = grouped((w.budget, (w, list[tuple[float, float, WaiverState]]())) for w in record.suite.waivers)
 
     @cached_property
     def readings(self) -> Readings:
-        """The record's numbers, for advice on what failed."""
+        """The record's readings, for advice on failures."""
         return Readings(self.record)
 
     def _foreign(self, fact: str, variant: str) -> OtherCompiler | None:
-        """Why a static fact made here cannot be compared; ``None`` if it can. Formulas depend on no compiler."""
+        """Why a static fact cannot be compared; ``None`` if it can. Formulas do not depend on a compiler."""
         if not self.trouble or (fact != "builds" and FACTS[fact].group != "static"):
             return None
         declared = self.record.suite.variants.get(variant)
@@ -270,7 +269,7 @@ class _Gate:
 
     def builds(self) -> Iterator[Verdict]:
         for variant in self.expansion.variants:
-            # Imported kernels are not built here; with CUDA_ARCH, neither are other archs.
+            # Imported kernels are not built; with CUDA_ARCH, other archs are not built either.
             archs = [a for a in variant.where.archs if a in self.record.suite.archs]
             for arch in () if variant.imported else archs:
                 artifact = self.expansion.artifacts.get((variant.name, arch))
@@ -303,7 +302,7 @@ class _Gate:
                     yield self._missed(CORRECT, subject, int(status == "failed"), text(cause))
 
     def runs(self) -> Iterator[Verdict]:
-        """For each case that ran after its check: the stages that failed, and times below the least possible."""
+        """For each case that ran after its check: failed stages, and times below the floor."""
         failures: dict[Subject, list[str]] = {}
         for o in self.record.outcomes:
             if o.stage != "check" and o.status in ("ok", "failed"):
@@ -311,19 +310,19 @@ class _Gate:
                 failures.setdefault(Subject(o.variant, shape=o.shape), []).extend(failed)
         for bounds in case_bounds(self.record) if failures else ():
             for gap in bounds.gaps:
-                # Launches can overlap back to back: bench itself compares those times with the empty launch.
+                # Launches can overlap back to back, so bench compares those times with an empty launch.
                 if bounds.subject in failures and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
                     void = BelowFloor(gap.time, gap.time_us, gap.floor.resource, gap.floor_us)
                     failures[bounds.subject].append(f"bench: {text(void)}")
         imported = {v.name: bool(v.imported) for v in self.expansion.variants}
         for subject, failed in failures.items():
-            # Reading a report runs nothing, so it passes nothing.
+            # Importing a report runs nothing, so it cannot pass.
             if subject.variant in imported and (failed or not imported[subject.variant]):
                 yield self._missed(RUNS, subject, len(failed), "; ".join(failed))
 
     def plans(self) -> Iterator[Verdict]:
-        """Launch plans that crash, refuse a shape of the manifest, name a kernel that was not built, or that every GPU
-        of an arch refuses."""
+        """Launch plans that crash, refuse a shape, name a kernel that was not built, or that no GPU of an arch can
+        launch."""
         variants = {v.name for v in self.expansion.variants}
         for plan in self.record.plans:
             if plan.variant not in variants:
@@ -335,25 +334,25 @@ class _Gate:
                     self.stopped.append(f"{place}: {plan.error}")
                     yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
                 else:
-                    reason = f"{plan.error} (shapes that it does not support: `where`)"
+                    reason = f"{plan.error} (exclude unsupported shapes by `where`)"
                     yield self._missed(AS_PLANNED, place, 1, reason)
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in archs:
                 built = self.expansion.kernels.get((plan.variant, arch), {})
                 if built and (missing := [n for n in names if n not in built]):
-                    reason = f"its launch plan names {', '.join(missing)}; built are {', '.join(built)}"
+                    reason = f"its launch plan names {', '.join(missing)}; the built kernels are {', '.join(built)}"
                     yield self._missed(AS_PLANNED, replace(subject, arch=arch), 1, reason)
                 launches = dict.fromkeys(launch for launch in plan.launches if launch.kernel in built)
                 refusals = dict.fromkeys((x.kernel, self._refusal(plan.variant, arch, x)) for x in launches)
                 for kernel, cause in refusals:
                     place = replace(subject, arch=arch, kernel=kernel)
                     if isinstance(cause, DoesNotFit):
-                        yield self._missed(AS_PLANNED, place, 1, f"no GPU of this arch launches it: {text(cause)}")
+                        yield self._missed(AS_PLANNED, place, 1, f"no GPU of this arch can launch it: {text(cause)}")
                     elif cause:
                         yield self._implicit(AS_PLANNED, place, "static", "unmeasured", text(cause))
 
     def _refusal(self, variant: str, arch: str, launch: Launch) -> Cause | None:
-        """Why no GPU of the arch takes the launch, or why that is not known."""
+        """Why no GPU of the arch can run the launch, or why that is unknown; ``None`` if one can."""
         facts = self.record.facts.about(Subject(variant, arch, kernel=launch.kernel))
         kernel = {f.name: int(value) for f in facts if (value := _number(f)[0]) is not None}
         if not kernel.keys() >= {"registers", "static_smem"}:
@@ -361,7 +360,7 @@ class _Gate:
         return occupancy.launch_refusal(arch, launch, kernel)
 
     def _missed(self, name: str, subject: Subject, times: int, reason: str) -> Verdict:
-        """An implicit limit that failed so many times; a waiver may accept it."""
+        """The verdict on an implicit limit with that many failures; a waiver may accept them."""
         status, waived = self._limit(_IMPLICIT[name], subject, times)
         return self._implicit(name, subject, "counters", status, "; ".join(filter(None, (waived, reason))))
 
@@ -386,7 +385,7 @@ class _Gate:
     def verdicts(self, budget: Budget, expectations: Iterable[Expectation]) -> Iterator[Verdict]:
         """The outcome of a budget on each of its subjects."""
         limit = limit_text(budget)
-        required = budget.severity == "limit" and (budget.tier in self.required or budget.name in self.insisted)
+        required = budget.severity == "limit" and (budget.tier in self.required or budget.name in self.required_budgets)
         for expectation in expectations:
             subject, fact, other_gpu = expectation.subject, expectation.fact, expectation.other_gpu
             value, cause = _number(fact)
@@ -464,40 +463,39 @@ class _Gate:
         suite = self.record.suite
         yield from self.trouble.values()
         if self.today is None and any(w.expires for w in suite.waivers):
-            yield "no date was given: no waiver counts as expired"
+            yield "without a date, no waiver counts as expired"
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
-            yield f"judged only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
+            yield f"checked only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
         built = grouped(((a.arch, a.code), a.variant) for a in self.record.artifacts if a.code)
-        alike = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
-        for variants, archs in alike.items():
+        identical = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
+        for variants, archs in identical.items():
             yield f"the machine code of {variants} is identical ({', '.join(archs)})"
         for outcome in self.record.outcomes:
             variant = suite.variants.get(outcome.variant)
             if variant is not None and variant.is_reference and outcome.status == "failed":
-                yield f"peer {outcome.case} failed in {outcome.stage}: {outcome.reason}"
+                yield f"reference {outcome.case} failed in {outcome.stage}: {outcome.reason}"
 
 
 def _any_measured(verdicts: Iterable[Verdict]) -> bool:
-    """Whether any limit was measured: without one nothing has passed."""
+    """Whether any limit was measured; otherwise nothing has passed."""
     return any(v.severity == "limit" and v.status != "unmeasured" for v in verdicts)
 
 
 def _overall_notes(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Notes on the verdicts as a whole."""
     if not _any_measured(verdicts):
-        yield "nothing was judged: there is no variant with a limit, or nothing of it is known"
+        yield "nothing was checked: no variant has a limit, or no fact of one was measured"
     build_gaps = Counter(v.subject.variant for v in verdicts if isinstance(v.cause, DidNotCompile))
     for variant, gaps in build_gaps.items():
-        yield f"{variant}: {gaps} facts are unmeasured, as it does not build"
+        yield f"{variant}: {gaps} facts are unmeasured, because it does not build"
     limits = grouped((v.budget, v.status) for v in verdicts if v.severity == "limit" and v.status != "unmeasured")
     for name, statuses in limits.items():
         if len(statuses) > 1 and {*statuses} == {"waived"}:
-            waived = f"all {len(statuses)} of {len(statuses)} are waived"
-            yield f'{name}: {waived}: that is a goal (severity = "goal"), not a limit'
+            yield f'{name}: all {len(statuses)} verdicts are waived: consider a goal (severity = "goal")'
 
 
 def _number(fact: Fact | None) -> tuple[float | None, Cause | None]:
-    """A fact's finite value, or ``None`` and the cause (none if there is no fact)."""
+    """A fact's finite value, or ``None`` and the cause, if there is a fact."""
     if fact is None or fact.value is None:
         return None, fact.cause if fact else None
     value = fact.number
@@ -507,7 +505,7 @@ def _number(fact: Fact | None) -> tuple[float | None, Cause | None]:
 
 
 def _progress(budget: Budget, value: float) -> float:
-    """1.0 for a reached goal, else target over value, or value over target."""
+    """1.0 for a reached goal, else target over value or value over target."""
     if excess(budget, value) <= 0:
         return 1.0
     if budget.maximum is not None and value > budget.maximum:

@@ -1,6 +1,6 @@
-"""The source line of a verdict: a spill, a compiler's error, a kernel's definition.
+"""Locates the source line of a verdict: a spill, a compiler's error, a kernel's definition.
 
-Paths are relative to the suite's repository, as code hosts need them in annotations.
+Paths are relative to the repository, as annotations on code hosts require.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a file. ``file`` uses forward slashes; it is absolute outside of the repository."""
+    """A line of a file. ``file`` has forward slashes; it is absolute if outside the repository."""
 
     file: str
     line: int
 
 
 class Places:
-    """Finds the place of a verdict. Reads each file once; a missing file gives no place.
+    """Finds the source lines of verdicts. Each file is read once; a missing file gives no place.
 
     Args:
-        root: the repository, which paths are relative to.
+        root: the repository; places are relative to it.
     """
 
     def __init__(self, record: Record, root: Path) -> None:
@@ -58,7 +58,7 @@ class Places:
         self._declaration = functools.cache(self._find_declaration)
 
     def of(self, verdict: Verdict) -> Place | None:
-        """The most specific line for this verdict; ``None`` if the sources are not here."""
+        """The most specific line for this verdict; ``None`` if the sources are missing."""
         s = verdict.subject
         if verdict.budget == "builds":
             error = self._errors.get((s.variant, s.arch or ""))
@@ -80,16 +80,16 @@ class Places:
         for path, text in files:
             if kernel and (line := _kernel_line(text, identifier(kernel))):
                 return self._place(path, line)
-        for path, text in files:  # a kernel made by a macro, or of unknown name: the first one in the file
+        for path, text in files:  # a kernel defined by a macro, or of unknown name: the file's first kernel
             if "__global__" in text:
                 return self._place(path, _line(text, text.index("__global__")))
         return self._place(files[0][0], 1) if files else None
 
     def _files(self, source: str) -> Iterator[tuple[Path, str]]:
-        """The source, then the headers of the suite that it includes, outermost first."""
+        """The source and the suite's headers that it includes, breadth first."""
         pending = [self.folder / source]
         roots = [self.folder / i for i in self.suite.include]
-        for path in pending:  # grows while it is read
+        for path in pending:  # grows during iteration
             text = self._text(path)
             if text is None:
                 continue
@@ -100,7 +100,7 @@ class Places:
                     pending.append(header)
 
     def _find_declaration(self, variant: str) -> Place | None:
-        """The manifest's line, or that of a file it includes, that declares a variant or its sweep."""
+        """The line of the manifest, or an included file, that declares a variant or its sweep."""
         path, _, line = lines.declaration(self.folder, (MANIFEST, *self.suite.manifests), variant)
         return self._place(path, line) if path.is_file() else None
 
@@ -111,7 +111,7 @@ class Places:
 
 
 def _site_keys(subject: Subject) -> list[tuple[str | None, ...]]:
-    """Keys of a place in local memory, the most specific first."""
+    """Keys of a local-memory site, most specific first."""
     variant, kernel = subject.variant, subject.kernel
     return [(variant, subject.arch, kernel), (variant, None, kernel), (variant, None, None)]
 
@@ -128,7 +128,7 @@ def _line(text: str, at: int) -> int:
 
 
 def _kernel_line(text: str, name: str) -> int | None:
-    """The line on which ``name`` is defined or declared as a kernel, in CUDA or in Python."""
+    """The line that defines or declares ``name`` as a kernel, in CUDA or Python."""
     if match := re.search(rf"^[ \t]*def {re.escape(name)}\(", text, re.MULTILINE):
         return _line(text, match.start())
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):

@@ -1,7 +1,7 @@
-"""A record against its baseline: each committed fact becomes a budget on the present one.
+"""Compares a record with its baseline: each committed fact becomes a budget on the present one.
 
-Renamed kernels are recognized; facts of removed variants and shapes are noted; a kernel that is missing without a
-successor leaves a gap, which is *unmeasured*, never a pass.
+Renamed kernels are recognized. Facts of removed variants and shapes give notes. A missing kernel without a successor
+leaves a gap, which is *unmeasured*, never a pass.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Comparison:
 
     Args:
         expectations: each fact of the baseline as a budget, with the present facts.
-        notes: renamed kernels, new facts, variants that no longer exist.
-        relaxed: the manifest's rules that are looser than the default rules, in words.
+        notes: renamed kernels, new facts, removed variants.
+        relaxed: the manifest's rules that are looser than the defaults, in words.
     """
 
     expectations: tuple[tuple[Budget, Sequence[Expectation]], ...] = ()
@@ -49,27 +49,27 @@ class Comparison:
 
 
 def another_compiler(record: Record, old: Baseline) -> dict[str, str]:
-    """Compiler → why its facts cannot be compared with this baseline; empty if all can."""
+    """By compiler, why its facts cannot be compared with this baseline; empty if all can."""
     file, made_by = old.file or "the baseline", compilers(record)
-    if not old.compilers:  # its kernels were recorded, and these are not
+    if not old.compilers:  # only the baseline's kernels were recorded cubins
         return {
-            name: f"built with {name} {version}, but {file} is of recorded cubins (write a new baseline)"
+            name: f"built with {name} {version}, but {file} is from recorded cubins (write a new baseline)"
             for name, version in made_by.items()
         }
     return {
         name: f"built with {name} {made_by[name]}, but {file} was written with {recorded}: "
-        "facts compare only within one version (install that one, or write a new baseline)"
+        "facts compare only within one version (install that version, or write a new baseline)"
         for name, recorded in old.compilers.items()
         if made_by.get(name, recorded) != recorded
     }
 
 
 def compare(record: Record, old: Baseline, variants: Collection[str] | None, today: date | None) -> Comparison:
-    """Every fact of the baseline as a budget on the present one.
+    """Compares every fact of the baseline with the present one.
 
     Args:
         variants: compare only these; all if ``None``.
-        today: the date that the rules' expiry dates are compared with.
+        today: the date for the rules' expiry.
     """
     suite = record.suite
     rules = [rule for rule in suite.gate.rules if not expired(rule, today)]
@@ -96,7 +96,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
             removed[f"{key.variant} for {key.arch}"] += 1
             continue
         if key[:2] not in built:
-            continue  # CUDA_ARCH left it out: it is neither built nor judged
+            continue  # excluded by CUDA_ARCH: neither built nor checked
         shape = None if key.shape == ALL_SHAPES else key.shape
         budget = limit_of(old, key, value, rules, Subject(key.variant, key.arch, shape, key.kernel))
         if budget is None:
@@ -116,13 +116,13 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
         f"kernel renamed: {old_name} is now {new_name} ({variant}, {arch})"
         for (variant, arch, new_name), (*_, old_name) in sorted(old_names.items())
     ]
-    notes += [f"{name}: no longer in the suite, {n} facts of the baseline left out" for name, n in removed.items()]
+    notes += [f"{name}: no longer in the suite, {n} facts of the baseline skipped" for name, n in removed.items()]
     notes += _unlisted(old, facts, lines, old_names)
     return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)))
 
 
 def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], subject: Subject) -> Budget | None:
-    """The limit that a line of the baseline sets; ``None`` if a rule says not to compare it."""
+    """The limit that a line of the baseline sets; ``None`` if a rule ignores the fact."""
     allowance, reason = ALLOWANCES[key.fact], ""
     for rule in rules:
         if matches_any(key.fact, rule.facts) and in_scope(rule, subject, unknown=True):
@@ -148,7 +148,7 @@ def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], s
 def _unlisted(
     old: Baseline, facts: Mapping[Key, Fact], lines: Collection[Key], old_names: Collection[Kernel]
 ) -> Iterator[str]:
-    """Notes on the kernels and facts that have no line. A fact of 0 that cannot get worse needs none."""
+    """Notes on kernels and facts without a line. A fact of 0 that cannot get worse needs none."""
     listed = {key[:3] for key in old.values}
     kernels: set[str] = set()
     kernel_facts: set[str] = set()
@@ -162,7 +162,7 @@ def _unlisted(
         yield f"{len(kernels)} kernels or variants are not in the baseline yet: {_short(sorted(kernels))}"
     if kernel_facts:
         names = _short(sorted(kernel_facts))
-        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line in it, new or taken out: {names}"
+        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line there, new or removed: {names}"
 
 
 def _short(names: Sequence[str]) -> str:
@@ -170,7 +170,7 @@ def _short(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{more} (flashcore baseline save, or audit --save-baseline, adds them)"
 
 
-#: A rule's effect by severity: without a tolerance, and before one.
+#: A rule's effect by severity, without and with a tolerance.
 _RELAXED: Mapping[RuleSeverity, tuple[str, str]] = {
     "fail": ("", "may get worse by"),
     "show": ("shown only", "shown beyond"),
@@ -194,7 +194,7 @@ def _relaxed(rules: Iterable[GateRule], today: date | None) -> Iterator[str]:
 
 
 def slack(record: Record) -> list[str]:
-    """Static limits of the manifest that every value keeps with slack, each with the tightest possible limit."""
+    """The static limits of the manifest that all values meet with slack, each with its tightest possible value."""
     messages = []
     expansion = Expansion(record)
     for budget in record.suite.budgets:

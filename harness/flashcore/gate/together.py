@@ -1,4 +1,4 @@
-"""Merges the results of one suite on several chips: a verdict names its chip, and the worst exit code counts."""
+"""Merges the results of one suite on several chips: verdicts name their chip, and the exit code is the worst."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnChip(Subject):
 
 
 def chip_of(subject: Subject) -> str:
-    """The chip of a verdict; empty for all of several chips, or if there is only one."""
+    """The chip of a verdict; empty if it applies to all chips, or if there is only one."""
     return subject.chip if isinstance(subject, OnChip) else ""
 
 
@@ -31,7 +31,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
     """Merges the results of runs on several chips.
 
     Static verdicts that are equal in every run appear once; all others name their chip. A waiver has its strongest
-    state on any chip, and covers as many verdicts as on the chip where it covers most. ``left_out`` is the sum.
+    state on any chip, and the largest number of covered verdicts. ``left_out`` is the sum.
 
     Raises:
         UsageError: see :func:`flashcore.explain.chips.names`.
@@ -67,7 +67,7 @@ def together(records: Sequence[Record], judgements: Sequence[Judgement]) -> Judg
 
 
 def _merged(chip_names: Sequence[str], texts_by_chip: Sequence[Sequence[str]]) -> list[str]:
-    """Each text once if every chip has it, else behind its chip."""
+    """Each text once if every chip has it, else prefixed by its chips."""
     texts = dict.fromkeys(text for chip_texts in texts_by_chip for text in chip_texts)
     merged: list[str] = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""The text of verdicts and their summary, for every output that shows them."""
+"""The text of verdicts and their summary, for all outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flashcore.explain import advice
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.model.text import number, visible
 
-#: Characters that XML 1.0 cannot hold, not even escaped.
+#: Characters that XML 1.0 forbids, even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -20,7 +20,7 @@ def summary(judgement: Judgement) -> str:
     counts = judgement.counts()
     words = {Exit.OK: "passed", Exit.FAILED: "FAILED", Exit.INCAPABLE: "COULD NOT CHECK"}
     word = words.get(judgement.exit_code, "UNMEASURED")
-    named = f"{counts['fail']} failed, {counts['waived']} waived, {counts['pass']} passed"
+    measured = f"{counts['fail']} failed, {counts['waived']} waived, {counts['pass']} passed"
     gaps = f"{counts['unmeasured']} unmeasured ({len(judgement.gaps)} of them required)"
     goals = ""
     if judgement.goals:
@@ -28,7 +28,7 @@ def summary(judgement: Judgement) -> str:
         goals = f"; {reached['pass']} of {len(judgement.goals)} goals reached"
         goals += f", {reached['unmeasured']} unmeasured" if reached["unmeasured"] else ""
     out = f"; {judgement.left_out} unsupported left out" if judgement.left_out else ""
-    return f"gate {word}: {named}, {gaps}{goals}{out} (exit {int(judgement.exit_code)})"
+    return f"gate {word}: {measured}, {gaps}{goals}{out} (exit {int(judgement.exit_code)})"
 
 
 def sentence(verdict: Verdict) -> str:
@@ -40,12 +40,12 @@ def sentence(verdict: Verdict) -> str:
 
 
 def value_of(verdict: Verdict) -> str:
-    """The verdict's value as text; empty if it has none, as for ``builds``."""
+    """The verdict's value as text; empty if it has none, such as ``builds``."""
     if isinstance(verdict.value, bool) or (verdict.value is None and not verdict.unit):
         return ""
     return number(verdict.value, verdict.unit)
 
 
 def clean(text: str) -> str:
-    """Removes terminal colors and characters that no text format can hold."""
+    """Removes terminal colors, and replaces characters that text formats forbid."""
     return _NOT_XML.sub("�", visible(text))

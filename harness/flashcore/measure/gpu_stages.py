@@ -102,7 +102,7 @@ def _run(
         say(Failure(f"{name}: {error}"))
         if not measured.notes:
             raise
-        note = StageNote(name, "failed", round(time.monotonic() - started, 3), Incapable(error.what, error.mend))
+        note = StageNote(name, "failed", round(time.monotonic() - started, 3), Incapable(error.what, error.hint))
         return measured.plus(StageResult((), tuple(left_out)), note), False
     failed = [o for o in result.outcomes if o.status == "failed"]
     for outcome in failed:

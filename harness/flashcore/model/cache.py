@@ -1,7 +1,7 @@
-"""A cache of slow answers that seldom change, in the build folder: a compiler's version, a valid manifest.
+"""A cache in the build folder of results that are slow to compute: compiler versions, validated manifests.
 
-Each answer has a JSON file with its key; under another key there is none. A file that cannot be read, was edited, or
-that other users may write counts as missing, and an answer that cannot be written is computed again next time.
+Each result is a JSON file with its key; another key is a miss. So is a file that is unreadable, edited, or writable by
+other users. A result that cannot be written is computed again next time.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from flashcore.errors import WriteError
 from flashcore.model import suite
 from flashcore.model.files import write_atomically, writing
 
-_TYPE = "\x00"  # the key that names a table's dataclass: no manifest has it
+_TYPE = "\x00"  # the key of a table's dataclass name; manifests cannot contain it
 
 
 def recall(folder: Path, name: str, key: str) -> Any:
-    """The value cached as ``name`` under this key; ``None`` if there is none."""
+    """The value cached as ``name`` for this key; ``None`` on a miss."""
     path = folder / f"{name}.json"
     try:
         head, _, text = path.read_bytes().partition(b",")
         if not trusted(path) or head != _head(text):
             return None
-        data = json.loads(b"{" + text, object_hook=_made)
+        data = json.loads(b"{" + text, object_hook=_from_table)
         return data["value"] if data["key"] == key else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def keep(folder: Path, name: str, key: str, value: Any) -> None:
-    """Caches ``value``: JSON's types and the dataclasses of :mod:`flashcore.model.suite`, whose lists are tuples. A
-    tuple elsewhere is recalled as a list."""
+    """Caches ``value``: JSON types and dataclasses of :mod:`flashcore.model.suite`. Sequences in dataclass fields are
+    recalled as tuples, all others as lists."""
     table = {"key": key, "value": value}
-    text = json.dumps(table, ensure_ascii=False, separators=(",", ":"), default=_table)[1:].encode()
+    text = json.dumps(table, ensure_ascii=False, separators=(",", ":"), default=_to_table)[1:].encode()
     with contextlib.suppress(OSError, WriteError):
         folder.mkdir(parents=True, exist_ok=True)
         write_trusted(folder / f"{name}.json", _head(text) + b"," + text)
 
 
 def write_trusted(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner may change, whatever the umask.
+    """Writes a file that only its owner can change, whatever the umask.
 
     Raises:
         WriteError: it cannot be written.
@@ -58,21 +58,21 @@ def write_trusted(path: Path, data: bytes) -> None:
 
 
 def trusted(path: Path) -> bool:
-    """Whether only this user and root may change the file or folder.
+    """Whether this user or root owns the file or folder, and it is not world-writable.
 
     Raises:
-        OSError: it is not there.
+        OSError: it does not exist.
     """
     status = path.stat()
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & stat.S_IWOTH
 
 
 def stamp(paths: Sequence[Path]) -> str:
-    """A text that differs if one of the files changed: name, size, inode, mtime, and ctime (which moves even if mtime
-    was set back).
+    """A string that changes with any of the files: path, size, inode, mtime, and ctime (which changes even if mtime is
+    reset).
 
     Raises:
-        OSError: one is not there.
+        OSError: one does not exist.
     """
     stats = [(path, path.stat()) for path in paths]
     return " ".join(f"{path}:{s.st_size}:{s.st_ino}:{s.st_mtime_ns}:{s.st_ctime_ns}" for path, s in stats)
@@ -82,14 +82,14 @@ def _head(text: bytes) -> bytes:
     return b'{"digest":"%s"' % hashlib.sha256(text).hexdigest().encode()
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _to_table(value: Any) -> dict[str, Any]:
     return {_TYPE: type(value).__name__, **{f.name: getattr(value, f.name) for f in dataclasses.fields(value)}}
 
 
-def _made(table: dict[str, Any]) -> Any:
+def _from_table(table: dict[str, Any]) -> Any:
     if _TYPE not in table:
         return table
-    made = getattr(suite, table.pop(_TYPE))
-    if not dataclasses.is_dataclass(made):
-        raise ValueError(made)
-    return made(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})  # type: ignore[operator]
+    kind = getattr(suite, table.pop(_TYPE))
+    if not dataclasses.is_dataclass(kind):
+        raise ValueError(kind)
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})  # type: ignore[operator]

@@ -1,11 +1,10 @@
 """The catalogue of facts: every name that a budget, a prediction or a page may use. ``facts.toml`` lists them.
 
-For what Nsight Compute measures, a fact is a *logical metric*: its name stays the same on every chip
-while ``ncu`` holds the chip's own name for it. What a chip lacks is unmeasured there, never zero.
+A fact from Nsight Compute has one name on every chip; ``ncu`` and ``chips`` give ncu's metric name there. A metric that
+the chip lacks is unmeasured, never zero.
 
-How a value over a case is formed from those of its kernel launches depends on :class:`Kind`. Counters
-add up. Percentages are weighted by time. A ratio is weighted by its own denominator, which makes it the
-ratio of the sums.
+:class:`Kind` determines how the values of a case's launches combine. Counters add up. Percentages are weighted by time.
+Ratios are weighted by their denominators, which gives the ratio of the sums.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from flashcore.model.suite import Stage, Tier
 
 
 class Kind(StrEnum):
-    """How a fact adds up over several launches."""
+    """How a fact's values over several launches combine."""
 
     COUNTER = "counter"  # sum
     PERCENTAGE = "percentage"  # mean weighted by duration
     RATIO = "ratio"  # mean weighted by `weight`, the ratio's denominator
     MAXIMUM = "maximum"  # a property of a launch: the largest
-    NONE = "none"  # does not add up: text, or a value of a case as a whole
+    NONE = "none"  # cannot combine: text, or a value of a whole case
 
 
 @dataclass(frozen=True, slots=True)
 class FactSpec:
-    """What a fact's name means.
+    """The definition of a fact.
 
     Args:
         unit: ``us``, ``B``, ``pct``, ``1`` (a count or ratio), ``text``, …
-        tier: the tier a budget on it belongs to; ``None`` for text.
-        why: what a person looks at it for, one line.
-        better: ``lower``, ``higher`` or empty where neither is.
-        ncu: ncu's metric name; ``chips`` overrides it per chip (``None``: the chip has none).
+        tier: the tier of a budget on it; ``None`` if it cannot have one.
+        why: its meaning in one line.
+        better: ``lower``, ``higher`` or empty if neither is better.
+        ncu: ncu's metric name; ``chips`` overrides it by prefix of the chip's name (``None``: the chip lacks it).
         weight: for a ratio, the ncu metric of its denominator.
-        opcode: the SASS opcodes whose executed count it is, read from the per-opcode instances.
-        many_passes: it takes ncu so many passes that runs of many cases measure it only on a variant's first shape,
-            if it may be among the first there.
+        opcode: SASS opcodes whose executed count it is, from the metric's per-opcode instances.
+        many_passes: it needs many ncu passes, so runs of many cases measure it only on a variant's first shape, if the
+            variant may be among the fastest there.
     """
 
     name: str
@@ -63,11 +62,11 @@ class FactSpec:
 
     @property
     def is_metric(self) -> bool:
-        """Whether ncu has it on some chip."""
+        """Whether ncu measures it on some chip."""
         return self.ncu is not None or bool(self.chips)
 
     def ncu_name(self, chip: str) -> str | None:
-        """ncu's name on ``chip`` (as ``gh100``), ``None`` if the chip has no such metric."""
+        """ncu's name on ``chip`` (such as ``gh100``); ``None`` if the chip has no such metric."""
         for prefix, name in self.chips.items():
             if chip.startswith(prefix):
                 return name
@@ -75,8 +74,8 @@ class FactSpec:
 
 
 class _Catalogue(Mapping[str, FactSpec]):
-    """Facts by name, those of plugins last. A look-up also finds the share of any phase (sources choose the names) and
-    any budget's decision; iteration does not give these."""
+    """Facts by name, those of plugins last. A lookup also accepts the share of any phase, whose names sources choose,
+    and any budget's decision; iteration omits these."""
 
     def __init__(self, file: Path) -> None:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -103,11 +102,11 @@ class _Catalogue(Mapping[str, FactSpec]):
         return sum(1 for _ in self)
 
 
-#: What the share of a phase begins with; the phase's name follows: ``phase_share_softmax``.
+#: Prefix of a phase's share, as in ``phase_share_softmax``.
 PHASE_SHARE = "phase_share_"
-#: What the fact of a budget on compiler decisions begins with; the budget's name follows.
+#: Prefix of the fact of a budget on compiler decisions; the budget's name follows.
 DECISION = "decision_"
-#: The phase of code that no source gives another.
+#: The phase of code outside of all marked phases.
 OTHER_PHASE = "other"
 _PHASE_SHARE = re.compile(rf"{PHASE_SHARE}[a-z][a-z0-9_]*")
 
@@ -121,15 +120,15 @@ def _spec(name: str, row: dict[str, Any]) -> FactSpec:
 _CATALOGUE = _Catalogue(Path(__file__).with_name("facts.toml"))
 FACTS: Mapping[str, FactSpec] = _CATALOGUE
 
-#: Names that ncu gives: ``unit__counter.rollup``, those of its counters by instruction (``inst_executed``) and others.
+#: ncu's names: ``unit__counter.rollup``, counters per instruction (``inst_executed``) and others.
 _NCU_NAME = re.compile(r"(?=.*[_.])[A-Za-z][\w.:-]{0,299}", re.ASCII)
-#: What the name of a finding by one of ncu's rules begins with.
+#: Prefix of the facts from ncu's rules.
 RULE = "rule__"
 
 
 def spec_of(name: str) -> FactSpec | None:
-    """The meaning of a fact's name: from the catalogue, else of a metric under ncu's own name (imported reports);
-    ``None`` if it is neither. Such a metric has the unit that ncu gave, so its unit here is empty."""
+    """The definition of a fact from the catalogue, else of a metric by ncu's name (imported reports); ``None`` if it is
+    neither. Such a metric's unit is in the report, and empty here."""
     if (spec := FACTS.get(name)) is not None:
         return spec
     if isinstance(name, str) and _NCU_NAME.fullmatch(name):
@@ -137,18 +136,18 @@ def spec_of(name: str) -> FactSpec | None:
     return None
 
 
-#: What the tensor cores multiply, as in ``tensor_flop_fp16``; ``_sum16``: summed up in fp16.
+#: Input types of the tensor cores, as in ``tensor_flop_fp16``; ``_sum16``: accumulated in fp16.
 TENSOR_TYPES = tuple(n.removeprefix("tensor_flop_") for n in _CATALOGUE.core if n.startswith("tensor_flop_"))
-#: FLOPs of an executed thread-level instruction. HADD2, HMUL2 and HFMA2 work on two halves.
+#: FLOPs per executed thread-level instruction. HADD2, HMUL2 and HFMA2 operate on two halves.
 CUDA_CORE_FLOP = {
     f"op_{p}{op}": n * m for p, n in (("f", 1), ("h", 2), ("d", 1)) for op, m in (("add", 1), ("mul", 1), ("fma", 2))
 }
 #: ncu's stall reasons.
 STALL_REASONS = tuple(n.removeprefix("stall_") for n, spec in _CATALOGUE.core.items() if spec.group == "stalls")
-#: What "memory stalls" means: waits on global or local data, and queues to the memory pipes.
+#: The stall reasons of ``memory_stalls``: waits for global or local data, and full queues of the memory pipes.
 MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "mio_throttle")
-#: Groups of the tier counters that other stages than profile measure.
-OWN_STAGE: Mapping[str, Stage] = {"check": "check", "sanitizer": "sanitize"}
+#: The stage of fact groups in tier counters that profile does not measure.
+GROUP_STAGE: Mapping[str, Stage] = {"check": "check", "sanitizer": "sanitize"}
 
 #: GPU chip by compute capability, as ncu names them (``ncu --list-chips``).
 CHIPS = {
@@ -164,7 +163,7 @@ CHIPS = {
 
 
 def chip_of(capability: tuple[int, int]) -> str | None:
-    """The chip of a compute capability; of an unknown minor its family's nearest older one, ``None`` of an unknown
+    """The chip of a compute capability: of an unlisted minor, its family's nearest older chip; ``None`` of an unlisted
     family."""
     family = [cc for cc in CHIPS if cc[0] == capability[0] and cc <= capability]
     return CHIPS[max(family)] if family else None

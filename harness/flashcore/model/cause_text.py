@@ -1,7 +1,7 @@
-"""The text of causes, for people. No program reads it: programs decide by the types of :mod:`flashcore.model.causes`.
+"""The text of causes, for people. Programs decide by the types of :mod:`flashcore.model.causes`, never by text.
 
-A form is a format string over the cause's fields, a nested cause being its text, or a function of the cause. Plugins
-add forms for their own classes to :data:`FORMS`.
+A form is a format string over the cause's fields (nested causes as text), or a function of the cause. Plugins add forms
+for their classes to :data:`FORMS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_COMPLAINTS = 3
 
 
 def text(detail: c.Detail | str | None) -> str:
-    """A cause or basis in words; plain text as it is; empty for ``None``."""
+    """A cause or basis in words; plain text unchanged; empty for ``None``."""
     if detail is None or isinstance(detail, str):
         return detail or ""
     form = next(FORMS[kind] for kind in type(detail).__mro__ if kind in FORMS)
@@ -46,7 +46,7 @@ def count(number: int, word: str) -> str:
 
 
 def reported(errors: int, warnings: int) -> str:
-    """``2 errors, 1 warning``, without what is 0."""
+    """``2 errors, 1 warning``; zeros are omitted."""
     return ", ".join(count(n, word) for n, word in ((errors, "error"), (warnings, "warning")) if n)
 
 
@@ -55,15 +55,14 @@ def _tail(output: str) -> str:
 
 
 def _crash(cause: c.Crash) -> str:
-    how = ending(cause.exit_code) if cause.exit_code else "ended with exit code 0 before it answered"
+    how = ending(cause.exit_code) if cause.exit_code else "ended with exit code 0 without a result"
     return how + _tail(cause.output)
 
 
 def _plan_crashed(cause: c.PlanCrashed | c.PlanStopped) -> str:
-    how = f"ended with exit code {cause.exit_code}"
-    return f"the launch plan {how if cause.exit_code >= 0 else f'was ended by signal {-cause.exit_code}'}" + _tail(
-        cause.output
-    )
+    code = cause.exit_code
+    how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+    return f"the launch plan {how}{_tail(cause.output)}"
 
 
 def _wrong(cause: c.WrongAnswer) -> str:
@@ -80,7 +79,7 @@ def _sources(cause: c.SourcesChanged) -> str:
 
 
 def compilers(changes: Iterable[tuple[str, str, str]]) -> str:
-    """Each changed compiler; an object file names g++ by ``GCC: (Debian 12.2.0-14) 12.2.0``."""
+    """Each changed compiler. Object files name g++ as ``GCC: (Debian 12.2.0-14) 12.2.0``."""
     return ", ".join(
         f"{part} code compiled by {then.replace('GCC: ', 'g++ ', 1)}, now {now.replace('GCC: ', 'g++ ', 1)}"
         for part, then, now in changes
@@ -93,13 +92,13 @@ def _builds(cause: c.BuildsFailed) -> str:
 
 
 def _ncu(cause: c.NcuDisagrees) -> str:
-    expected = f"expected at most {cause.share:.0%} and {number(cause.slack_us, 'us')} between them"
+    expected = f"expected a difference of at most {cause.share:.0%} plus {number(cause.slack_us, 'us')}"
     times = f"cold_p50 by events {number(cause.events_us, 'us')}, by ncu {number(cause.ncu_us, 'us')}"
     return f"void: two clocks disagree: {times}; {expected}"
 
 
 def _launches(cause: c.LaunchesMissing) -> str:
-    planned = f"the {cause.planned} of its plan" if cause.planned else "at least one"
+    planned = f"the plan's {cause.planned}" if cause.planned else "at least one"
     return (
         f"void: the captured graph of a call contains {cause.kernels} kernels, expected {planned}: does the launcher "
         "use the stream passed to it?"
@@ -115,17 +114,17 @@ def _combine(cause: c.CannotCombine) -> str:
     return f"cannot be combined over {cause.launches} launches: {cause.weight} is {'0' if cause.zero else 'unmeasured'}"
 
 
-#: Why a metric that takes ncu many passes is left out.
+#: Why an expensive metric is left out.
 MANY_PASSES = (
-    "it takes many passes; a run of many cases asks for it only on a variant's first shape, if it may be among the "
-    "first there"
+    "it needs many passes; a run of many cases requests it only on a variant's first shape, if the variant may be "
+    "among the fastest there"
 )
 _EVENTS = "events around each of {calls} calls, less the median of empty pairs"
 
 Form = str | Callable[[Any], str]
 
 _SPILLS = (
-    "the ptxas log has {logged_stores} B of spill stores and {logged_loads} B of loads, "
+    "the ptxas log reports {logged_stores} B of spill stores and {logged_loads} B of spill loads, "
     "the cubin lists {listed_stores} B and {listed_loads} B"
 )
 
@@ -158,7 +157,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Raised: lambda x: ": ".join(filter(None, (x.kind, x.message))),
     c.InStep: "{because} (in: {step})",
     c.HungBefore: "skipped: hung on {shape}: {because}",
-    c.Unanswered: "its process gave no answer",
+    c.Unanswered: "its process returned no result",
     c.Interrupted: "interrupted",
     c.NotBuilt: lambda x: f"not built for {x.arch}" if x.arch else "not built",
     c.CompileFailed: "{message}",
@@ -169,7 +168,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.PlanRefused: "{message}",
     c.PlanCrashed: _plan_crashed,
     c.PlanStopped: lambda x: f"{_plan_crashed(x)}\n  hint: free memory",
-    c.PlanHung: "the launch plan gave no answer within {seconds:.0f} s",
+    c.PlanHung: "the launch plan did not return within {seconds:.0f} s",
     c.NoPlan: lambda x: (
         "no launch plan: it is a reference, or its plan could not be read" if x.profiled else "no launch plan"
     ),
@@ -184,7 +183,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.BuildsFailed: _builds,
     c.WrongAnswer: _wrong,
     c.NotCompared: lambda x: f"not compared: {text(x.because) or 'no answer to compare'}",
-    c.NotFinite: "found {value} on seed {seed}, kind {kind}",
+    c.NotFinite: "the error is {value} on seed {seed}, kind {kind}",
     c.SanitizerErrors: lambda x: f"{x.tool}: {reported(x.errors, x.warnings)}{_tail(x.first)}",
     c.NotSanitized: "{tool}: unmeasured: {because}",
     c.BatchNotClean: lambda x: f"its batch is not clean: {reported(x.errors, x.warnings)}",
@@ -194,21 +193,21 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NcuDisagrees: _ncu,
     c.LaunchesMissing: _launches,
     c.BelowEmptyKernel: "void: {regime} {us:.3f} µs is less than an empty kernel takes, {empty_us:.3f} µs",
-    c.WrongTimedAnswer: "void: the answer of a timed call is wrong: {complaint}, {regime}, turn {turn}, seed {seed}",
-    c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, and "
+    c.WrongTimedAnswer: "void: a timed call returned a wrong answer: {complaint}, {regime}, turn {turn}, seed {seed}",
+    c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, but "
     "{known_us:.3f} µs on data of an earlier call: it reuses results",
     c.BelowFloor: lambda x: (
         f"void: {x.fact} {number(x.us, 'us')} is below its {x.resource} floor of {number(x.floor_us, 'us')}"
     ),
     c.NotTimed: lambda x: f"not timed {x.regime}".strip(),
     c.ReferenceNotTimed: lambda x: (
-        f"baseline {x.reference} was not timed" if x.reference else "no peer was timed on this shape"
+        f"baseline {x.reference} was not timed" if x.reference else "no reference was timed on this shape"
     ),
     c.NoFormula: "the problem's work() returns no {name}",
     c.OneSample: "one sample",
     c.NotRanked: "not measured: the case cannot be among the first of its shape, and no budget or prediction needs it",
     c.TooFewCalls: f"{_EVENTS}: too few",
-    c.BelowMedian: f"{_EVENTS}: {{us:.3f}} µs, which is below the p50 by difference",
+    c.BelowMedian: f"{_EVENTS}: {{us:.3f}} µs is below the p50 by difference",
     c.NoNvml: lambda x: x.message or "NVML returned nothing",
     c.NoTool: "no {tool} on this machine",
     c.Unreadable: "{tool} could not read it",
@@ -220,10 +219,10 @@ FORMS: dict[type[c.Detail], Form] = {
     ),
     c.NoPiece: _piece,
     c.NotOnArch: "{arch} has no {name}",
-    c.CalledSeparately: "{function} is compiled separately, and its callers are not known",
-    c.UnknownArch: "the limits of {arch} are not known here",
+    c.CalledSeparately: "{function} is compiled separately, and its callers are unknown",
+    c.UnknownArch: "the limits of {arch} are unknown",
     c.NoMachineCode: "no machine code to read",
-    c.GridUnknown: "the grid is not known: the kernel was recorded",
+    c.GridUnknown: "the grid is unknown: the kernel was recorded",
     c.KernelNotBuilt: "the launch plan names {kernel}, which the cubin does not contain",
     c.ClusterUnknown: "clusters of {blocks} blocks: only the driver knows how many fit",
     c.DoesNotFit: "{message}",
@@ -244,25 +243,25 @@ FORMS: dict[type[c.Detail], Form] = {
         else "no warp was sampled: the kernel is too short"
     ),
     c.NotProfiled: "not profiled: {because}",
-    c.NoRows: "it ran, but ncu returned no kernel launch for its range: ncu ended before it wrote its report, or the "
+    c.NoRows: "it ran, but ncu returned no kernel launch for its range: ncu ended before writing its report, or the "
     "case launches no kernel ({output})",
     c.RowsMissing: lambda x: f"its rows may be incomplete: {'; '.join(x.rows)}",
     c.NotRun: "it was not run",
     c.PhasesUnknown: "{evidence}",
     c.Impossible: "expected {expected}, found {found}",
     c.OtherCompiler: "{message}",
-    c.OtherGpu: "for {wanted} only; this record is of {gpu}",
-    c.NoStage: lambda x: "not checked" if x.stage == "check" else f"no {x.stage} of this case",
-    c.NoCubin: "the report contains no cubin to read it from",
+    c.OtherGpu: "only for {wanted}; this record is from {gpu}",
+    c.NoStage: lambda x: "not checked" if x.stage == "check" else f"no {x.stage} result of this case",
+    c.NoCubin: "the report contains no cubin",
     c.Renamed: lambda x: (
         f'no limit on {x.fact} names this kernel: renamed? (name each, or add kernels = ["*"])'
         if x.fact
         else f"no kernel matches {', '.join(x.kernels)}: renamed?"
     ),
-    c.Gone: "this kernel or fact does not exist any more (intended? flashcore baseline save, or audit --save-baseline)",
+    c.Gone: "this kernel or fact no longer exists (intended? flashcore baseline save, or audit --save-baseline)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",
-    c.FilesChanged: lambda cause: f"stale: read by the recorded check and changed since: {', '.join(cause.files)}",
+    c.FilesChanged: lambda x: f"stale: files read by the recorded check changed: {', '.join(x.files)}",
     c.SettingsChanged: "stale: the problem's seeds, or the shape's repeats or rank_by, changed",
     c.ReferenceChanged: "stale: the reference's file or the problem changed",
     c.NoHostHash: "stale: {part} without a hash of the host code: record it again",
@@ -271,8 +270,8 @@ FORMS: dict[type[c.Detail], Form] = {
     c.FirstRound: "timed no further after a first round: the case cannot be among the first of its shape (99 %)",
     c.OverReference: "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds",
     c.Caches: lambda x: "cache-control none" if x.kept else "cache control unknown",
-    c.Sampled: "{samples:,.0f} samples of warps, standard error {error:.1f} points",
+    c.Sampled: "{samples:,.0f} warp samples, standard error {error:.1f} points",
     c.WorstInput: "worst on seed {seed}, kind {kind}",
     c.Decided: _decided,
-    c.SourceLine: "",  # the value says it
+    c.SourceLine: "",  # the value is the text
 }

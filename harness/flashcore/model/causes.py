@@ -1,8 +1,8 @@
-"""Why something failed, was left out or could not be measured: typed, so that programs decide by types.
+"""Typed causes: why something failed, was skipped or could not be measured.
 
-Each cause is a frozen dataclass with a stable ``code``; :mod:`flashcore.model.cause_text` words it for people. A
-:class:`Basis` is the same for a value that was measured: how, where programs need to know. Plugins add classes of their
-own, and their texts, in the same way.
+Each cause is a frozen dataclass with a stable ``code``; :mod:`flashcore.model.cause_text` has its text for people. A
+:class:`Basis` states how a value was measured, where programs need to know. Plugins add classes and texts in the same
+way.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DETAILS: dict[str, type[Detail]] = {}
 class Detail:
     """A typed statement about an outcome. A subclass with a ``code`` is registered.
 
-    Every subclass is a frozen dataclass, but inherits its methods: compiling them for each of 100 classes would take
-    as long as the rest of a command's start.
+    Subclasses are frozen dataclasses that inherit these methods: generating them for each of 100 classes would double
+    the start-up time of every command.
     """
 
     code: ClassVar[str]
@@ -33,17 +33,17 @@ class Detail:
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
         if "code" in vars(cls) and DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
-            raise ValueError(f"{cls.__qualname__}: expected a code of its own, found {cls.code!r}, which is taken")
+            raise ValueError(f"{cls.__qualname__}: expected a unique code, found {cls.code!r}, which is in use")
 
-    def __init__(self, *values: Any, **named: Any) -> None:
+    def __init__(self, *values: Any, **keywords: Any) -> None:
         fields, kind = self.__match_args__, type(self)
-        given = dict(zip(fields, values, strict=False)) | named
-        if len(values) + len(named) > len(given) or not given.keys() <= set(fields):
-            raise TypeError(f"{kind.__name__}: expected the arguments {fields}, found {values} and {named}")
-        missing = [name for name in fields if name not in given and not hasattr(kind, name)]
+        arguments = dict(zip(fields, values, strict=False)) | keywords
+        if len(values) + len(keywords) > len(arguments) or not arguments.keys() <= set(fields):
+            raise TypeError(f"{kind.__name__}: expected the arguments {fields}, found {values} and {keywords}")
+        missing = [name for name in fields if name not in arguments and not hasattr(kind, name)]
         if missing:
             raise TypeError(f"{kind.__name__}: missing the arguments {missing}")
-        vars(self).update({name: given[name] if name in given else getattr(kind, name) for name in fields})
+        vars(self).update({name: arguments.get(name, getattr(kind, name, None)) for name in fields})
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
@@ -60,7 +60,7 @@ class Detail:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # with pydantic, a quarter of the start of a command
+        from pydantic_core import core_schema  # slow: with pydantic, a quarter of a command's start-up time
 
         if "code" in vars(cls):
             return handler(source)
@@ -68,7 +68,7 @@ class Detail:
 
 
 class Cause(Detail):
-    """Why there is no success, or no value."""
+    """The reason for a missing value, or an outcome other than success."""
 
 
 class Basis(Detail):
@@ -121,14 +121,14 @@ def _plain(value: Any) -> Any:
 
 
 class Unknown(Cause):
-    """A cause of a plugin that is not loaded, as it was recorded."""
+    """A recorded cause of a plugin that is not loaded."""
 
     code = "unknown"
     recorded: str
 
 
 class Message(Cause):
-    """A message of a tool, a library, the user's code or an older record. No program decides by it."""
+    """A message from a tool, a library, the user's code or an older record. Programs do not interpret it."""
 
     code = "message"
     message: str
@@ -153,7 +153,7 @@ class Hang(Cause):
 
 
 class NoStart(Cause):
-    """A process began no task within its time limit."""
+    """A process started no task within its time limit."""
 
     code = "no_start"
     seconds: float
@@ -161,7 +161,7 @@ class NoStart(Cause):
 
 
 class Crash(Cause):
-    """A process ended before it answered. ``exit_code`` is below 0 for a signal."""
+    """A process ended without a result. ``exit_code`` is negative for a signal."""
 
     code = "crash"
     exit_code: int
@@ -169,7 +169,7 @@ class Crash(Cause):
 
 
 class NeverBegan(Cause):
-    """The processes for a task ended before any task began."""
+    """The processes for a task ended before any task started."""
 
     code = "never_began"
     because: Cause
@@ -220,7 +220,7 @@ class Interrupted(Cause):
 
 
 def hangs(cause: Cause | None) -> bool:
-    """Whether a task's time limit was the cause, in whatever step or tool."""
+    """Whether the cause, or one nested in it, is a task's time limit."""
     nested = [getattr(cause, f.name) for f in dataclasses.fields(cause)] if cause else []
     causes = [c for value in nested for c in (value if isinstance(value, tuple) else (value,)) if isinstance(c, Cause)]
     return isinstance(cause, Hang) or any(map(hangs, causes))
@@ -237,7 +237,7 @@ class NotBuilt(Cause):
 
 
 class CompileFailed(Cause):
-    """The build failed. ``file`` and ``line`` are those of its first error, if the tool names one."""
+    """The build failed. ``file`` and ``line`` locate its first error, if the tool does."""
 
     code = "compile_failed"
     message: str
@@ -246,18 +246,18 @@ class CompileFailed(Cause):
 
 
 class MachineStopped(Cause):
-    """The machine caused it, not the code: it is tried once more, then the command exits with 4."""
+    """The machine caused it, not the code. It is retried once; then the command exits with 4."""
 
 
 class CompilerStopped(MachineStopped):
-    """The source was neither compiled nor rejected: no space, memory or files, or a compiler killed by a signal."""
+    """The source was neither compiled nor rejected: out of space, memory or files, or the compiler was killed."""
 
     code = "compiler_stopped"
     message: str
 
 
 class DidNotCompile(Cause):
-    """The build failed, so everything that needs it is left out."""
+    """The build failed, so everything that needs it is skipped."""
 
     code = "did_not_compile"
     arch: str = ""
@@ -279,7 +279,7 @@ class PlanRefused(Cause):
 
 
 class PlanCrashed(Cause):
-    """The launch plan's process ended. ``exit_code`` is below 0 for a signal."""
+    """The launch plan's process crashed. ``exit_code`` is negative for a signal."""
 
     code = "plan_crashed"
     exit_code: int
@@ -295,14 +295,14 @@ class PlanStopped(MachineStopped):
 
 
 class PlanHung(Cause):
-    """The launch plan gave no answer within its time limit."""
+    """The launch plan did not return within its time limit."""
 
     code = "plan_hung"
     seconds: float
 
 
 class NoPlan(Cause):
-    """There is no launch plan; ``profiled``: of a reference, or its plan could not be read."""
+    """There is no launch plan. ``profiled``: the case is a reference, or its plan could not be read."""
 
     code = "no_plan"
     profiled: bool = False
@@ -327,7 +327,7 @@ class NoGpu(Cause):
 
 
 class Incapable(Cause):
-    """A stage needs what this machine does not have."""
+    """This machine lacks something that a stage needs."""
 
     code = "incapable"
     message: str
@@ -335,7 +335,7 @@ class Incapable(Cause):
 
 
 class FailedBefore(Cause):
-    """An earlier stage failed on this case, or left it out."""
+    """An earlier stage failed on this case, or skipped it."""
 
     code = "failed_before"
     because: Cause
@@ -377,7 +377,7 @@ class WrongAnswer(Cause):
 
 
 class OutOfBounds(WrongAnswer):
-    """The kernel writes outside of its tensors."""
+    """The kernel writes outside its tensors."""
 
     code = "out_of_bounds"
 
@@ -417,7 +417,7 @@ class NotSanitized(Cause):
 
 
 class BatchNotClean(Cause):
-    """The tool reports errors of a process that ran several cases."""
+    """The tool reports errors in a process that ran several cases."""
 
     code = "batch_not_clean"
     errors: int
@@ -428,7 +428,7 @@ class BatchNotClean(Cause):
 
 
 class VoidTiming(Cause):
-    """The time cannot be that of the work."""
+    """The timing is invalid: it cannot be the time of the work."""
 
 
 class OtherProcesses(VoidTiming):
@@ -439,7 +439,7 @@ class OtherProcesses(VoidTiming):
 
 
 class ClocksDisagree(VoidTiming):
-    """The time by difference and by events around single calls disagree (µs)."""
+    """The times by difference and by events around single calls disagree (µs)."""
 
     code = "clocks_disagree"
     difference_us: float
@@ -447,7 +447,7 @@ class ClocksDisagree(VoidTiming):
 
 
 class NcuDisagrees(VoidTiming):
-    """The cold time by events and ncu's duration disagree (µs)."""
+    """The cold time by events and ncu's duration differ by more than ``share`` plus ``slack_us`` (µs)."""
 
     code = "ncu_disagrees"
     events_us: float
@@ -474,7 +474,7 @@ class BelowEmptyKernel(VoidTiming):
 
 
 class WrongTimedAnswer(VoidTiming):
-    """The answer of a timed call is wrong."""
+    """A timed call returned a wrong answer."""
 
     code = "wrong_timed_answer"
     complaint: str
@@ -484,7 +484,7 @@ class WrongTimedAnswer(VoidTiming):
 
 
 class SlowOnNewData(VoidTiming):
-    """A call takes longer on new data than on data it was called with before (µs): it reuses results."""
+    """A call takes longer on new data than on data of an earlier call (µs): it reuses results."""
 
     code = "slow_on_new_data"
     new_us: float
@@ -502,14 +502,14 @@ class BelowFloor(VoidTiming):
 
 
 class NotTimed(Cause):
-    """The case was not timed; ``regime``: not in this one."""
+    """The case was not timed in ``regime``; empty: not at all."""
 
     code = "not_timed"
     regime: str = ""
 
 
 class ReferenceNotTimed(Cause):
-    """The reference was not timed; empty: no library was."""
+    """The baseline ``reference`` was not timed; empty: no reference was."""
 
     code = "reference_not_timed"
     reference: str = ""
@@ -574,7 +574,7 @@ class Unreadable(Cause):
 
 
 class NotInLog(Cause):
-    """The compiler's log does not name the kernel, and the cubin does not list its spills."""
+    """The compiler's log does not name the kernel, and the cubin lists no spills of it."""
 
     code = "not_in_log"
 
@@ -590,14 +590,14 @@ class SpillsDisagree(Cause):
 
 
 class CalledSeparately(Cause):
-    """A function with spills is compiled separately, and its callers are not known."""
+    """A function with spills is compiled separately, and its callers are unknown."""
 
     code = "called_separately"
     function: str
 
 
 class UnknownArch(Cause):
-    """The limits of the arch are not known."""
+    """The limits of the arch are unknown."""
 
     code = "unknown_arch"
     arch: str
@@ -633,7 +633,7 @@ class NotOnArch(Cause):
 
 
 class GridUnknown(Cause):
-    """The grid is not known: the kernel was recorded."""
+    """The grid is unknown: the kernel was recorded."""
 
     code = "grid_unknown"
 
@@ -691,7 +691,7 @@ class NoNumber(Cause):
 
 
 class CounterContradicts(Cause):
-    """A counter contradicts others, the launch or the code: which, as evidence."""
+    """A counter contradicts other counters, the launch or the code, as ``evidence`` states."""
 
     code = "counter_contradicts"
     evidence: str
@@ -705,14 +705,14 @@ class ZeroDenominator(Cause):
 
 
 class NoneOf(Cause):
-    """The chip has none of the counters that the value is made from."""
+    """The chip has none of the counters that the value is computed from."""
 
     code = "none_of"
     names: tuple[str, ...]
 
 
 class PartUnmeasured(Cause):
-    """A counter that the value is made from is unmeasured."""
+    """A counter that the value is computed from is unmeasured."""
 
     code = "part_unmeasured"
     name: str
@@ -777,7 +777,7 @@ class NotRun(Cause):
 
 
 class PhasesUnknown(Cause):
-    """The samples cannot be attributed to the phases of the code: why, as evidence."""
+    """The samples cannot be attributed to the phases of the code; ``evidence`` says why."""
 
     code = "phases_unknown"
     evidence: str
@@ -792,7 +792,7 @@ class Impossible(Cause):
 
 
 class OtherCompiler(Cause):
-    """The static facts and the values that they are compared with come from different compiler releases."""
+    """The static facts and the values they are compared with come from different compiler releases."""
 
     code = "other_compiler"
     message: str
@@ -807,7 +807,7 @@ class OtherGpu(Cause):
 
 
 class NoStage(Cause):
-    """The record has no such stage of the case."""
+    """The record has no result of this stage for the case."""
 
     code = "no_stage"
     stage: str
@@ -820,7 +820,7 @@ class NoCubin(Cause):
 
 
 class Renamed(Cause):
-    """No kernel has the names in a budget; ``fact``: no limit on it names this kernel."""
+    """No kernel matches a budget's names. ``fact``: no limit on it names this kernel."""
 
     code = "renamed"
     kernels: tuple[str, ...] = ()
@@ -828,7 +828,7 @@ class Renamed(Cause):
 
 
 class Gone(Cause):
-    """The baseline has a kernel or fact that does not exist any more."""
+    """The baseline has a kernel or fact that no longer exists."""
 
     code = "gone"
 
@@ -873,7 +873,7 @@ class SettingsChanged(Stale):
 
 
 class NoHostHash(Stale):
-    """The ``recorded`` run, or what is ``built`` now, has no hash of the host code."""
+    """The ``recorded`` run, or the present build (``built``), has no hash of the host code."""
 
     code = "no_host_hash"
     part: str
@@ -887,7 +887,7 @@ class CodeChanged(Stale):
 
 
 class SourcesChanged(Stale):
-    """Compiled by other releases, and the sources changed too. Each compiler: part, recorded and present release."""
+    """The compilers and the sources changed. Each of ``compilers``: part, recorded release, present release."""
 
     code = "sources_changed"
     compilers: tuple[tuple[str, str, str], ...]
@@ -912,7 +912,7 @@ class FirstRound(Basis):
 
 
 class Caches(Basis):
-    """How ncu left the caches before a kernel, where it did not flush them: kept, or the report does not say."""
+    """ncu did not flush the caches before a kernel (``kept``), or the report does not say."""
 
     code = "caches"
     kept: bool | None
@@ -935,7 +935,7 @@ class WorstInput(Basis):
 
 
 class SpillsNotListed(Basis):
-    """Spill bytes of the compiler's log, of which the cubin lists fewer: not the registers that a function saves."""
+    """Spill bytes from the compiler's log. The cubin lists fewer: it omits the registers that a function saves."""
 
     code = "spills_not_listed"
     logged_stores: int

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, failed writes as errors with a hint, and locks between processes."""
+"""Atomic writes of files and folders, write errors with a hint, and locks between processes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ from flashcore.errors import Exit, WriteError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-#: The ending of a run's folder while the run is under way.
+#: Suffix of a run's folder while the run is in progress.
 PARTIAL = ".partial"
-_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns a failed write into an error that names the path and what to do."""
+    """Converts a failed write into a :class:`WriteError` with the path and a hint."""
     try:
         yield
     except OSError as error:
-        begun = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
-        kept = "; what was measured is kept: continue with --resume" if begun else ""
+        resumable = any(p.suffix == PARTIAL and p.is_dir() for p in (path, *path.parents))
+        resume = "; measurements are kept: continue with --resume" if resumable else ""
         failure = WriteError(
-            f"{path}: cannot write: {error.strerror or error}\n"
-            f"  hint: free space, or name a folder that can be written{kept}"
+            f"{path}: cannot write: {error.strerror or error}\n  hint: free space, or choose a writable folder{resume}"
         )
-        if error.errno in _MACHINE:
+        if error.errno in _MACHINE_ERRORS:
             failure.exit_code = Exit.INCAPABLE
         raise failure from error
 
 
 def file_hash(file: Traversable) -> str:
-    """The SHA-256 of a file; empty if there is none."""
+    """The file's SHA-256 in hex; empty if it does not exist."""
     if not file.is_file():
         return ""
     with file.open("rb") as stream:
@@ -51,10 +50,10 @@ def file_hash(file: Traversable) -> str:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file completely or not at all, even if the power fails.
+    """Writes a file completely or not at all, even on a power failure.
 
-    A link stays, and the file that it names is written. A device, a pipe, a terminal and the file that standard output
-    goes to are written in place, since a renamed file would take their name away.
+    A symbolic link stays; its target is written. Devices, pipes, terminals and the file behind standard output are
+    written in place, because a rename would replace them.
 
     Raises:
         WriteError: it cannot be written.
@@ -78,13 +77,13 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _in_place(path: Path) -> int | Path | None:
-    """What to open instead of replacing the file: a descriptor of this process, or anything but a regular file."""
+    """What to write in place: a descriptor of this process, or a path that is no regular file; else ``None``."""
     try:
         status = path.stat()
     except FileNotFoundError:
         return None
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # it is closed, or has no descriptor
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or without a descriptor
             if os.path.samestat(os.fstat(stream.fileno()), status):
                 stream.flush()
                 return os.dup(stream.fileno())
@@ -92,13 +91,13 @@ def _in_place(path: Path) -> int | Path | None:
 
 
 def replace_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Replaces a folder of texts at once: a reader meets the old folder or the new one, never a part of either.
+    """Replaces a folder of texts atomically: readers see the old folder or the new one.
 
     Args:
-        files: text by path within the folder; nothing else is kept.
+        files: text by path within the folder; other files are removed.
 
     Raises:
-        WriteError: it cannot be written; the old one is still there.
+        WriteError: it cannot be written; the old folder remains.
     """
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -120,10 +119,10 @@ def _fill(fresh: Path, folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None:
-    """Renames ``fresh`` to ``folder``; two writers at once each leave a whole folder, the last one wins."""
+    """Renames ``fresh`` to ``folder``. Of concurrent writers, the last one wins; the folder is always complete."""
     for attempt in attempts:
         try:
-            os.rename(fresh, folder)  # onto nothing, or an empty folder
+            os.rename(fresh, folder)  # fails if the folder exists and is not empty
             return
         except OSError:
             if attempt == attempts[-1] or not folder.exists():
@@ -132,18 +131,18 @@ def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None
         try:
             os.rename(folder, old)
         except FileNotFoundError:
-            pass  # the other writer took it away first
+            pass  # another writer removed it first
         finally:
             shutil.rmtree(old, ignore_errors=True)
 
 
 class Lock:
-    """An advisory lock (``flock``) on an existing file or folder, which is neither written nor changed.
+    """An advisory lock (``flock``) on an existing file or folder, which it does not change.
 
-    The operating system releases it when the process ends, in any way; child processes do not inherit it.
+    The operating system releases it when the process ends, even after a crash; child processes do not inherit it.
 
     Args:
-        flags: how the file is opened; NFS gives an exclusive lock only to ``O_RDWR``.
+        flags: for ``os.open``; NFS grants an exclusive lock only with ``O_RDWR``.
 
     Raises:
         OSError: the file cannot be opened.
@@ -152,11 +151,11 @@ class Lock:
     def __init__(self, path: Path, flags: int = os.O_RDONLY) -> None:
         self._handle = os.open(path, flags)
 
-    def taken(self, *, shared: bool = False) -> bool:
-        """Takes the lock unless another process has it; returns whether it did.
+    def try_acquire(self, *, shared: bool = False) -> bool:
+        """Acquires the lock unless another process has it; returns whether it did.
 
         Args:
-            shared: only asks, without locking out others that ask.
+            shared: a shared lock, which tests for an exclusive one without blocking other tests.
         """
         try:
             fcntl.flock(self._handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -165,7 +164,7 @@ class Lock:
         return True
 
     def wait(self) -> None:
-        """Takes the lock, after every process that has it."""
+        """Acquires the lock; blocks until it is free."""
         fcntl.flock(self._handle, fcntl.LOCK_EX)
 
     def __enter__(self) -> Self:

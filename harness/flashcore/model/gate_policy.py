@@ -1,6 +1,6 @@
-"""How far a static fact may move from its baseline before the gate fails: the default rules.
+"""The default rules: how far a static fact may change from its baseline before the gate fails.
 
-A suite changes them with ``[[gate.rule]]``; a rule that is looser than these needs a reason.
+A suite overrides them with ``[[gate.rule]]``; a looser rule needs a reason.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from flashcore.model.suite import GateRule, RuleSeverity
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a fact may do.
+    """How much a fact may change from its baseline.
 
     Args:
-        better: which way is better; the other way is a regression.
-        tolerance: how far the wrong way is still the same, as a share of the baseline's value.
-        step: values in one step of this size cost the same, so that only the next step counts.
-        severity: what a regression does: fail the gate, be shown, or nothing.
+        better: the direction of an improvement; the other is a regression.
+        tolerance: the largest accepted regression, as a share of the baseline's value.
+        step: allocation granularity: values that round up to the same multiple are equal.
+        severity: whether a regression fails the gate, is shown, or is ignored.
     """
 
     better: Literal["lower", "higher"]
@@ -30,7 +30,7 @@ class Allowance:
     severity: RuleSeverity = "fail"
 
     def limit(self, value: float) -> float:
-        """The worst value that still counts as no regression from ``value``."""
+        """The worst value that is not a regression from ``value``."""
         if self.better == "lower":
             raised = math.floor(value * (1 + self.tolerance)) if self.tolerance else value
             return max(value, raised, math.ceil(value / self.step) * self.step)
@@ -42,9 +42,9 @@ class Allowance:
 
 
 _LOWER = Allowance("lower")
-_KEPT = Allowance("higher", 0.25)
-#: Every fact that a baseline holds. Registers are allocated to warps in multiples of 8. The number of tensor-core and
-#: of wide or asynchronous copy instructions may change with unrolling, but not by more than a quarter downward.
+_FAST_INSTRUCTIONS = Allowance("higher", 0.25)
+#: The facts of a baseline. Registers per thread are allocated in multiples of 8. Unrolling changes the number of
+#: tensor-core, wide and asynchronous-copy instructions, so these may drop by a quarter.
 ALLOWANCES: dict[str, Allowance] = {
     "registers": Allowance("lower", step=8),
     "spill_store_bytes": _LOWER,
@@ -59,22 +59,22 @@ ALLOWANCES: dict[str, Allowance] = {
     "sass_stl": _LOWER,
     "sass_local_loop": _LOWER,
     "sass_instructions": Allowance("lower", 0.05, severity="show"),
-    "sass_hmma": _KEPT,
-    "sass_hgmma": _KEPT,
-    "sass_ldg_128": _KEPT,
-    "sass_stg_128": _KEPT,
-    "sass_ldsm": _KEPT,
-    "sass_ldgsts": _KEPT,
-    "sass_utmaldg": _KEPT,
+    "sass_hmma": _FAST_INSTRUCTIONS,
+    "sass_hgmma": _FAST_INSTRUCTIONS,
+    "sass_ldg_128": _FAST_INSTRUCTIONS,
+    "sass_stg_128": _FAST_INSTRUCTIONS,
+    "sass_ldsm": _FAST_INSTRUCTIONS,
+    "sass_ldgsts": _FAST_INSTRUCTIONS,
+    "sass_utmaldg": _FAST_INSTRUCTIONS,
 }
-PREFIX = "baseline_"  # of the budget that a waiver names: baseline_registers
-#: Limits that apply without a budget. A waiver accepts 1 wrong answer, so many failed stages, or 0 (a launch that is
-#: not as planned); that a variant builds cannot be waived: it is ``unsupported`` on an arch, with its reason.
+PREFIX = "baseline_"  # of the name by which a waiver refers to a baseline's limit: baseline_registers
+#: Limits that apply without a budget. A waiver accepts 1 (a wrong answer), the number of failed stages, or 0 (launches
+#: differ from the plan). A failed build cannot be waived: declare the arch ``unsupported``, with a reason.
 CORRECT, RUNS, AS_PLANNED = "correct", "runs", "as_planned"
 
 
 def looser(rule: GateRule) -> list[str]:
-    """The facts for which ``rule`` allows more than the default rules do."""
+    """The facts for which ``rule`` is looser than the defaults."""
     weight = {"fail": 0, "show": 1, "ignore": 2}
     return [
         fact

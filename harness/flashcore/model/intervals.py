@@ -1,8 +1,6 @@
-"""Computes the ratio of two median times and its bootstrap interval, and the two levels that a time may have.
+"""Computes ratios of median times with bootstrap intervals, and the two levels of a bimodal time.
 
-Records, pages, README and gate all take their ratios from here.
-
-Pure functions of their arguments; numpy is imported where it is used.
+Records, pages, README and gate all use these ratios.
 """
 
 from __future__ import annotations
@@ -22,17 +20,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Resamples of a bootstrap, and the share of them that its interval holds; for what is not measured further, more.
+#: Number of bootstrap resamples, and the share of them inside the interval; a case that is timed no further needs more.
 RESAMPLES = 2000
 CONFIDENCE, FINAL = 0.95, 0.99
-#: Two times that differ by less are the same.
+#: Relative difference below which two times are equal.
 NOISE = 0.02
-_SEED = 20251121  # any fixed number: the same samples give the same interval
-_CHUNK = 1 << 21  # resampled values held at once
+_SEED = 20251121  # fixed, so that the same samples give the same interval
+_CHUNK = 1 << 21  # resampled values in memory at once
 
-#: Two levels have at least so many samples, each of them at least that share, and a distance of at least that share.
+#: For two levels: least number of samples, least share of each level, least relative gap between them.
 _LEVEL_SAMPLES, _LEVEL_SHARE, _LEVEL_GAP = 20, 0.2, 0.02
-#: The least Ashman's D of two levels. A split normal distribution has 2.7, a uniform one 3.5.
+#: Least Ashman's D for two levels. A split normal distribution has 2.7, a split uniform one 3.5.
 _LEVEL_D = 4.5
 
 
@@ -63,16 +61,16 @@ class Levels:
 def levels(samples: Sequence[float]) -> Levels | None:
     """The two levels that a time alternates or jumps between; ``None`` if it has one.
 
-    The samples are split where the variance within both parts is least (W. D. Fisher, On Grouping for Maximum
-    Homogeneity, 1958). The parts are levels if their means are far apart compared with their spreads (D of K. Ashman,
-    C. Bird and S. Zepf, Detecting Bimodality in Astronomical Datasets, 1994).
+    The split minimizes the variance within the parts (W. D. Fisher, On Grouping for Maximum Homogeneity, 1958). The
+    parts are levels if their means are far apart relative to their spreads (D of K. Ashman, C. Bird and S. Zepf,
+    Detecting Bimodality in Astronomical Datasets, 1994).
     """
     ordered, count = sorted(samples), len(samples)
     if count < _LEVEL_SAMPLES:
         return None
     total = math.fsum(ordered)
     sums = list(itertools.accumulate(ordered))
-    # The variance within is least where that between the parts' means is largest.
+    # The variance within the parts is least where the variance between them is largest.
     at = max(range(1, count), key=lambda n: (total * n / count - sums[n - 1]) ** 2 / (n * (count - n)))
     low, high = ordered[:at], ordered[at:]
     result = Levels(statistics.median(low), statistics.median(high), at / count)
@@ -83,14 +81,13 @@ def levels(samples: Sequence[float]) -> Levels | None:
 
 
 def ratio(before: Sequence[float], after: Sequence[float], *, paired: bool = True) -> Ratio:
-    """How many times faster ``after`` is than ``before``: median over median, over the rounds that both have.
+    """Speedup of ``after`` over ``before``: the ratio of medians over their common rounds, with its interval.
 
-    Sample i of both is from the same round, so rounds are drawn, not samples: what disturbed a whole round
-    disturbs both sides of its ratio.
+    Sample i of both is from the same round. The bootstrap resamples rounds, because a disturbance of a whole round
+    affects both sides of the ratio.
 
     Args:
-        paired: whether they were timed in the same rounds. Samples of different runs were not, so their rounds are
-            drawn independently.
+        paired: whether both were timed in the same rounds. Samples of different runs are resampled independently.
 
     Raises:
         ValueError: no samples, or times that are not positive.
@@ -99,14 +96,14 @@ def ratio(before: Sequence[float], after: Sequence[float], *, paired: bool = Tru
 
 
 def is_decided(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether more rounds would not change which of two times is the lower, or that they are the same."""
+    """Whether more rounds would not change which of two times is lower, or that they are equal."""
     result = ratios(before, [after], confidence=FINAL)[0]
     return result.low > 1 + NOISE or result.high < 1 - NOISE or 1 - NOISE < result.low <= result.high < 1 + NOISE
 
 
 def outpaced(series: Mapping[str, Sequence[float]], first: int) -> set[str]:
-    """The series whose median cannot be among the ``first`` lowest, nor equal one of them: in so many resamples of the
-    rounds that all have."""
+    """The series whose median is neither among the ``first`` lowest nor equal to one of them, at confidence
+    :data:`FINAL`, over the rounds that all of them have."""
     import numpy as np
 
     if len(series) <= first:
@@ -124,10 +121,10 @@ def ratios(
     paired: bool = True,
     confidence: float = CONFIDENCE,
 ) -> list[Ratio]:
-    """:func:`ratio` of each of the ``series`` against the same ``before``, faster than one by one."""
+    """:func:`ratio` of each of the ``series`` against the same ``before``, faster than separate calls."""
     import numpy as np
 
-    values, drawn = [], []
+    values, resamples = [], []
     for after in series:
         rounds = min(len(before), len(after))
         if rounds == 0:
@@ -135,34 +132,34 @@ def ratios(
         a, b = (tuple(before[:rounds]), tuple(after[:rounds])) if paired else (tuple(before), tuple(after))
         if min(a) <= 0 or min(b) <= 0:
             raise ValueError("expected positive times")
-        drawn.append(_resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1))
+        resamples.append(_resampled_medians(a, _SEED) / _resampled_medians(b, _SEED if paired else _SEED + 1))
         values.append(speedup(a, b) if paired else statistics.median(a) / statistics.median(b))
     if not series:
         return []
-    # numpy's percentile to the bit, which sorts out NaN and takes twice as long.
+    # Bit-identical to numpy.percentile, which checks for NaN and takes twice as long.
     tail = (1 - confidence) / 2
     places = (RESAMPLES - 1) * np.array((tail, 1 - tail))
     below = places.astype(int)
-    part, table = places - below, np.stack(drawn)
-    table.sort(axis=1)  # in vector instructions: a quarter of the time of a partition
+    part, table = places - below, np.stack(resamples)
+    table.sort(axis=1)  # vectorized: takes a quarter of a partition's time
     low, high = table[:, below], table[:, below + 1]
     ends = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)).tolist()
-    # With few rounds the draws may all miss the value itself by a rounding error.
+    # With few rounds, all resamples may miss the value by a rounding error.
     return [Ratio(v, min(x, v), max(y, v)) for v, (x, y) in zip(values, ends, strict=True)]
 
 
-@functools.lru_cache(maxsize=4096)  # the times of a large run: each is compared with many others
+@functools.lru_cache(maxsize=4096)  # a large run compares each time with many others
 def _resampled_medians(samples: tuple[float, ...], seed: int) -> NDArray[np.float64]:
-    """Medians of the resamples; with one seed the same draw of rounds for every series of one length."""
+    """Medians of the resamples. One seed draws the same rounds for all series of one length."""
     import numpy as np
 
     values = np.asarray(samples, dtype=np.float64)
     count = len(samples)
     parts = []
-    for rounds in (_kept_draws if RESAMPLES * count <= _CHUNK else _draws)(count, seed):
-        drawn = values[rounds]
-        drawn.sort(axis=1)  # faster than numpy's median, which looks for NaN, and the same to the bit
-        parts.append((drawn[:, (count - 1) // 2] + drawn[:, count // 2]) / 2)
+    for rounds in (_cached_draws if RESAMPLES * count <= _CHUNK else _draws)(count, seed):
+        resamples = values[rounds]
+        resamples.sort(axis=1)  # bit-identical to numpy.median, but faster: no check for NaN
+        parts.append((resamples[:, (count - 1) // 2] + resamples[:, count // 2]) / 2)
     medians: NDArray[np.float64] = np.concatenate(parts)
     medians.setflags(write=False)
     return medians
@@ -178,6 +175,6 @@ def _draws(count: int, seed: int) -> Iterator[NDArray[np.int64]]:
         yield generator.integers(0, count, (min(rows, RESAMPLES - start), count))
 
 
-@functools.lru_cache(maxsize=4)  # to draw takes longer than the medians
-def _kept_draws(count: int, seed: int) -> list[NDArray[np.int64]]:
+@functools.lru_cache(maxsize=4)  # drawing takes longer than the medians
+def _cached_draws(count: int, seed: int) -> list[NDArray[np.int64]]:
     return list(_draws(count, seed))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from flashcore.model.record import Artifact, Plan
 from flashcore.model.suite import Shape, Suite, Variant
 
-#: A launch as plain data, without its kernel's name.
+#: A launch as plain data, without the kernel's name.
 Launched = Mapping[str, Any]
 
 
@@ -17,24 +17,31 @@ class Language(Protocol):
     """A module of a plugin; see ``languages`` of :class:`flashcore.model.plugin.Plugin`."""
 
     def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
-        """Compiles the variants for each arch, in a folder for each below ``folder``.
+        """Compiles the variants for each arch, each build in its subfolder of ``folder``.
 
         Raises:
             CapabilityError: the language is not installed.
         """
 
     def in_use(self, suite: Suite, folder: Path, variants: Iterable[Variant]) -> set[Path]:
-        """The folders of what :func:`build` makes of the variants as they are now."""
+        """The folders that :func:`build` uses for the variants' current sources."""
 
     def plans(self, artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
-        """The launch plan on each shape; with ``possible`` also where only a GPU decides between several."""
-
-    def calls(self, artifact: Artifact, shape: str) -> Sequence[Sequence[Launched]]:
-        """The launches on a shape, each as the configurations that it may have."""
-
-    def run(self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Launched]]) -> str:
-        """Calls the variant in a child process; how its launches differ from the expected ones, empty if they do not.
+        """The launch plan on each shape.
 
         Args:
-            names: the arguments' names by their addresses.
+            possible: include every candidate plan if only a GPU can decide between several.
+        """
+
+    def calls(self, artifact: Artifact, shape: str) -> Sequence[Sequence[Launched]]:
+        """The launches on a shape, each as the sequence of its possible configurations."""
+
+    def run(self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Launched]]) -> str:
+        """Calls the variant in a child process and compares its launches with the expected ones.
+
+        Args:
+            names: argument names by address.
+
+        Returns:
+            The differences in words; empty if there are none.
         """

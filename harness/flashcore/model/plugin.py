@@ -1,8 +1,8 @@
-"""A plugin's declaration of what it adds, and the registry of the loaded plugins.
+"""The declaration of a plugin's entries, and the registry of loaded plugins.
 
 A plugin is a package whose ``__init__`` exposes a :class:`Plugin` as ``PLUGIN``. Its entries are references,
-``"module"`` or ``"module:attribute"``, that are imported on first use: loading a plugin imports nothing else of it.
-:mod:`flashcore.pipeline.plugins` loads plugins; this module imports none.
+``"module"`` or ``"module:attribute"``, which are imported on first use. :mod:`flashcore.pipeline.plugins` loads
+plugins; this module imports none.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Plugin(NamedTuple):
     Args:
         name: the plugin's folder below ``plugins/``, or its entry point's name.
         commands: ``flashcore NAME`` → a module with ``add_arguments(parser)``, ``run(arguments) -> int``
-            and optionally ``EXAMPLES``, pairs of a command line and what it does, for its help.
-        help: a command, or the option ``--NAME`` of an executor → its line in the help, which imports neither.
+            and optionally ``EXAMPLES``, pairs of a command line and its description, for its help.
+        help: a command, or an executor's option ``--NAME`` → its help line, so that help imports neither.
         groups: a command → the group of :data:`flashcore.cli.main.GROUPS` that lists it, such as ``judge``.
         options: a command → a module with ``add_arguments(parser)`` and ``run(arguments) -> int | None``, which is
             called before the command; it replaces the command if it returns an exit code.
-        pages: a page of the report → ``page(book) -> Page | None``. It replaces a page of the core with its name.
-        sections: a page of the report → ``section(book) -> Markup``, the HTML below the page's own.
-        facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. One with a metric of ncu is profiled.
-        causes: a code → the class of :mod:`flashcore.model.causes`, whose module adds its text to
+        pages: a page of the report → ``page(book) -> Page | None``. It replaces a core page of the same name.
+        sections: a page of the report → ``section(book) -> Markup``, HTML appended to the page.
+        facts: a fact's name → its :class:`~flashcore.model.catalogue.FactSpec`. Facts with an ncu metric are profiled.
+        causes: a code → a class as in :mod:`flashcore.model.causes`, whose module adds its text to
             :data:`flashcore.model.cause_text.FORMS`.
-        tables: a table ``[NAME.…]`` of manifests → its form, a :class:`flashcore.suites.schema.TableForm`.
+        tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
@@ -79,8 +79,8 @@ class Plugin(NamedTuple):
     formats: Entries = _NONE
 
 
-#: The plugin of ours that has each entry, so that a message can name it where its folder was removed. Options are as
-#: typed or, where they have no word of their own, as a message calls them.
+#: The shipped plugin of each entry, so that a message can name it if its folder was removed. Options are as typed, or
+#: as messages call them.
 SHIPPED: Mapping[str, Entries] = {
     "commands": {
         "tune": "tune",
@@ -140,22 +140,22 @@ def find(kind: Kind, name: str) -> Any:
     """The object that a loaded plugin adds under this name.
 
     Raises:
-        UsageError: no loaded plugin adds it; the message says which plugin would.
+        UsageError: no loaded plugin adds it; the message names the shipped plugin that would.
     """
     reference = dict(entries(kind)).get(name)
     if reference is None:
-        raise UsageError(f"{name}: expected a plugin that adds it, found none{missing(kind, name)}")
+        raise UsageError(f"{name}: expected a loaded plugin that provides it, found none{missing(kind, name)}")
     return resolve(reference)
 
 
 def missing(kind: Kind, name: str) -> str:
-    """A hint that names the plugin of ours that adds an entry; empty where it is loaded or none does."""
+    """A hint that names the shipped plugin of an entry; empty if it is loaded or there is none."""
     plugin = SHIPPED.get(kind, {}).get(name)
-    return f" (of the plugin {plugin}, which is not installed)" if plugin and plugin not in _loaded else ""
+    return f" (provided by the plugin {plugin}, which is not installed)" if plugin and plugin not in _loaded else ""
 
 
 def resolve(reference: str) -> Any:
-    """Imports what ``"module"`` or ``"module:attribute"`` names.
+    """Imports a reference, ``"module"`` or ``"module:attribute"``.
 
     Raises:
         UsageError: it needs a plugin that is not installed.
@@ -169,15 +169,15 @@ def resolve(reference: str) -> Any:
 
 
 def file_of(reference: str) -> Path:
-    """The file of a reference's module, which is not imported."""
+    """The file of a reference's module, without importing it."""
     spec = importlib.util.find_spec(reference.partition(":")[0])
     return Path(spec.origin if spec and spec.origin else "")
 
 
 def absent(error: ModuleNotFoundError) -> UsageError | None:
-    """The error for a user if what could not be imported is a plugin of ours."""
+    """The error for users if the missing module is a shipped plugin; else ``None``."""
     name = str(error.name)
     if not name.startswith("flashcore.plugins."):
         return None
     plugin = name.removeprefix("flashcore.plugins.").removeprefix("languages.").partition(".")[0]
-    return UsageError(f"expected the plugin {plugin}, which this needs; it is not installed")
+    return UsageError(f"expected the plugin {plugin}, which this needs, but it is not installed")

@@ -1,4 +1,4 @@
-"""Progress messages of long work: lines of text, some with the number of steps done."""
+"""Progress messages: lines of text, some with a count of finished steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Step(str):
-    """A line of progress: ``done`` of ``total`` steps have ended. As a ``str`` it can be shown like any other line."""
+    """A progress line: ``done`` of ``total`` steps have finished."""
 
     done: int
     total: int
@@ -18,11 +18,11 @@ class Step(str):
 
 
 class Failure(str):
-    """A line that says what went wrong. It is shown even where progress is not (``-q``)."""
+    """An error line. It is shown even if progress is not (``-q``)."""
 
 
 def prefixed(start: str, text: str) -> str:
-    """The line with ``start`` before it; a step or a failure keeps its type."""
+    """``start + text``; a :class:`Step` or :class:`Failure` keeps its type."""
     if isinstance(text, Step):
         return Step(start + text, text.done, text.total)
     return Failure(start + text) if isinstance(text, Failure) else start + text

@@ -1,6 +1,6 @@
-"""What each stage passes to the next, as frozen data: facts and what they are about, up to the run record.
+"""The results that stages pass on, as frozen data: facts, their subjects, and the run record.
 
-Units are named once, in :attr:`Fact.unit`; times are microseconds (``us``) everywhere.
+Each fact names its unit in :attr:`Fact.unit`; all times are in microseconds (``us``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
 SCHEMA_VERSION = 3
-#: A Python file of a suite → each file that was read while it ran, by its path in the suite's folder → its SHA-256.
+#: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
 Reads = Mapping[str, Mapping[str, str]]
 _Item = TypeVar("_Item", covariant=True)
 
@@ -32,12 +32,12 @@ class Source(StrEnum):
     PLAN = "plan"
     OCCUPANCY = "occupancy"  # computed from cubin and plan
     NCU = "ncu"
-    CUPTI = "cupti"  # by a tracer, in the program's run
+    CUPTI = "cupti"  # traced while the program ran
     EVENTS = "events"  # CUDA events and graph replay
-    KERNEL = "kernel"  # a kernel's own counters: cycles, the chip's nanoseconds
+    KERNEL = "kernel"  # counters that the kernel reads: cycles, the chip's nanoseconds
     NVML = "nvml"
     CHECK = "check"
-    FORMULA = "formula"  # the problem's own FLOP and byte counts
+    FORMULA = "formula"  # the problem's FLOP and byte counts
     SANITIZER = "sanitizer"
 
 
@@ -45,10 +45,9 @@ class Source(StrEnum):
 class Subject:
     """A fact's subject.
 
-    Static facts are about (variant, arch, kernel); with ``shape`` when the launch plan enters
-    (theoretical occupancy). Measured facts are about (variant, shape, kernel, launch): a case as a
-    whole has no kernel, a kernel summed over its launches no launch. The variant is empty of a kernel that a command
-    launched and that was not measured by itself.
+    Static facts have variant, arch and kernel, and ``shape`` if they depend on the launch plan (theoretical occupancy).
+    Measured facts have variant, shape, kernel and launch: no kernel for a whole case, no launch for a kernel's sum over
+    its launches. The variant is empty for a captured command's kernel that was not measured by itself.
     """
 
     variant: str
@@ -59,7 +58,7 @@ class Subject:
 
     @property
     def case(self) -> str:
-        """``variant/shape``, the name of the NVTX range too."""
+        """``variant/shape``, also the name of the NVTX range."""
         return f"{self.variant}/{self.shape}"
 
     def __str__(self) -> str:
@@ -75,9 +74,9 @@ class Subject:
 class Fact:
     """One measured value, or the statement that it could not be measured.
 
-    ``value`` is ``None`` exactly when the fact is unmeasured; ``detail`` is then its cause. Of a measured value it is a
-    remark for people, or a :class:`~flashcore.model.causes.Basis` where programs need to know how it was measured. A
-    value that is not finite is never stored: it is unmeasured.
+    ``value`` is ``None`` exactly if the fact is unmeasured; ``detail`` is then its cause. A measured value's ``detail``
+    is a remark for people, or a :class:`~flashcore.model.causes.Basis` if programs need to know how it was measured. A
+    value that is not finite is recorded as unmeasured.
     """
 
     subject: Subject
@@ -106,10 +105,10 @@ class Fact:
 
 
 class Lazy(Collection[_Item]):
-    """Items that are read at the first access, since most readers of a record need only some of its files.
+    """Items that are read at the first access: most readers of a record need only some of its files.
 
     Args:
-        make: reads them; every access raises what it raises.
+        make: reads the items; its exceptions are raised by every access.
     """
 
     def __init__(self, make: Callable[[], Iterable[_Item]]) -> None:
@@ -130,12 +129,10 @@ class Lazy(Collection[_Item]):
 
 
 class Facts:
-    """Facts, found by name and subject. The indexes are made at the first look-up: most readers only iterate.
+    """Facts, indexed by name and subject.
 
-    :class:`Lazy` facts are read at the first access.
-
-    Iteration gives them in the order they were recorded. A later fact of the same name, subject
-    and source replaces an earlier one in look-ups.
+    The indexes are built at the first lookup, because most readers only iterate. Iteration keeps the recorded order. In
+    lookups by subject, a later fact replaces an earlier one of the same name.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:
@@ -145,12 +142,12 @@ class Facts:
     def _by_subject(self) -> dict[Subject, dict[str, Fact]]:
         index: dict[Subject, dict[str, Fact]] = {}
         last: Subject | None = None
-        named: dict[str, Fact] = {}  # a subject's facts follow each other: it is looked up once
+        by_name: dict[str, Fact] = {}  # a subject's facts are consecutive: one lookup for all of them
         for fact in self._all:
             if fact.subject is not last:
                 last = fact.subject
-                named = index.setdefault(last, {})
-            named[fact.name] = fact
+                by_name = index.setdefault(last, {})
+            by_name[fact.name] = fact
         return index
 
     @cached_property
@@ -184,18 +181,21 @@ class Facts:
         return self._by_subject.get(subject, {}).get(name)
 
     def number(self, name: str, subject: Subject) -> float | None:
-        """Its value as a float; ``None`` if absent or unmeasured."""
+        """The fact's value as a float; ``None`` if absent or unmeasured."""
         fact = self.get(name, subject)
         return None if fact is None else fact.number
 
 
-# --- what the stages hand on --------------------------------------------------------------------
+# --- results of stages --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch of a plan: dimensions in blocks, threads, blocks per cluster, bytes; whether it may start
-    before its predecessor ends, and whether all its blocks run at once."""
+    """One kernel launch of a plan.
+
+    ``grid`` and ``cluster`` are in blocks, ``block`` in threads, ``dynamic_smem`` in bytes per block.
+    A ``programmatic`` launch may start before its predecessor ends; all blocks of a ``cooperative`` one run at once.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -211,8 +211,8 @@ class Plan:
     """A variant's launches on a shape, and its workspace in bytes.
 
     With a ``cause`` there are no launches: the variant refuses the shape, or its plan function crashed or did not
-    return. It is the plan of the code compiled for each of ``archs``; older runs have one for all archs, which names
-    none.
+    return. It applies to the code compiled for each of ``archs``; older runs have one plan for all archs, and no
+    ``archs``.
     """
 
     variant: str
@@ -242,13 +242,12 @@ def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], 
 class Artifact:
     """The result of building one (variant, arch).
 
-    ``status`` is ``ok``, ``failed`` or ``unsupported``, the last two with their ``cause``. ``closure`` hashes the text
-    of the user's files without comments, the flags and the config; ``code`` hashes the kernels' code sections, ``host``
-    the host's, made by ``cxx``: they decide freshness. ``host`` and ``plan_library`` are shared by the archs
-    that have the same host code.
+    A status other than ``ok`` has a ``cause``. ``closure`` is the source hash: the user's comment-stripped files, the
+    flags and the config. ``code`` hashes the kernels' code sections, ``host`` the host code, compiled by ``cxx``; both
+    determine freshness. Archs with the same host code share ``host`` and ``plan_library``.
 
-    A callable with kernels has ``cubins`` in place of ``cubin``: file by kernel; ``calls`` hashes, for each shape, the
-    code of what is launched there with its grid and arguments, and ``cxx`` is its compiler.
+    A compiled callable has ``cubins`` (file by kernel) instead of ``cubin``. Its ``calls`` has a hash per shape, of the
+    launched code with grid and arguments; ``cxx`` is its compiler.
     """
 
     variant: str
@@ -271,7 +270,7 @@ class Artifact:
 
     @property
     def message(self) -> str:
-        """Why there is no code, for people; of a failed build the compiler's message."""
+        """Why there is no code, for people; after a failed build, the compiler's message."""
         return text(self.cause)
 
 
@@ -280,7 +279,7 @@ CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """The outcome of one case in one stage. Only an ``ok`` one has no ``cause``."""
+    """The outcome of one case in one stage. Every status but ``ok`` has a ``cause``."""
 
     variant: str
     shape: str
@@ -288,7 +287,7 @@ class CaseOutcome:
     status: CaseStatus
     cause: Cause | None = None
     seconds: float | None = None
-    origin: str = ""  # the run it was joined from; empty: this one
+    origin: str = ""  # the run it was joined from; empty: this run
 
     @property
     def case(self) -> str:
@@ -332,14 +331,14 @@ class SharingGpu:
     """One of several GPUs that shared the cases of a run.
 
     Args:
-        host: where it is; ``None`` is unknown.
-        spread: A/A: the largest relative difference of two medians of the same call, timed in turns while the others
-            were busy too. ``None``: nothing was timed.
-        reference: us that it took for each reference call.
-        sm_clock_mhz, temperature, throttle: median, highest and all that was seen while it was benching.
-        cases: stage → the cases (``variant/shape``) whose results are this GPU's.
-        remark: why it was not used any further, or why cases were moved away from it; empty: neither.
-        roofs: those measured on this very GPU; none: the run's are those of another of its kind.
+        host: its host; ``None`` if unknown.
+        spread: A/A: the largest relative difference between two medians of one call, timed alternately while the other
+            GPUs were busy too. ``None``: nothing was timed.
+        reference: the time of each reference call, us.
+        sm_clock_mhz, temperature, throttle: the median, the highest, and all reasons during the bench stage.
+        cases: stage → the cases (``variant/shape``) that ran on this GPU.
+        remark: why it was dropped, or why its cases were moved to other GPUs; empty: neither.
+        roofs: measured on this GPU; empty: the run's roofs apply, measured on another GPU of this model.
     """
 
     uuid: str
@@ -356,14 +355,13 @@ class SharingGpu:
 
 @dataclass(frozen=True, slots=True)
 class CaseKey:
-    """A case's key: recorded facts are fresh while it is unchanged.
+    """A case's freshness key: recorded facts are fresh while it is unchanged.
 
-    ``code`` hashes the kernels' code sections, ``host`` the host code that launches them; both also the launch plan
-    with its attributes, the problem file, the shape and the tolerance. A comment changes neither. ``code``
-    compares only within one ``nvcc`` release and ``host`` within one ``cxx``; across them ``closure`` does (the
-    sources' text without comments, and the flags). Peers have ``peer`` set, carry library versions in their run's
-    environment, and are never stale.
-    ``settings`` hashes what else a result depends on: seeds, repeats, the mode that ranks; empty in older runs.
+    ``code`` hashes the kernels' code sections, ``host`` the host code that launches them. Both also cover the launch
+    plan with its attributes, the problem file, the shape and the tolerance; comments change neither. ``code`` is
+    comparable within one ``nvcc`` release, ``host`` within one ``cxx``. Across releases ``closure`` is compared: the
+    hash of comment-stripped sources and flags. References have ``peer`` set, and only ``code``: the hash of their file
+    and the problem. ``settings`` hashes the other inputs of a result: seeds, repeats, rank_by; empty in older runs.
     """
 
     code: str
@@ -377,7 +375,7 @@ class CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class StageNote:
-    """A stage's outcome and duration in seconds. ``detail`` is why it failed, or a remark for people."""
+    """A stage's outcome and duration in seconds. ``detail`` is the cause of a failure, or a remark for people."""
 
     stage: str
     status: Literal["ok", "failed", "skipped"]
@@ -392,7 +390,7 @@ class StageNote:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where facts that were joined into a run come from: its id, its GPU and arch, what was taken."""
+    """The origin of facts that were joined into a run: the run's id, its GPU and arch, and the joined facts."""
 
     run: str
     machine: str
@@ -402,14 +400,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One machine instruction of a profiled kernel, the source line that it comes from, and what was counted.
+    """One machine instruction of a profiled kernel, with its source line and counters.
 
     Args:
-        offset: in bytes from the kernel's start.
-        text: the disassembler's.
-        file, line: relative to the suite; empty and 0 where none is known. ``source`` is that line's text.
-        values: by :data:`COUNTED`; what is absent was not counted.
-        calls: where it was inlined, the nearest call first: file, line and text.
+        offset: bytes from the kernel's start.
+        text: its disassembly.
+        file, line: its source line, relative to the suite; empty and 0 if unknown. ``source`` is the line's text.
+        values: counters by name, see :data:`COUNTED`; one that is absent was not counted.
+        calls: the calls that it was inlined through, innermost first: file, line and text.
     """
 
     offset: int
@@ -421,17 +419,16 @@ class Instruction:
     calls: tuple[tuple[str, int, str], ...] = ()
 
 
-#: What is counted of an instruction: how often a warp was found at it, stalled or not; how often warps executed it; its
-#: passes through shared memory, and how many it would take without bank conflicts. Besides ``stall_<reason>``: how
-#: often a warp was found stalled there.
+#: Counters of an instruction: warp samples at it, stalled or not; executions by warps; shared-memory wavefronts, and
+#: the wavefronts without bank conflicts. Also ``stall_<reason>``: samples of warps stalled for that reason.
 COUNTED = ("samples", "executed", "wavefronts", "wavefronts_ideal")
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The instructions of one kernel of a case, in the order of the code, its launches added up.
+    """The instructions of one kernel of a case in code order, summed over its launches.
 
-    ``files`` has the text of their source files by name; a run from before they were recorded has none.
+    ``files`` has the text of their source files by name; older runs have none.
     """
 
     subject: Subject
@@ -441,7 +438,7 @@ class Listing:
 
 RoofOrigin = Literal["datasheet", "at clock seen", "measured"]
 
-#: What one unit of a roof's value does in a microsecond.
+#: FLOPs, bytes or operations in a microsecond at one unit.
 _PER_US = {"TFLOP/s": 1e6, "GB/s": 1e3, "Gop/s": 1e3}
 
 
@@ -453,8 +450,8 @@ class Roof:
         resource: a dtype (``fp16_tensor``, ``fp32``), a level (``dram``, ``l2``, ``l1``), or
             ``shared``, ``exp``, ``launch``.
         value: in ``unit``: TFLOP/s, GB/s, Gop/s, or us (``launch``: the least time of one launch).
-        clock_mhz: the SM clock that the value holds at; ``None`` if it does not follow that clock.
-        note: the datasheet, or what was measured and how.
+        clock_mhz: the SM clock at which the value applies; ``None`` if it does not depend on that clock.
+        note: the datasheet, or the measurement.
     """
 
     resource: str
@@ -467,7 +464,7 @@ class Roof:
 
     @property
     def name(self) -> str:
-        """As a legend names it: ``fp16_tensor, at clock seen (1,970 MHz)``."""
+        """The label in legends: ``fp16_tensor, at clock seen (1,970 MHz)``."""
         clock = f" ({self.clock_mhz:,.0f} MHz)" if self.clock_mhz else ""
         return f"{self.resource}, {self.origin}{clock}"
 
@@ -476,20 +473,19 @@ class Roof:
         return amount * self.value if self.unit == "us" else amount / (self.value * _PER_US[self.unit])
 
     def percent(self, amount: float, us: float) -> float:
-        """The least time for ``amount`` as a share of ``us``, %."""
+        """The least time for ``amount`` in percent of ``us``."""
         return 100 * self.us(amount) / us
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Everything one invocation recorded; all that analysis, report and gate ever see.
+    """Everything one invocation recorded: the only input of analysis, report and gate.
 
-    ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a
-    case to why recorded facts were not joined. ``samples`` maps ``case/mode`` to the bench samples in
-    microseconds, in the order of the rounds. ``listings`` are those of the kernels whose warps were sampled.
-    ``reads`` has what Python read in the suite's folder while cases were checked; older runs have none.
-    ``recording`` is the same in all runs that one command recorded, one for each kind of GPU; empty where it recorded
-    one.
+    ``keys`` maps a case (``variant/shape``) to its freshness key on :attr:`gpu_arch`. ``stale`` maps a case to why
+    recorded facts were not joined. ``samples`` maps ``case/mode`` to its bench samples (us) in the order of the rounds.
+    ``listings`` are of the kernels whose warps were sampled. ``reads`` are the files that Python read in the suite's
+    folder while cases were checked; older runs have none. A command that records one run per GPU model gives all of
+    them the same ``recording``; it is empty for a single run.
     """
 
     id: str
@@ -505,27 +501,27 @@ class Record:
     stale: Mapping[str, Stale] = field(default_factory=dict)
     joined: tuple[Origin, ...] = ()
     samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    roofs: tuple[Roof, ...] = ()  # measured ones, copied from the roof record that this run was drawn against
+    roofs: tuple[Roof, ...] = ()  # measured, copied from the roof record
     schema_version: int = SCHEMA_VERSION
     listings: Collection[Listing] = ()
-    gpus: tuple[SharingGpu, ...] = ()  # where several shared the cases; a run of one GPU has none here
+    gpus: tuple[SharingGpu, ...] = ()  # those that shared the cases; empty for a single GPU
     recording: str = ""
     reads: Reads = field(default_factory=dict)
 
     @property
     def created(self) -> str:
-        """When it was recorded, by its id: UTC, as ``2026-11-21T09:30:00Z``."""
+        """The time of recording, from the id: UTC, as ``2026-11-21T09:30:00Z``."""
         day, time = self.id[:8], self.id[9:15]
         return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}Z"
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
-        """The measured roofs of a case: of the GPU that did the stage for it, else the run's."""
+        """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""
         roofs = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}
         return lambda subject: roofs.get(subject.case, self.roofs)
 
     @property
     def gpu(self) -> str | None:
-        """The GPU that the measured facts are about: this machine's, else that of the joined run."""
+        """The GPU of the measured facts: this machine's, else the joined run's."""
         if self.environment.gpu:
             return self.environment.gpu
         return self.joined[0].machine if self.joined else None
@@ -540,7 +536,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A build of a suite's variants without a GPU: objects, launch plans, static facts and its outcome."""
+    """The build of a suite's variants, which needs no GPU: artifacts, launch plans, static facts and outcomes."""
 
     nvcc: str
     artifacts: tuple[Artifact, ...]
@@ -558,14 +554,13 @@ class Built:
 
     @property
     def closures(self) -> dict[str, str]:
-        """The hash of the sources, headers and flags of each build, by ``variant arch``."""
+        """The source hash of each build, by ``variant arch``."""
         return {f"{a.variant} {a.arch}": a.closure for a in self.artifacts}
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage that runs kernels returns: facts, the outcome of each case, raw samples (us); ``ncu`` is the version
-    that profiled."""
+    """The result of a GPU stage: facts, the outcome of each case, raw samples (us); ``ncu`` is ncu's version."""
 
     facts: tuple[Fact, ...] = ()
     outcomes: tuple[CaseOutcome, ...] = ()
@@ -577,13 +572,13 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class Measured(StageResult):
-    """The results of all GPU stages of a run, how each of them went, and the GPUs that shared the cases."""
+    """The results of all GPU stages of a run, a note on each stage, and the GPUs that shared the cases."""
 
     notes: tuple[StageNote, ...] = ()
     gpus: tuple[SharingGpu, ...] = ()
 
     def plus(self, result: StageResult, note: StageNote) -> Measured:
-        """With the results of one more stage."""
+        """A copy with the result of one more stage."""
         return Measured(
             (*self.facts, *result.facts),
             (*self.outcomes, *result.outcomes),

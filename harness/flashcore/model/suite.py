@@ -1,7 +1,6 @@
-"""What a suite declares, as frozen data: problems, shapes, variants, budgets and what the gate tolerates.
+"""A suite's declarations as frozen data: problems, shapes, variants, budgets and gate rules.
 
-Nothing here imports anything outside the model, so every layer may use it. What is measured and recorded of a
-suite is in :mod:`flashcore.model.record`.
+Measured and recorded data is in :mod:`flashcore.model.record`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import Any, ClassVar, Literal
 from flashcore.model.groups import grouped
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
-#: The stages that need a GPU, in order; asking for one asks for those before it. Sanitize is not one of them: it is
-#: asked for separately.
+#: The stages that need a GPU, in order. Requesting one also requests those before it.
 GPU_STAGES: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
 Tier = Literal["static", "counters", "timing"]
 TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
@@ -29,9 +27,11 @@ Severity = Literal["limit", "goal"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Named parameters of a problem, and the stages that use it. ``rank_by`` is the regime that variants are
-    ranked and compared by here, ``repeats`` how many calls of a variant must agree bit by bit, at least. ``same_as``
-    names a shape of another problem that is the same computation."""
+    """Named parameters of a problem, and the stages that use them.
+
+    ``rank_by`` is the regime by which variants are ranked and compared. At least ``repeats`` calls of a variant must
+    agree bitwise. ``same_as`` names a shape of another problem with the same computation.
+    """
 
     name: str
     problem: str
@@ -43,21 +43,21 @@ class Shape:
 
     @property
     def time(self) -> str:
-        """The fact that ranks: ``isolated_p50``."""
+        """The ranking fact, such as ``isolated_p50``."""
         return f"{self.rank_by}_p50"
 
     @property
     def params_text(self) -> str:
-        """``B=1, H=8, S=512, D=64``."""
+        """The parameters as text: ``B=1, H=8, S=512, D=64``."""
         return ", ".join(f"{k}={v}" for k, v in self.params.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a technique is expected to change, so that it can be judged.
+    """The predicted effect of a technique on a fact.
 
-    ``before``/``after`` are in ``unit``; either may be unknown. ``source`` names who said so and
-    on which device.
+    ``before`` and ``after`` are in ``unit``; either may be unknown. ``source`` names the document that predicts it,
+    ``device`` the GPU that it is for.
     """
 
     fact: str
@@ -99,9 +99,8 @@ class Decision:
 class Budget:
     """A limit on a fact. One on a ``decision`` limits the number of its names that do not hold, to 0.
 
-    ``variants``, ``archs``, ``shapes``, ``kernels`` are globs that say where it holds; ``device``
-    restricts it to GPUs whose name contains that text. Exactly one or both of ``minimum`` and
-    ``maximum`` are set (``minimum <= value <= maximum``), in ``unit``.
+    It applies where the globs ``variants``, ``archs``, ``shapes`` and ``kernels`` match, on GPUs whose name contains
+    ``device``. ``minimum``, ``maximum`` or both are set, in ``unit`` (``minimum <= value <= maximum``).
     """
 
     name: str
@@ -123,7 +122,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """A known miss: the accepted value and the reason. Worse than accepted is a fail."""
+    """An accepted miss, with the accepted value and the reason. A worse value fails."""
 
     budget: str
     variants: tuple[str, ...]
@@ -132,7 +131,7 @@ class Waiver:
     kernels: tuple[str, ...]
     accepted: float
     reason: str
-    expires: str | None = None  # ISO date; past it the waiver no longer holds
+    expires: str | None = None  # ISO date, the last day of the waiver
 
 
 RuleSeverity = Literal["fail", "show", "ignore"]
@@ -140,10 +139,10 @@ RuleSeverity = Literal["fail", "show", "ignore"]
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """How facts may differ from their baseline, where the globs match; of several the last one counts.
+    """How far facts that match the globs may differ from their baseline. The last matching rule applies.
 
-    ``tolerance`` is a share of the baseline's value, ``None`` leaves it as it is. A rule looser than the default one
-    has a ``reason``, and holds until ``expires`` (ISO date).
+    ``tolerance`` is a share of the baseline's value; ``None`` keeps the previous one. A rule that is looser than the
+    default needs a ``reason``, and applies until ``expires`` (ISO date).
     """
 
     facts: tuple[str, ...]
@@ -159,7 +158,7 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class GatePolicy:
-    """What the gate compares with: the baseline's file within the suite's folder, if one is named, and the rules."""
+    """The gate's baseline file, relative to the suite's folder, and its rules."""
 
     baseline: str | None = None
     rules: tuple[GateRule, ...] = ()
@@ -167,7 +166,7 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The hardware that a variant supports. ``unsupported`` maps an arch to the reason it is left out."""
+    """The archs and shapes (globs) that a variant supports. ``unsupported`` maps an excluded arch to the reason."""
 
     archs: tuple[str, ...]
     shapes: tuple[str, ...] = ("*",)
@@ -176,8 +175,8 @@ class Where:
 
 # --- kinds of variant -----------------------------------------------------------------------------
 #
-# ``type`` names a kind in JSON. ``file`` is relative to the suite. ``compiler`` is the one whose release decides the
-# static facts; empty where nothing is compiled here.
+# ``type`` names a kind in JSON. ``file`` is relative to the suite. ``compiler`` is the one whose release determines the
+# static facts; empty if the suite compiles nothing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ class CudaSource:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLauncher:
-    """A CUDA file with a launcher that is used unchanged; its launch plan is recorded (``flashcore/launcher.h``)."""
+    """A CUDA file with a launcher of any form; its launch plan is recorded (``flashcore/launcher.h``)."""
 
     file: str
     type: Literal["foreign_launcher"] = "foreign_launcher"
@@ -229,13 +228,13 @@ class RecordedCubins(_InFile):
     folder: str
     callable: str
     type: Literal["recorded_cubins"] = "recorded_cubins"
-    language: ClassVar[str] = "triton"  # which wrote the cache that they were copied from
+    language: ClassVar[str] = "triton"  # the cubins are copied from its cache
     compiler: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCallable(_InFile):
-    """A Python function that others are compared with: what torch or a library does."""
+    """A Python function that serves as a reference, for example torch's or another library's."""
 
     callable: str
     type: Literal["python_callable"] = "python_callable"
@@ -244,7 +243,7 @@ class PythonCallable(_InFile):
 
 @dataclass(frozen=True, slots=True)
 class ImportedKernel:
-    """A kernel of an imported report, by its full name: it is not built here, and taken to be compiled by nvcc."""
+    """A kernel of an imported report, by its full name. It is not built; nvcc is assumed as its compiler."""
 
     name: str
     type: Literal["imported_kernel"] = "imported_kernel"
@@ -254,7 +253,7 @@ class ImportedKernel:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A library or another file with machine code, by its path: it is only read, whatever compiled it."""
+    """A library or other file with machine code, by its path. It is only read."""
 
     name: str
     type: Literal["binary"] = "binary"
@@ -263,16 +262,16 @@ class Binary:
 
 
 Cuda = CudaSource | ForeignLauncher
-#: Functions whose kernels are known before they run.
+#: Python functions whose kernels are compiled before they run.
 CompiledCallable = AheadOfTime | RecordedCubins
 Kind = Cuda | CompiledCallable | PythonCallable | ImportedKernel | Binary
 
 
 def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
-    """The kind that a variant's keys in a manifest declare: ``source``, ``callable``, ``cubins``, ``plan``.
+    """The kind that a variant's manifest keys declare: ``source``, ``callable``, ``cubins``, ``plan``.
 
     Args:
-        languages: the values of ``cubins`` that name a language; any other is a folder.
+        languages: the values of ``cubins`` that name a language; any other value is a folder.
     """
     match entry:
         case {"callable": str(function), "cubins": str(cubins)}:
@@ -285,7 +284,7 @@ def kind_of(entry: Mapping[str, Any], languages: Collection[str]) -> Kind:
 
 
 def manifest_keys(kind: Kind) -> dict[str, str]:
-    """The keys of a variant in a manifest that declare its kind; the inverse of :func:`kind_of`."""
+    """The manifest keys that declare a kind; the inverse of :func:`kind_of`."""
     match kind:
         case CudaSource(file):
             return {"source": file}
@@ -300,8 +299,8 @@ def manifest_keys(kind: Kind) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to solve a problem. ``config`` holds the macros of a CUDA file, or the keyword arguments of a function
-    whose kernels are known."""
+    """One way to solve a problem. ``config`` has the macros of a CUDA file, or the keyword arguments of a
+    :data:`CompiledCallable`."""
 
     name: str
     problem: str
@@ -313,18 +312,18 @@ class Variant:
     tolerance_reason: str
     config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     parent: str | None = None
-    document: str | None = None  # where it comes from
+    document: str | None = None  # its source document
     predictions: tuple[Prediction, ...] = ()
-    also: str = ""  # other differences from its parent: the step is not only of the technique
+    also: str = ""  # differences from its parent besides the technique
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is a reference: others are compared with it, and it has no budgets and no recorded kernels."""
+        """Whether others are only compared with it: a reference has no budgets and no recorded kernels."""
         return isinstance(self.kind, PythonCallable)
 
     @property
     def imported(self) -> str:
-        """The full name of the kernel in an imported report, or a binary's path; empty for what is built here."""
+        """The full name of the kernel in an imported report, or a binary's path; empty for all other kinds."""
         return self.kind.name if isinstance(self.kind, ImportedKernel | Binary) else ""
 
     @property
@@ -333,7 +332,7 @@ class Variant:
         return self.imported or next(iter(manifest_keys(self.kind).values()))
 
     def runs_on(self, shape: Shape) -> bool:
-        """Whether the manifest has this case at all: same problem, and the shape is one it supports."""
+        """Whether this is a case of the suite: the shape belongs to the variant's problem, and is supported."""
         return self.problem == shape.problem and any(fnmatchcase(shape.name, glob) for glob in self.where.shapes)
 
 
@@ -341,12 +340,12 @@ class Variant:
 class Argument:
     """One argument of a problem's operator.
 
-    For tensors ``dims`` gives each dimension by a shape parameter (``C``), one and a number (``C/2``, ``C+1``), or a
-    number; ``dtype`` is torch's name of the element type. ``default`` is the value of a number that is not given.
+    A tensor's ``dims`` are shape parameters (``C``), a parameter and a number (``C/2``, ``C+1``), or numbers; ``dtype``
+    is torch's name of its element type. ``default`` is the value of an omitted scalar.
 
-    A tensor that is ``mutable`` is written: an output, or ``inout``, which holds an input before the call. ``optional``
-    ones may be absent. ``strides`` says how a tensor may lie: contiguous if empty; ``rows``: its last dimension is, and
-    each row begins on 16 bytes; ``any``.
+    A ``mutable`` tensor is written: an output, or ``inout``, which has an input's values before the call. An
+    ``optional`` one may be absent. ``strides`` is a tensor's accepted layout: contiguous if empty; ``rows``: contiguous
+    in the last dimension, each row aligned to 16 bytes; ``any``.
     """
 
     name: str
@@ -360,7 +359,7 @@ class Argument:
     strides: Literal["", "rows", "any"] = ""
 
     def absent(self, params: Mapping[str, int | float | str | bool]) -> bool:
-        """Whether a shape's params say that it is not given."""
+        """Whether a shape's params omit it."""
         return self.optional and params.get(self.name) is False
 
     def sizes(self, params: Mapping[str, int | float | str | bool]) -> tuple[int, ...]:
@@ -377,16 +376,16 @@ DIMENSION = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)?((?P<sign>[-+*/])?(?P<n
 
 def _size(dim: str, params: Mapping[str, int | float | str | bool]) -> int:
     part = DIMENSION.fullmatch(dim)
-    assert part is not None  # the manifest is held to it
+    assert part is not None  # the manifest is validated
     size, number = int(params[part["name"]]) if part["name"] else 0, int(part["number"] or 0)
     if part["sign"] == "/" and size % number:
-        raise ValueError(f"{dim}: {size} is no multiple of {number}")
+        raise ValueError(f"{dim}: {size} is not a multiple of {number}")
     return {"*": size * number, "/": size // (number or 1), "-": size - number}.get(part["sign"], size + number)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is computed: the operator's schema and the Python file that computes the reference answer."""
+    """The operator's schema, and the Python file that computes the reference answer."""
 
     name: str
     file: str
@@ -416,14 +415,14 @@ class Suite:
     gate: GatePolicy = field(default_factory=GatePolicy)
     manifests: tuple[str, ...] = ()  # the files that suite.toml includes
     languages: Mapping[str, str] = field(default_factory=dict)  # language → release, as for nvcc
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of plugins: table → name → its keys
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # plugins' tables: table → name → keys
 
     @property
     def usual_arch(self) -> str:
-        """The arch whose static facts are shown where no GPU decides it: the last of the archs that most variants are
-        for; empty for a suite without archs."""
-        named = Counter(arch for v in self.variants.values() for arch in v.where.archs)
-        return max(reversed(self.archs), key=lambda arch: named[arch], default="")
+        """The arch whose static facts are shown if no GPU determines it: the one that most variants target, the last of
+        equals; empty for a suite without archs."""
+        targets = Counter(arch for v in self.variants.values() for arch in v.where.archs)
+        return max(reversed(self.archs), key=lambda arch: targets[arch], default="")
 
     @property
     def uses_nvcc(self) -> bool:
@@ -431,7 +430,7 @@ class Suite:
         return any(isinstance(v.kind, Cuda) for v in self.variants.values())
 
     def rows(self, shapes: Iterable[Shape]) -> list[list[Shape]]:
-        """The shapes by computation: identical ones are one row of every table, and rank as the row's first does."""
+        """Groups identical shapes into the rows of tables; each shape ranks by the regime of its row's first."""
         origins = ((self.shapes.get(s.same_as, s), s) for s in shapes)
         rows = grouped(((origin.problem, frozenset(origin.params.items())), s) for origin, s in origins)
         return [[replace(s, rank_by=row[0].rank_by) for s in row] for row in rows.values()]
@@ -441,5 +440,5 @@ class Suite:
         return "peer" if variant.is_reference else "baseline" if variant.name == self.baseline else "variant"
 
     def matching(self, glob: str) -> list[str]:
-        """The variants whose names match, without references."""
+        """The names of the matching variants, without references."""
         return [n for n, v in self.variants.items() if fnmatchcase(n, glob) and not v.is_reference]

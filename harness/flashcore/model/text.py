@@ -1,8 +1,7 @@
-"""How values are written as text, everywhere; and how names are compared.
+"""Formats values as text for every output; compares names.
 
-A style for each place: :func:`number` for verdicts (exact as far as a person reads), :func:`quantity` for pages and
-:func:`significant` within their sentences, :func:`fixed` for the columns of a terminal, :func:`in_words` for findings,
-:func:`exact` for what was recorded.
+One style per place: :func:`number` for verdicts, :func:`quantity` for pages, :func:`significant` within their
+sentences, :func:`fixed` for terminal columns, :func:`in_words` for findings, :func:`exact` for recorded values.
 """
 
 from __future__ import annotations
@@ -12,32 +11,32 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-#: Of a fact.
+#: A fact's value.
 Value = float | int | str | bool
 
-#: Stands wherever a fact has no value: never an empty cell, never 0.
+#: Shown for a fact without a value: never an empty cell, never 0.
 UNMEASURED = "unmeasured"
 
-#: Units as they are read; all others as they are recorded.
+#: Display names of units; all others are shown as recorded.
 _UNITS = {"1": "", "text": "", "pct": "%", "us": "µs", "C": "°C"}
-#: Units that pages show in another one: what it is called, and how many make one of it.
+#: Units that pages convert: the displayed unit, and the divisor.
 _SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
 
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
-#: Control characters but tab and line end, and marks that reorder a line.
+#: Control characters except tab and line end, and bidirectional formatting characters.
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069](?<!\r(?=\n))")
 
 
 def visible(text: str) -> str:
-    """The text without colors, and with control characters as escapes (``\\u001b``), which JSON's strings may hold too.
+    """The text without ANSI colors, its control characters as JSON escapes (``\\u001b``).
 
-    Foreign text (of a compiler, a kernel, a report) could otherwise draw over what a terminal or a page shows.
+    Otherwise foreign text (from a compiler, a kernel, a report) could overwrite the terminal or the page around it.
     """
     return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", _COLOR.sub("", text))
 
 
 def matches_any(name: str, globs: Sequence[str]) -> bool:
-    """Whether one of the globs matches, and none of those that begin with ``!``."""
+    """Whether a glob matches, and no glob that starts with ``!`` does."""
     return any(glob == "*" or glob == name or fnmatchcase(name, glob) for glob in globs) and not any(
         glob[:1] == "!" and fnmatchcase(name, glob[1:]) for glob in globs
     )
@@ -49,12 +48,12 @@ def same_hardware(one: str, other: str) -> bool:
 
 
 def unit_text(unit: str) -> str:
-    """The unit as a heading shows it."""
+    """The unit in headings: display name, after conversion."""
     return _SCALED[unit][0] if unit in _SCALED else _UNITS.get(unit, unit)
 
 
 def recorded_unit(unit: str) -> str:
-    """The unit of a value as it was recorded, for reading."""
+    """The display name of a recorded unit, without conversion."""
     return _UNITS.get(unit, unit)
 
 
@@ -63,7 +62,7 @@ def _with_unit(text: str, unit: str) -> str:
 
 
 def number(value: Value | None, unit: str = "") -> str:
-    """A value with its unit for reading: whole numbers exactly, others to six digits."""
+    """A value with its unit: whole numbers exactly, others to six significant digits."""
     if value is None:
         return UNMEASURED
     if isinstance(value, (bool, str)):
@@ -73,7 +72,7 @@ def number(value: Value | None, unit: str = "") -> str:
 
 
 def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:
-    """A value for a column: so many digits behind the point, whole numbers and words as they are."""
+    """A value for a terminal column: floats to ``digits`` decimals, others unchanged."""
     if value is None:
         return absent
     if isinstance(value, float):
@@ -82,9 +81,9 @@ def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """``value`` to that many significant digits, with thousands separators; whole numbers keep all theirs.
+    """``value`` to ``digits`` significant digits, with thousands separators.
 
-    Keeps a small value from becoming 0.
+    Integer digits are never rounded away; values below 0.001 get an exponent, so that they do not read as 0.
     """
     if not math.isfinite(value):
         return str(value)
@@ -97,13 +96,11 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def faster(ratio: float, than: str = "", shown: str = "") -> str:
-    """A speed-up in words, whichever way it goes: ``2.00 × faster than THAN``, ``0.950 × the speed of THAN``.
-
-    Ratios of times are never shown inverted.
+    """A speedup in words: ``2.00 × faster than THAN``, ``0.950 × the speed of THAN``. It is never inverted.
 
     Args:
-        ratio: the other's time over this one's.
-        shown: the ratio as text, where it is not written to three significant digits.
+        ratio: the time of ``than`` over this one.
+        shown: the ratio as text; by default to three significant digits.
     """
     shown = shown or significant(ratio, 3)
     if ratio >= 1:
@@ -132,7 +129,7 @@ def quantity(value: Value, unit: str) -> tuple[str, str]:
 
 
 def exact(value: Value, unit: str) -> str:
-    """The value as it was recorded."""
+    """The value as recorded, without rounding."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return _with_unit(shown, _UNITS.get(unit, unit))
 
@@ -148,6 +145,6 @@ def in_words(value: float, unit: str, *, sign: bool = False) -> str:
 
 
 def shortened(value: object) -> str:
-    """A value of any kind for an error message, in at most 100 letters."""
-    text = f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 1e30 else repr(value)
+    """The ``repr`` of any value for an error message, in at most 100 characters."""
+    text = f"a {value.bit_length()}-bit integer" if isinstance(value, int) and abs(value) > 1e30 else repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,4 +1,4 @@
-"""Facts that follow from time samples: one definition for measuring them and for checking records."""
+"""Facts derived from time samples (us). Measurement and record checks share these definitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 
 def of_samples(samples: Sequence[float]) -> Mapping[str, float | None]:
-    """By the end of the fact's name: median, mean, standard deviation (``None`` for one sample), and count."""
+    """Median, mean, sample standard deviation (``None`` for one sample) and count, by suffix of the fact's name."""
     count, mean = len(samples), statistics.fmean(samples)
     squares = math.fsum((x - mean) ** 2 for x in samples)
     std = math.sqrt(squares / (count - 1)) if count > 1 else None
@@ -16,11 +16,11 @@ def of_samples(samples: Sequence[float]) -> Mapping[str, float | None]:
 
 
 def speedup(before: Sequence[float], after: Sequence[float]) -> float:
-    """How many times faster ``after`` is: median over median, over the rounds that both have."""
+    """Speedup of ``after`` over ``before``: the ratio of medians over their common rounds."""
     rounds = min(len(before), len(after))
     return statistics.median(before[:rounds]) / statistics.median(after[:rounds])
 
 
 def tflops(flop: float, samples: Sequence[float]) -> float:
-    """TFLOP/s at the median time."""
+    """TFLOP/s at the median of ``samples`` (us)."""
     return flop / statistics.median(samples) / 1e6

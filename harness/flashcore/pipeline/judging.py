@@ -83,7 +83,7 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
             today=rules.day or today(),
             variants=variants,
             baseline=old,
-            insisted=[budget.name for budget in rules.budgets],
+            required_budgets=[budget.name for budget in rules.budgets],
         )
         for record, shapes in zip(records, selected_shapes, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""Reads a cubin: kernels, their resources, and the hash of their code. Pure Python, no CUDA tools.
+"""Reads a cubin's kernels, their resources, and the hash of their code, in pure Python.
 
-A cubin is an ELF file. What the compiler decided about a kernel is in ``.nv.info`` (for all
-kernels) and ``.nv.info.<kernel>`` as a list of attributes; the numbers used here were checked against
-``ptxas -v`` and ``cuobjdump -res-usage``.
+A cubin is an ELF file. The compiler writes a kernel's attributes to ``.nv.info`` (for all kernels) and
+``.nv.info.<kernel>``. The attribute numbers used here were checked against ``ptxas -v`` and
+``cuobjdump -res-usage``.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
 _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
 _NOBITS = 8  # the kind of a section without content
-_SPILL = 1  # the kind of a note about a spill or a refill
-#: The low 12 bits of an instruction from sm_70 on, and the bytes by the three bits of its access width.
+_SPILL = 1  # the kind of a note about a spill or fill
+#: The opcode (low 12 bits of an instruction) from sm_70 on, and bytes by the 3-bit access width.
 _STL, _LDL = 0x387, 0x983
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16)
-#: From sm_90 on ``.nv.shared.<kernel>`` includes what the system reserves in each block.
+#: Bytes per block that the system reserves; from sm_90 on ``.nv.shared.<kernel>`` includes them.
 RESERVED_SMEM = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel's resources: registers per thread, stack and parameters in bytes, static shared memory in bytes per
-    block (without what the system reserves) and named barriers; and what its source demands of a launch: the most
-    threads per block and blocks per cluster, and the only block and cluster, each ``None`` where it demands nothing.
+    """A kernel's resources and launch bounds.
 
-    ``spills`` are the bytes per thread that it stores and reloads, where ptxas lists them (from 12.6 and sm_70 on);
-    ``None`` where it lists none, and where it lists not all: ``is_incomplete``, since functions that it may call also
-    use local memory, such as for the registers that they save. ``code`` is the hash of its instructions."""
+    ``registers`` and ``stack_bytes`` are per thread, ``static_smem`` is in bytes per block without the system's
+    reserve, ``barriers`` are named barriers. ``max_threads`` (per block), ``max_cluster`` (in blocks), ``block`` and
+    ``cluster`` are launch bounds of the source, each ``None`` if unset.
+
+    ``spills`` are the bytes per thread that it stores and reloads, if ptxas lists them (from 12.6 and sm_70 on). They
+    are ``None`` if it lists none, or not all (``is_incomplete``): functions that the kernel may call also use local
+    memory, for example to save registers. ``code`` is the hash of its instructions.
+    """
 
     name: str
     registers: int
@@ -61,7 +64,7 @@ class Kernel:
 
     @property
     def demands(self) -> dict[str, int]:
-        """What its source demands of a launch, by fact."""
+        """The launch bounds of its source, by fact."""
         most = {"max_threads": self.max_threads, "max_cluster": self.max_cluster}
         only = {"required_block": self.block, "required_cluster": self.cluster}
         sizes = {
@@ -72,9 +75,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """A cubin's kernels, and the hash of its code: everything that runs, no debug data, no paths, no names.
+    """A cubin's kernels, and the hash of its code without debug data, paths and names.
 
-    ``separate`` names functions that are in no kernel's code (separate compilation)."""
+    ``separate`` names separately compiled functions, which are in no kernel's code."""
 
     kernels: tuple[Kernel, ...]
     code: str
@@ -94,19 +97,19 @@ class Section(NamedTuple):
 
 
 def read(path: Path, arch: str) -> Cubin:
-    """Reads the cubin of ``arch`` (as ``sm_90a``).
+    """Reads a cubin of ``arch`` (such as ``sm_90a``).
 
     Raises:
-        FlashcoreError: it is not a cubin, or cut short.
+        FlashcoreError: it is not a cubin, or truncated.
     """
     return parse(path.read_bytes(), arch, str(path))
 
 
 def parse(data: bytes, arch: str, name: str) -> Cubin:
-    """Reads a cubin's bytes; ``name`` is what an error calls it.
+    """Reads a cubin's bytes; ``name`` is its name in error messages.
 
     Raises:
-        FlashcoreError: as :func:`read`.
+        FlashcoreError: see :func:`read`.
     """
     try:
         return _read(data, arch)
@@ -160,11 +163,11 @@ def _read(data: bytes, arch: str) -> Cubin:
         kernels.append(
             Kernel(
                 name=name,
-                # Relocatable cubins have them only in the section's info.
+                # Relocatable cubins have registers only in the section's info.
                 registers=registers.get(name, text.info >> 24 if text else 0),
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
-                # ptxas 13 writes it into an attribute, ptxas 12 into the flags of the code.
+                # ptxas 13 writes barriers to an attribute, ptxas 12 to the flags of the code section.
                 barriers=max(_u8(info.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
                 max_threads=threads and math.prod(threads),
@@ -183,7 +186,7 @@ def _read(data: bytes, arch: str) -> Cubin:
 
 
 def code_of(data: bytes) -> str:
-    """The hash of a cubin's code, as :attr:`Cubin.code`.
+    """The hash of a cubin's code, equal to :attr:`Cubin.code`.
 
     Raises:
         ValueError: it is not a cubin.
@@ -192,7 +195,7 @@ def code_of(data: bytes) -> str:
 
 
 def _spills(code: bytes, notes: bytes) -> tuple[int, int] | None:
-    """The bytes of the spills and refills that the notes list by offset; ``None`` if one of them is anything else."""
+    """The bytes of the spills and fills that the notes list by offset; ``None`` if a note is anything else."""
     totals = {_STL: 0, _LDL: 0}
     try:
         for kind, offset in struct.iter_unpack("<II", notes):
@@ -214,7 +217,11 @@ def _sizes(payload: bytes | None) -> tuple[int, int, int] | None:
 
 
 def sections_of(data: bytes | mmap.mmap) -> list[Section]:
-    """The sections of a 64-bit ELF file."""
+    """The sections of a 64-bit ELF file.
+
+    Raises:
+        ValueError: it is not one, or its sections overlap.
+    """
     if data[:5] != b"\x7fELF\x02":
         raise ValueError("no ELF header")
     offset = struct.unpack_from("<Q", data, 0x28)[0]
@@ -222,7 +229,7 @@ def sections_of(data: bytes | mmap.mmap) -> list[Section]:
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, offset + 64 * i) for i in range(count)]
     names_at = raw[names_index][4]
     sections = []
-    room = 4 * len(data)  # few sections overlap, and few names
+    room = 4 * len(data)  # bounds the work on a file whose sections and names overlap
     for r in raw:
         sections.append(Section(text_at(data, names_at + r[0]), r[1], r[4], r[5], r[6], r[2], r[7]))
         room -= len(sections[-1].name) + (r[5] if r[1] != _NOBITS else 0)
@@ -232,7 +239,11 @@ def sections_of(data: bytes | mmap.mmap) -> list[Section]:
 
 
 def text_at(data: bytes | mmap.mmap, at: int) -> str:
-    """A name in a table of names."""
+    """The null-terminated text at an offset.
+
+    Raises:
+        ValueError: it has no end.
+    """
     end = data.find(b"\0", at)
     if end < 0:
         raise ValueError(f"no name at {at}")
@@ -249,7 +260,7 @@ def names_source(data: bytes, name: str, size: int) -> bool:
 
 
 def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
-    """Index → the symbol's name."""
+    """A lookup of symbol names by index."""
     table = next((s for s in sections if s.kind == 2), None)
     if table is None:
         return [""].__getitem__
@@ -276,17 +287,17 @@ def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, byt
     at, end = section.offset, section.offset + section.size
     while at + 4 <= end:
         form, number, value = struct.unpack_from("<BBH", data, at)
-        if form == 4:  # `value` is the length of what follows
+        if form == 4:  # `value` is the payload's length
             yield number, data[at + 4 : at + 4 + value]
             at += 4 + value
-        else:  # the value itself: none, one byte or two
+        else:  # `value` is the payload, of up to two bytes
             yield number, struct.pack("<H", value)
             at += 4
 
 
 def _code_hash(data: bytes, sections: list[Section]) -> str:
-    """A hash of the code, the attributes and the constants. Names are left out and the parts are sorted, so that a
-    kernel that is renamed or moved within its file has the same hash."""
+    """The hash of code, attributes and constants. It omits names and sorts the parts, so that renaming a kernel or
+    moving it within its file does not change the hash."""
     parts = sorted(
         hashlib.sha256(data[s.offset : s.offset + s.size]).digest()
         for s in sections

@@ -1,7 +1,7 @@
-"""Hashes an object's host code, independent of its source text and of its kernels.
+"""Hashes an object file's host code, independently of source text and kernels.
 
-Left out are the embedded device code, the random ids that nvcc makes for each compilation, unwinding tables and notes;
-symbols that the code refers to count by name.
+The hash ignores embedded device code, nvcc's random ids per compilation, unwinding tables and notes. Referenced symbols
+count by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flashcore.readers.cubin import Section, sections_of, text_at
 
 _ALLOCATED, _NO_DATA, _RELOCATIONS, _SYMBOLS = 2, 8, 4, 2
 _IGNORED = re.compile(r"\.(nv|eh_frame|note|gcc_except_table)|__nv_module_id")
-#: Names that nvcc makes of a random number, or of the file's name and a hash of its text.
+#: Names that nvcc generates from a random number, or from the file's name and a hash of its text.
 _RANDOM = re.compile(
     r"tmpxft_[0-9a-f]+_[0-9a-f]+-\d+|_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}(_\d+)?"
     r"|[0-9a-f]{8}_\d+_\w+_cu_[0-9a-f]{8}(_\d+)?"
@@ -25,13 +25,13 @@ _RANDOM = re.compile(
 
 
 def read(path: Path, without: str = "") -> tuple[str, str]:
-    """The hash of an object's host code, and the compiler that the object names; hashes compare within one compiler.
+    """The hash of an object's host code, and its compiler. Hashes are comparable within one compiler.
 
     Args:
-        without: a name in the code that is not to count; hashes with names of the same length can be compared.
+        without: a name in the code to ignore. Hashes are comparable if the ignored names have the same length.
 
     Raises:
-        FlashcoreError: it is not an object file, or cut short.
+        FlashcoreError: it is not an object file, or truncated.
     """
     data = path.read_bytes()
     if without:
@@ -43,7 +43,7 @@ def read(path: Path, without: str = "") -> tuple[str, str]:
 
 
 def undefined(path: Path) -> list[str]:
-    """The symbols that an object uses and others define: those of the functions that it calls."""
+    """The symbols that an object uses but does not define, such as the functions that it calls."""
     data = path.read_bytes()
     return [name for name, section in _symbols(data, sections_of(data)) if name and not section]
 

@@ -1,8 +1,7 @@
-"""Gives a kernel one name, however a tool spells it: cubins mangle names, ncu and the C++ library demangle them
-differently.
+"""Normalizes kernel names: cubins have mangled names, and ncu and the C++ library demangle them differently.
 
-The canonical name has namespaces and template arguments, and no return type, no parameters and no blanks:
-``ns::gemm<128,float>``. A kernel that is declared ``extern "C"`` keeps its name.
+The canonical name has namespaces and template arguments, but no return type, parameters or spaces:
+``ns::gemm<128,float>``. The name of an ``extern "C"`` kernel is unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import functools
 import re
 
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
-#: What demanglers write around a template argument's value, and the value does not need: ``(int)96``, ``96u``.
+#: Decorations that demanglers add to a template argument's value: ``(int)96``, ``96u``.
 _CAST = re.compile(r"\([A-Za-z_][\w:]*(?: [A-Za-z_][\w:]*)*\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
 _ARGUMENTS = re.compile(r"<[^<>]*>")
@@ -21,7 +20,7 @@ _CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const
 
 @functools.lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """The name of a kernel, mangled or as any tool demangles it."""
+    """The canonical name of a kernel, from its mangled name or any tool's demangled one."""
     if name.startswith("_Z"):
         name = demangled(name)
     text = _without_return_type(_without_parameters(_UNNAMED.sub("", name).strip()))
@@ -43,7 +42,7 @@ def without_arguments(name: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """The function's name alone: ``gemm``."""
+    """The function's name without namespaces: ``gemm``."""
     return without_arguments(name).rpartition("::")[2]
 
 
@@ -67,7 +66,7 @@ def _without_return_type(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def demangled(mangled: str) -> str:
-    """A name as the C++ runtime library demangles it; the name itself where there is no such library."""
+    """The name demangled by the C++ runtime library; unchanged if the library is missing."""
     library = _library()
     if library is None:
         return mangled

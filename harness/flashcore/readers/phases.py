@@ -1,15 +1,14 @@
-"""Which phase of its kernel each machine instruction belongs to.
+"""Attributes machine instructions to the phases of their kernel.
 
-A source splits its kernels by comments that stand on a line of their own::
+A source marks phases by comments on separate lines::
 
     // phase: softmax
 
-Such a marker opens a phase, which lasts until the next marker or to the end of the function: a line that
-starts with a closing brace. What a header holds counts where it was called from, unless the header marks
-phases itself: of the lines that the compiler inlined into one another, the innermost marked one decides.
-Code that no marker covers is ``other``; a marker of that name closes a phase.
+A phase lasts until the next marker or the end of the function, which is a line that starts with a closing brace. Code
+outside all phases belongs to ``other``; a marker of that name ends a phase. An inlined instruction belongs to the phase
+of its innermost marked line, so a header without markers counts where it is called.
 
-A barrier belongs to the phase before it: warps that arrive early wait there for those still in that phase.
+Put a barrier at the end of a phase: warps that arrive early wait there for those still in the phase.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from flashcore.readers import sass
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.spills import relative_path
 
-_MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence is no marker, an invalid name is a mistake
+_MARKER = re.compile(r"\s*//\s*phase:\s*(\S+)\s*")  # a sentence does not match; an invalid name is reported
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -36,11 +35,11 @@ class Code:
     """The phases of one variant's machine code.
 
     Args:
-        names: its phases, in the order of the sources, ``other`` at the end.
+        names: its phases in source order, ``other`` last.
         kernels: kernel → offset of each instruction in bytes → its phase.
-        why: why there is no kernel.
-        listing: kernel → its instructions with the lines that they come from; nothing counted yet.
-        files: name → text of the source files that the listing names.
+        why: why there are no kernels.
+        listing: kernel → its instructions with source lines, without counters.
+        files: the listing's source files, name → text.
     """
 
     names: tuple[str, ...]
@@ -51,10 +50,10 @@ class Code:
 
 
 def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
-    """The phase of each line of a source, empty where no marker covers it.
+    """The phase of each line of a source; empty for lines outside all phases.
 
     Raises:
-        UsageError: a marker does not give a name.
+        UsageError: a marker's name is invalid.
     """
     phases: list[str] = []
     phase = ""
@@ -73,7 +72,7 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
 
 
 class Sources:
-    """The phases of the lines of a suite's files; other files have none. Each file is read once.
+    """The phases of a suite's source lines; files outside the suite have none. Each file is read once.
 
     Args:
         root: the suite's folder.
@@ -89,7 +88,7 @@ class Sources:
         return of_lines("\n".join(lines), name)
 
     def _text(self, file: str) -> tuple[str, list[str]]:
-        """A file's name below the suite, and its lines; none of a file that does not lie there."""
+        """A file's path relative to the suite, and its lines; no lines if the suite does not contain it."""
         name = relative_path(file, self.root)
         try:
             text = (self.root / name).read_text(encoding="utf-8", errors="replace")
@@ -99,12 +98,12 @@ class Sources:
 
 
 def of_variant(source: str, listing: str | None, sources: Sources) -> Code | None:
-    """The phases of a variant's code and its instructions; ``None`` where its sources mark no phase.
+    """The phases of a variant's code, and its instructions; ``None`` if its sources mark no phase.
 
     Args:
-        source: its source, relative to the suite.
-        listing: its code, as ``nvdisasm -c -gi`` prints it; ``None`` without a disassembler.
-        sources: file → the phase of each of its lines.
+        source: its source file, relative to the suite.
+        listing: the output of ``nvdisasm -c -gi``; ``None`` without a disassembler.
+        sources: the suite's files.
     """
     marked = [phase for phase in sources.phases(source) if phase]
     functions = {canonical(name): code for name, code in sass.parse(listing or "").items()}
@@ -114,14 +113,14 @@ def of_variant(source: str, listing: str | None, sources: Sources) -> Code | Non
     if not names:
         return None
     listings = {kernel: tuple(_listed(i, sources) for i in code) for kernel, code in functions.items()}
-    why = "" if kernels else "no listing of its code: nvdisasm was not there"
-    named = {name for code in listings.values() for i in code for name in (i.file, *(call[0] for call in i.calls))}
-    files = {name: "\n".join(sources.text(name)[1]) for name in sorted(named - {""})}
+    why = "" if kernels else "no SASS listing: nvdisasm is missing"
+    names_used = {name for code in listings.values() for i in code for name in (i.file, *(call[0] for call in i.calls))}
+    files = {name: "\n".join(sources.text(name)[1]) for name in sorted(names_used - {""})}
     return Code((*names, OTHER_PHASE), kernels, why, listings, files)
 
 
 def of_code(code: Sequence[sass.Instruction], phases: Callable[[str], Sequence[str]]) -> dict[int, str]:
-    """Offset of each instruction → its phase.
+    """The phase of each instruction, by offset.
 
     Args:
         phases: file → the phase of each of its lines.
@@ -130,7 +129,7 @@ def of_code(code: Sequence[sass.Instruction], phases: Callable[[str], Sequence[s
 
 
 def _is_trap(instruction: sass.Instruction) -> bool:
-    """Whether it is the jump to itself that ends a kernel: warps that have exited are sampled there."""
+    """Whether it is the jump to itself at the end of a kernel: exited warps are sampled there."""
     return any(instruction.text == f"BRA `({label})" for label in instruction.labels)
 
 
@@ -143,7 +142,7 @@ def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]
 
 
 def _listed(instruction: sass.Instruction, sources: Sources) -> Instruction:
-    """The instruction with those of its lines that are in a file of the suite: the innermost, and its calls."""
+    """The instruction with its source lines in the suite: the innermost one, and its calls."""
     places: dict[tuple[str, int, str], None] = {}
     for file, number in instruction.lines:
         name, lines = sources.text(file)

@@ -1,4 +1,4 @@
-"""Reads machine code (SASS) as ``nvdisasm -c -gi`` prints it: each function's instructions and their source lines."""
+"""Parses the SASS listing of ``nvdisasm -c -gi``: each function's instructions and their source lines."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SourceLine(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One machine instruction. Only its opcode is parsed at once: most readers need no more.
+    """One machine instruction. Only the opcode is parsed eagerly, because most readers need no more.
 
     Args:
         opcode: with its modifiers: ``LDG.E.128``.
         listed: its line of the listing.
-        places: the lines before it, which name its source lines.
+        places: the listing's lines before it that name its source lines.
         labels: the labels directly before it.
     """
 
@@ -48,7 +48,7 @@ class Instruction(NamedTuple):
 
     @property
     def lines(self) -> list[SourceLine]:
-        """Its source line; before it the lines inlined there, the innermost first.
+        """Its source lines: the innermost inlined line first, the kernel's line last.
 
         Empty without line information, and in helper functions that the compiler adds.
         """
@@ -57,7 +57,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_predicated(self) -> bool:
-        """Whether a predicate stands before the opcode, as in ``@!P0 BRA``."""
+        """Whether it has a predicate, as in ``@!P0 BRA``."""
         return self.text.startswith("@")
 
     @property
@@ -67,7 +67,7 @@ class Instruction(NamedTuple):
 
     @property
     def operands(self) -> str:
-        """The text behind the opcode."""
+        """The text after the opcode."""
         return self.text.partition(self.opcode)[2].strip()
 
     @property
@@ -77,7 +77,7 @@ class Instruction(NamedTuple):
 
 
 def parse(listing: str) -> dict[str, list[Instruction]]:
-    """Function (mangled) → its instructions in the order of the code; empty if the text holds no function."""
+    """The instructions of each function in code order, by mangled name; empty if the listing has no function."""
     return dict(functions(listing.splitlines()))
 
 
@@ -85,7 +85,7 @@ def functions(lines: Iterable[str]) -> Iterator[tuple[str, list[Instruction]]]:
     """The functions of a listing, one at a time."""
     name = ""
     code: list[Instruction] = []
-    pending: list[str] = []  # the source lines of the instruction to come
+    pending: list[str] = []  # the source lines of the next instruction
     places: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     for line in lines:

@@ -1,7 +1,7 @@
-"""Tells what a kernel uses local memory for: spilled registers, arrays with a run-time index, or both.
+"""Determines a kernel's use of local memory: spilled registers, arrays with a run-time index, or both.
 
-No single tool can tell. ptxas counts the bytes of its spills; the stack frame holds spills and arrays alike. The
-machine code shows each load (LDL) and store (STL), whether it lies in a loop, and, with ``-lineinfo``, its source line.
+No single tool reports it. ptxas counts the bytes of its spills; the stack frame contains both spills and arrays. The
+machine code has each load (LDL) and store (STL), the loops around it and, with ``-lineinfo``, its source line.
 :func:`classify` combines them.
 """
 
@@ -32,12 +32,11 @@ class Site:
     """A load or store of local memory in the code.
 
     Args:
-        store: whether it stores.
+        store: whether it is a store.
         bytes: bytes per thread.
-        depth: loops around it; 0 is straight-line code.
-        slot: whether its address is a constant place of the stack frame. A computed address is no spill.
-        file: source file, and
-        line: its line; empty and 0 without line information.
+        depth: the number of loops around it; 0 in straight-line code.
+        slot: whether its address is a constant offset in the stack frame. A computed address is not a spill's.
+        file, line: its source line; empty and 0 without line information.
     """
 
     store: bool
@@ -48,22 +47,22 @@ class Site:
     line: int = 0
 
     def relative_to(self, root: Path | None) -> Site:
-        """The same site with its file relative to ``root``, so that no path of one machine is recorded."""
+        """The same site with its file relative to ``root``, so that no absolute path is recorded."""
         return self if root is None else replace(self, file=relative_path(self.file, root))
 
 
 def relative_path(file: str, root: Path) -> str:
-    """A source file's path relative to ``root``; only its name if it does not lie there."""
+    """A source file's path relative to ``root``; only its name if ``root`` does not contain it."""
     path = Path(file)
     if not path.is_absolute():
         return file
-    # An object may have been compiled in an earlier folder of the suite: look for the end of the path here.
+    # The suite may have been moved since the object was compiled: look for a suffix of the path.
     ends = (Path(*path.parts[start:]) for start in range(1, len(path.parts)))
     return next((end.as_posix() for end in ends if (root / end).is_file()), path.name)
 
 
 def sites(code: Sequence[sass.Instruction]) -> tuple[Site, ...]:
-    """A function's local-memory accesses, in the order of the code."""
+    """A function's local-memory accesses in code order."""
     if not any(_is_local(i) for i in code):
         return ()
     blocks, edges = _flow(code)
@@ -111,13 +110,13 @@ def _successors(blocks: Sequence[Sequence[sass.Instruction]], index: int, labels
     if last is None or last.name not in _JUMPS | _ENDS:
         return following
     targets = [labels[t] for t in last.targets if t in labels] if last.name in _JUMPS else []
-    # A condition stands before the opcode (@P0 BRA) or among the operands (BRA.U !UP0, target).
+    # A condition precedes the opcode (@P0 BRA) or is an operand (BRA.U !UP0, target).
     conditional = last.is_predicated or (last.name == "BRA" and not _ONLY_A_TARGET.fullmatch(last.operands))
     return targets + following if conditional else targets
 
 
 def loop_depths(edges: Sequence[Sequence[int]]) -> list[int]:
-    """How many loops each node of a flow graph lies in.
+    """The loop depth of each node of a control-flow graph.
 
     Args:
         edges: the successors of each node.
@@ -133,7 +132,7 @@ def _loops(edges: Sequence[Sequence[int]]) -> Iterator[tuple[frozenset[int], set
     each other are an inner loop. Code that was only moved out of line is no loop, though it branches backwards.
     """
     pending = [frozenset(range(len(edges)))]
-    cut: set[int] = set()  # entries of loops: the edges to them from within their loop are removed
+    cut: set[int] = set()  # loop entries; edges to them from within their loop are removed
     while pending:
         nodes = pending.pop()
         for loop in _components(edges, nodes, cut):
@@ -180,12 +179,12 @@ def _components(edges: Sequence[Sequence[int]], nodes: frozenset[int], cut: Coll
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What each tool reports about one kernel; ``None`` is unmeasured.
+    """The tools' findings about one kernel; ``None`` is unmeasured.
 
     Args:
-        spill_stores: bytes per thread, as ptxas counts its spill instructions; ``spill_loads`` likewise.
+        spill_stores, spill_loads: bytes per thread, by ptxas.
         stack: bytes of the stack frame per thread.
-        sites: what the machine code shows.
+        sites: the accesses in the machine code.
     """
 
     spill_stores: int | None = None
@@ -196,7 +195,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What local memory is used for, the worst line if there is one, and both in words."""
+    """The use of local memory, the worst source line if there is one, and both in words."""
 
     use: Use
     worst: SourceLine | None
@@ -204,10 +203,10 @@ class Usage:
 
 
 def classify(evidence: Evidence) -> Usage:
-    """Tells spills from arrays.
+    """Distinguishes spills from arrays.
 
-    Spills go to constant places of the frame and ptxas counts their bytes. An access by a computed register is
-    certainly to an array; so are bytes beyond those that ptxas counts as spilled.
+    Spills use constant offsets in the frame, and ptxas counts their bytes. An access by a computed address belongs to
+    an array, and so do bytes beyond those that ptxas counts as spilled.
     """
     accesses = evidence.sites
     spilled = None
@@ -234,7 +233,7 @@ def classify(evidence: Evidence) -> Usage:
 
 
 def _worst(accesses: Sequence[Site], *, arrays: bool) -> SourceLine | None:
-    """The line with the deepest, then the most bytes; of spills unless there are only arrays."""
+    """The line with the most bytes at the greatest loop depth; of spills unless there are only arrays."""
     spills = [s for s in accesses if s.slot]
     totals = Counter[tuple[str, int, int]]()  # bytes by file, line and depth
     for site in spills if spills and not arrays else accesses:

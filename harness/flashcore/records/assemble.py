@@ -1,4 +1,4 @@
-"""The record of a run: put together from what was measured here and what recorded runs of the same GPU add."""
+"""Assembles a run's record from its own results and those joined from recorded runs of the same GPU."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from flashcore.records import freshness, lookup
 if TYPE_CHECKING:
     from flashcore.records.lookup import Places
 
-_MOST_RUNS = 8  # runs that are read at most to join from, if each has only a few variants
+_MOST_RUNS = 8  # runs to join from at most, if each has only a few variants
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one invocation found by itself: the content of its record without what is joined.
+    """The results of one invocation: the content of its record without joined facts.
 
-    ``formulas`` are the problems' own counts. ``environment`` names the GPU that measured, if there is one.
+    ``formulas`` are the problems' formula facts. ``environment`` names the measuring GPU, if there is one.
     """
 
     command: str
@@ -39,14 +39,14 @@ class Findings:
 def record_of(
     run_id: str, findings: Findings, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None = None
 ) -> Record:
-    """Puts together what was found here and what recorded runs of the same GPU add, newest first.
+    """The record of this invocation's results, joined with recorded runs of the same GPU.
 
-    A run of one variant adds what it measured of that variant; what it did not measure comes from the
-    runs before it. Without a GPU the newest measured run says which GPU the record is about.
+    Each recorded run adds the cases and stages that this invocation and newer runs lack. Without a GPU, the newest
+    measured run determines the record's GPU.
 
     Args:
-        recorded: the runs to join from; see :func:`to_join`.
-        roofs: this machine's, where they were measured; else those of the newest run that has any.
+        recorded: the runs to join from, newest first; see :func:`to_join`.
+        roofs: this machine's, if measured; by default those of the newest run that has any.
     """
     suite, built, measured = findings.suite, findings.built, findings.measured
     arch = findings.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
@@ -54,7 +54,7 @@ def record_of(
     facts = [*findings.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in outcomes if o.status in ("ok", "failed")}
-    # Recorded times of a case that is wrong today are no result.
+    # Recorded results of a case that is now wrong are not joined.
     wrong = {o.case for o in outcomes if o.stage == "check" and o.status == "failed"}
     done |= {(case, stage) for case in wrong for stage in GPU_STAGES}
     listings: list[Collection[Listing]] = [measured.listings]
@@ -65,7 +65,7 @@ def record_of(
         try:
             joined = freshness.join(run, keys, done, suite.root)
         except RecordError as error:
-            lookup.tell_skipped(run.id, error)
+            lookup.warn_skipped(run.id, error)
             continue
         stale = {**joined.stale, **stale}
         facts += joined.facts
@@ -110,8 +110,7 @@ def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
 
 
 def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:
-    """What :func:`to_join` gives, and the same for each other GPU that a command recorded together with one of these
-    runs."""
+    """The runs of :func:`to_join`, and those of each other GPU that the same command recorded."""
     newest = to_join(places, suite, gpu, before=None)
     recordings = lookup.recorded_with(places, suite, {run.recording for run in newest} - {""})
     others = dict.fromkeys(name for _, name in recordings if name != newest[0].gpu)
@@ -119,12 +118,13 @@ def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Recor
 
 
 def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
-    """Measured runs of this suite, newest first, all of one GPU. Their facts are not read yet, except where the choice
-    of the others depends on the run.
+    """Measured runs of this suite on one GPU, newest first.
+
+    Facts are read lazily, except those of a run that determines the choice of further runs.
 
     Args:
-        gpu: this machine's GPU; ``None``: that of the newest run.
-        before: only runs older than this one; ``None``: all.
+        gpu: this machine's GPU; ``None``: the newest run's.
+        before: only runs older than this id; ``None``: all.
     """
     runs: list[Record] = []
     for run in lookup.opened_runs(places, suite, before=before):

@@ -1,7 +1,7 @@
-"""Takes measured facts over from a recorded run, for the cases whose code is still the same.
+"""Joins measured facts from a recorded run for cases whose code is unchanged.
 
-A machine without a GPU still reports and gates this way: what was measured stays valid as long as the freshness key of
-a case does not change. What is not fresh is *stale* and counts as unmeasured.
+So a machine without a GPU can report and gate: measurements are valid until a case's freshness key changes. Then they
+are *stale*, and count as unmeasured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from flashcore.model.record import (
 )
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
 
-#: The sources of facts that only a GPU can give, and the stage of each.
+#: The sources of facts that need a GPU, and their stages.
 MEASURED: Mapping[Source, Stage] = {
     Source.CHECK: "check",
     Source.EVENTS: "bench",
@@ -75,7 +75,7 @@ def case_keys(
         elif artifact is None:
             continue
         elif isinstance(variant.kind, CompiledCallable):
-            # A launch's code, grid and arguments: all that the Python code determines.
+            # The launches' code, grids and arguments cover everything that the Python code determines.
             code = artifact.calls.get(shape.name, "")
             key = CaseKey(code, artifact.closure, artifact.cxx, host=code, cxx=artifact.cxx)
         else:
@@ -89,21 +89,21 @@ def case_keys(
 
 
 def module_hash(file: Path) -> str:
-    """The hash of a Python file, with the modules in its folder that it imports, directly or not."""
+    """The hash of a Python file and the modules of its folder that it imports, transitively."""
     hashes: dict[Path, str] = {}
-    todo = [file]
-    while todo:
-        path = todo.pop()
+    pending = [file]
+    while pending:
+        path = pending.pop()
         hashes[path] = file_hash(path)
         modules = (file.parent / f"{name}{end}" for name in _imported(path) for end in (".py", "/__init__.py"))
-        todo += [p for p in modules if p not in hashes and p.is_file()]
+        pending += [p for p in modules if p not in hashes and p.is_file()]
     digest = hashes.pop(file)
-    imported = [(p.name, hashed) for p, hashed in sorted(hashes.items())]
+    imported = [(path.name, module) for path, module in sorted(hashes.items())]
     return _hash([digest, *imported]) if imported else digest
 
 
 def _imported(file: Path) -> set[str]:
-    """The first names of what a module imports, anywhere in it; of a file that is no Python, nothing."""
+    """The top-level names of a file's imports, nested ones included; empty if it is not valid Python."""
     try:
         nodes = [*ast.walk(ast.parse(file.read_bytes()))]
     except (SyntaxError, ValueError):
@@ -118,12 +118,12 @@ def _hash(value: object) -> str:
 
 
 def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
-    """Why the recorded facts are not about the present code; ``None`` if they are."""
+    """Why the recorded facts do not apply to the present code; ``None`` if they do."""
     if recorded is None:
         return NeverMeasured()
     if present.settings and recorded.settings not in ("", present.settings):
         return SettingsChanged()
-    if present.peer and recorded.peer:  # those of runs before this was recorded have no hash
+    if present.peer and recorded.peer:  # older runs have no hash of references
         return ReferenceChanged() if len({present.code, recorded.code} - {""}) > 1 else None
     if not (present.host and recorded.host):
         return NoHostHash("recorded" if present.host else "built")
@@ -135,7 +135,7 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
 
 
 def merged(reads: Iterable[Reads]) -> Reads:
-    """All files of several reads. One that had different content has no hash: it changed meanwhile."""
+    """The union of several reads. A file that was read with different content gets an empty hash."""
     union: dict[str, dict[str, str]] = {}
     for entry, files in (pair for one in reads for pair in one.items()):
         hashes = union.setdefault(entry, {})
@@ -144,7 +144,7 @@ def merged(reads: Iterable[Reads]) -> Reads:
 
 
 def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
-    """The Python files of the suite in ``root`` that read files which changed since the run, and these."""
+    """The suite's Python files that read files which have changed since the run, with the changed files."""
     changed = (
         (entry, tuple(file for file, digest in files.items() if not digest or file_hash(Path(root, file)) != digest))
         for entry, files in recorded.reads.items()
@@ -153,7 +153,7 @@ def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
 
 
 def reasons(recorded: Record, present: Mapping[str, CaseKey], root: str) -> dict[str, Stale | None]:
-    """Why a run's facts are not about each present case, ``None`` if they are; ``root`` is the suite's folder."""
+    """For each present case, why the run's facts do not apply to it, or ``None``; ``root`` is the suite's folder."""
     stale = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
     if changed := changed_reads(recorded, root):
         for case in (case for case, reason in stale.items() if not reason):
@@ -170,7 +170,7 @@ def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, st
 
 
 class Joined(NamedTuple):
-    """What a recorded run adds: facts, outcomes and samples of fresh cases, the reasons of stale ones, the origin."""
+    """The contribution of a recorded run: results of fresh cases, the reasons of stale ones, the facts' origin."""
 
     facts: list[Fact]
     outcomes: list[CaseOutcome]
@@ -182,10 +182,10 @@ class Joined(NamedTuple):
 
 
 def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]], root: str) -> Joined:
-    """Takes over what is fresh. The recorded facts are read only if the run has an outcome to take over.
+    """Joins the fresh results of a recorded run. Its facts are read only if it has a fresh outcome.
 
     Args:
-        measured: (case, stage) that the present run measured itself; they are not taken over.
+        measured: (case, stage) that need not be joined, because the present or a newer run measured them.
         root: the suite's folder.
 
     Raises:
@@ -195,31 +195,31 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
     fresh = {case for case, reason in stale.items() if reason is None}
     here = {case for case, _ in measured}
 
-    def taken(case: str, stage: Stage) -> bool:
+    def joins(case: str, stage: Stage) -> bool:
         return case in fresh and (case, stage) not in measured
 
-    outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if taken(o.case, o.stage)]
+    outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]
     arch = recorded.gpu_arch
     facts = [
         fact
         for fact in (recorded.facts if outcomes else ())
-        # Waves are of the plan, and of the GPU's number of SMs.
+        # Waves depend on the plan and on the GPU's number of SMs.
         if (stage := "profile" if fact.name == "waves" and fact.subject.arch == arch else MEASURED.get(fact.source))
-        and taken(fact.subject.case, stage)
+        and joins(fact.subject.case, stage)
     ]
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
         what = f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases"
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
-            what += f" (by the text of their sources, which is the same: {cause_text.compilers(sorted(others))})"
+            what += f" (compilers differ, but the sources do not: {cause_text.compilers(sorted(others))})"
         origin = Origin(recorded.id, gpu, arch or "", what)
-    profiled = {case for case in fresh if taken(case, "profile")}  # as it is now: `measured` grows
+    profiled = {case for case in fresh if joins(case, "profile")}  # evaluated now, because `measured` grows
     changed = changed_reads(recorded, root) if outcomes else recorded.reads
     return Joined(
         facts,
         outcomes,
-        samples={k: v for k, v in recorded.samples.items() if taken(k.rsplit("/", 1)[0], "bench")},
+        samples={k: v for k, v in recorded.samples.items() if joins(k.rsplit("/", 1)[0], "bench")},
         stale={c: reason for c, reason in stale.items() if reason and c not in here},
         origin=origin,
         listings=Lazy(lambda: (x for x in recorded.listings if x.subject.case in profiled)),

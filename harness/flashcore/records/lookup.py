@@ -1,4 +1,4 @@
-"""The recorded runs, and how one is chosen: the newest, one by its id or folder, those of other places."""
+"""Finds recorded runs: the newest, by id or folder, in the runs' folder and in other places."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from flashcore.records.store import HEADER, RUN_ID, opened
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    #: Where runs lie. One place is the folder that runs are recorded in, and published as packed files; of more, the
-    #: others hold what was recorded elsewhere: each a folder of runs, a run's folder, or one packed file.
+    #: Where to look for runs. The first is the folder that runs are recorded in. Others have runs of other machines:
+    #: each is a folder of runs, a run's folder, or a packed run.
     Places = Path | Sequence[Path]
 
 ROOFS = "roofs"  # the name of the suite that measures roofs
-PACKED = ".run.zip"  # how a packed run's name ends
+PACKED = ".run.zip"  # suffix of a packed run
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, RecursionError)
 
 
 def runs(profiles: Path) -> list[Path]:
-    """The complete runs, newest first by their ids."""
+    """The complete runs, newest first."""
     return [run for run in _newest_first(profiles) if (run / HEADER).is_file()]
 
 
 def unfinished(profiles: Path) -> list[Path]:
-    """Folders of runs that did not end, newest first."""
+    """The folders of incomplete runs, newest first."""
     return _newest_first(profiles, PARTIAL)
 
 
@@ -45,10 +45,10 @@ def _newest_first(profiles: Path, ending: str = "") -> list[Path]:
     )
 
 
-def everywhere(places: Places) -> list[Traversable]:
-    """The complete runs of all places, newest first by their ids; of those with one id only the first place's.
+def all_runs(places: Places) -> list[Traversable]:
+    """The complete runs of all places, newest first; of runs with the same id, the first place's.
 
-    A packed run of the first place that cannot be read is skipped with a warning.
+    An unreadable packed run of the first place is skipped with a warning.
 
     Raises:
         RecordError: another place's packed run is damaged, or the file is something else.
@@ -59,14 +59,14 @@ def everywhere(places: Places) -> list[Traversable]:
         try:
             complete.append(_opened(file))
         except (RecordError, UsageError) as error:
-            tell_skipped(file.name, error)
-    complete += chain.from_iterable(map(elsewhere, others))
+            warn_skipped(file.name, error)
+    complete += chain.from_iterable(map(runs_at, others))
     by_id = {run.name: run for run in reversed(complete)}
     return sorted(by_id.values(), key=lambda run: run.name, reverse=True)
 
 
-def elsewhere(place: Path) -> list[Traversable]:
-    """The runs that a user's ``--records`` names: a packed file, a run's folder, or a folder of both.
+def runs_at(place: Path) -> list[Traversable]:
+    """The runs at a path of ``--records``: a packed run, a run's folder, or a folder of both.
 
     Raises:
         UsageError: there is none.
@@ -79,8 +79,8 @@ def elsewhere(place: Path) -> list[Traversable]:
     complete: list[Traversable] = [*runs(place), *map(_opened, _packed(place))]
     if not complete:
         raise UsageError(
-            f"--records {place}: expected a run, a packed one (*{PACKED}) or a folder of them, found none\n"
-            "  hint: flashcore pack writes one, where the run was recorded"
+            f"--records {place}: expected a run, a packed run (*{PACKED}) or a folder of them, found none\n"
+            "  hint: pack a run with flashcore pack, on the machine that recorded it"
         )
     return complete
 
@@ -90,25 +90,24 @@ def _packed(place: Path) -> list[Path]:
 
 
 def _opened(file: Path) -> Traversable:
-    """The run in a packed file, checked once."""
+    """The run in a packed file, verified once until the file changes."""
     state = file.stat()
-    return _unchanged(file.resolve(), state.st_mtime_ns, state.st_size)
+    return _verified(file.resolve(), state.st_mtime_ns, state.st_size)
 
 
 @cache
-def _unchanged(file: Path, changed: int, size: int) -> Traversable:
+def _verified(file: Path, modified: int, size: int) -> Traversable:
     run: Traversable = plugin.resolve("flashcore.plugins.pack.pack:opened")(file)
     return run
 
 
 def find(places: Places, name: str | None) -> Traversable:
-    """The run that ``name`` (an id, the beginning of one, a folder, or a packed file) means; the newest if ``None``.
+    """The run of that id, prefix of an id, folder, or packed file; the newest if ``name`` is ``None``.
 
-    ``profile`` may have measured the machine's roofs too, and ``sanitize`` times nothing: such runs count as the newest
-    only where there is no other.
+    Runs of the roofs suite or of ``sanitize`` alone, which has no times, count as the newest only if there is no other.
 
     Raises:
-        UsageError: there is no such run, or several begin so.
+        UsageError: there is no such run, or several have that prefix.
         RecordError: a packed run is damaged, or the file is something else.
     """
     if name is not None:
@@ -117,13 +116,13 @@ def find(places: Places, name: str | None) -> Traversable:
             return path
         if name.endswith(PACKED) and path.is_file():
             return _opened(path)
-    complete = everywhere(places)
+    complete = all_runs(places)
     if name is None:
         if not complete:
             where = places if isinstance(places, Path) else places[0]
             raise UsageError(
                 f"{where}: expected a recorded run, found none\n"
-                "  hint: `flashcore profile` records one, `flashcore import` reads one, --profiles names another folder"
+                "  hint: record one with flashcore profile or import, or name another folder with --profiles"
             )
         return next((run for run in complete if suite_of(run) != ROOFS and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
@@ -135,7 +134,7 @@ def find(places: Places, name: str | None) -> Traversable:
 
 
 def suite_of(run: Traversable) -> str:
-    """The name of a run's suite; empty if its header is damaged, which reading it reports."""
+    """The name of a run's suite; empty if the header is damaged, which reading the run reports."""
     try:
         return str(json.loads((run / HEADER).read_bytes())["suite"]["name"])
     except _DAMAGED:
@@ -143,12 +142,12 @@ def suite_of(run: Traversable) -> str:
 
 
 def _of_sanitizer(run: Traversable) -> bool:
-    """Whether its only GPU results are those of ``flashcore sanitize``."""
+    """Whether the run has only GPU results of ``flashcore sanitize``."""
     return (run / "sanitize").is_dir() and not (run / "check").is_dir()
 
 
 def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
-    """The newest run of this suite that a GPU timed; if there is none, the newest that it measured."""
+    """The newest run of this suite with times; if there is none, the newest with GPU results."""
     newest = None
     for record in measured_runs(places, suite, before=before):
         if record.samples:
@@ -158,13 +157,13 @@ def latest(places: Places, suite: str, *, before: str | None = None) -> Record |
 
 
 def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
-    """The runs of this suite that a GPU measured, newest first."""
+    """The runs of this suite with GPU results, newest first."""
     return filter(is_readable, opened_runs(places, suite, before=before))
 
 
 def opened_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
-    """As :func:`measured_runs`, with facts that are not read yet."""
-    for folder in everywhere(places):
+    """As :func:`measured_runs`, but with facts that are read lazily."""
+    for folder in all_runs(places):
         if before is not None and folder.name >= before:
             continue
         try:
@@ -172,31 +171,31 @@ def opened_runs(places: Places, suite: str, *, before: str | None = None) -> Ite
                 continue
             record = opened(folder)
         except (*_DAMAGED, RecordError) as error:
-            tell_skipped(folder.name, error)
+            warn_skipped(folder.name, error)
             continue
         yield record
 
 
 def is_readable(run: Record) -> bool:
-    """Whether the run's facts can be read; if not, says that it is skipped."""
+    """Whether the run's facts can be read; if not, warns that the run is skipped."""
     try:
         len(run.facts)
     except RecordError as error:
-        tell_skipped(run.id, error)
+        warn_skipped(run.id, error)
         return False
     return True
 
 
-def tell_skipped(run: str, error: Exception) -> None:
-    """Warns that a damaged run is left out: it must not stop a new one."""
+def warn_skipped(run: str, error: Exception) -> None:
+    """Warns that a damaged run is skipped, so that it does not block a new one."""
     print(f"flashcore: skipped run {run}: {error}", file=sys.stderr)
 
 
 def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> list[tuple[Traversable, str]]:
-    """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, and the name of the
-    GPU of each."""
+    """The measured runs of this suite whose :attr:`Record.recording` is one of these, newest first, with their GPUs'
+    names."""
     folders = []
-    for folder in everywhere(places) if recordings else ():
+    for folder in all_runs(places) if recordings else ():
         with suppress(*_DAMAGED):
             header = _measured(folder, suite)
             if header is not None and header.get("recording", "") in recordings:
@@ -205,7 +204,7 @@ def recorded_with(places: Places, suite: str, recordings: Collection[str]) -> li
 
 
 def _measured(folder: Traversable, suite: str) -> dict[str, Any] | None:
-    """The header of a run of this suite that a GPU measured; of any other ``None``."""
+    """The header of a run of this suite with GPU results; ``None`` for any other run."""
     header: dict[str, Any] = json.loads((folder / HEADER).read_bytes())
     of_suite = header["schema_version"] == SCHEMA_VERSION and header["suite"]["name"] == suite
     return header if of_suite and header["environment"]["gpu"] and header["outcomes"] else None

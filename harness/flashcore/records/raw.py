@@ -1,4 +1,4 @@
-"""The raw output of tools in a run's folder: the compilers' logs in one archive, the rest compressed."""
+"""Stores the tools' raw output in a run's folder: the compilers' logs in one archive, the rest compressed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from flashcore.model.files import writing
 from flashcore.model.record import Artifact
 
-#: The ptxas logs, ``VARIANT-ARCH.log``; ninja does not print them again.
+#: Archive of the ptxas logs, ``VARIANT-ARCH.log``; ninja does not print them again.
 LOGS = "ptxas.zip"
 _COMPRESSED = (".gz", ".xz", ".zip", ".ncu-rep")
-_DAY = (1980, 1, 1, 0, 0, 0)  # the same logs give the same bytes
+_DAY = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same logs give the same bytes
 
 
 def keep(folder: Path, artifacts: Iterable[Artifact]) -> None:
-    """Adds the compilers' logs to a run, and compresses its journals and logs: it is complete, nothing reads them.
+    """Adds the compilers' logs to a complete run, and compresses its journals and logs, which nothing reads any more.
 
     Raises:
         FlashcoreError: they cannot be written.

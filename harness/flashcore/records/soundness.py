@@ -1,4 +1,4 @@
-"""Checks of a record: values and units against the catalogue of facts, subjects and names against the suite."""
+"""Validates a record: values and units against the catalogue of facts, subjects and names against the suite."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from flashcore.model.record import Fact, Facts, Record, Source, Value
 from flashcore.model.text import shortened
 from flashcore.model.times import of_samples, speedup, tflops
 
-#: No counter, size or rate comes near it; sums and ratios of smaller values stay finite.
+#: Larger than any counter, size or rate, and small enough that sums and ratios stay finite.
 MOST = 1e30
 _KERNEL, _LAUNCH = (str, type(None)), (int, type(None))
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")  # names become file names
 
 
 def complaint(value: Value | None, unit: str) -> str:
-    """Why a value is no measurement in that unit; empty if it can be one."""
+    """The expected form of a value in that unit if the value is not valid; else empty."""
     if value is None or (type(value) is bool and unit == "1"):
         return ""
     if unit == "text":
         return "" if type(value) is str else "text"
     if type(value) is not int and type(value) is not float:
         return f"a number of {unit}"
-    if not -MOST <= value <= MOST:  # nor NaN; an integer may be too large for a float
+    if not -MOST <= value <= MOST:  # rejects NaN too, and integers too large for a float
         return f"a finite number of {unit}"
     return "at least 0" if value < 0 and unit != "C" else ""
 
 
 def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
-    """The value and detail to store: an impossible value is stored as unmeasured, with what it was.
+    """The value and detail to store. An impossible value is stored as unmeasured, with its text in the cause.
 
     Raises:
         ValueError: there is neither a value nor a cause.
@@ -47,7 +47,7 @@ def measured(fact: Fact) -> tuple[Value | None, Detail | str]:
 
 
 def mistakes(record: Record) -> Iterator[str]:
-    """What no run can have recorded, its facts left out, each with what was expected and what was found."""
+    """Messages about impossible content of a record, facts excepted."""
     suite = record.suite
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
         if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
@@ -80,10 +80,10 @@ def mistakes(record: Record) -> Iterator[str]:
 
 
 def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator[str]:
-    """What no run can have recorded as facts, each with what was expected and what was found.
+    """Messages about impossible facts.
 
     Args:
-        record: of which only the header's content is used.
+        record: its run; only the header's content is used.
     """
     suite = record.suite
     archs = {None, *suite.archs, *(a.arch for a in record.artifacts)}
@@ -92,26 +92,26 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
     for fact in facts:
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
         if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
-            unit = fact.unit  # under ncu's name a fact may have any unit
-        elsewhere = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # a kernel of no variant
-        of = s.variant in suite.variants or (s.variant == "" and elsewhere)
-        placed = of and s.shape in shapes and s.arch in archs
-        if not (placed and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):
+            unit = fact.unit  # an ncu metric may have any unit
+        is_captured = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # such a kernel needs no variant
+        of_suite = s.variant in suite.variants or (s.variant == "" and is_captured)
+        valid = of_suite and s.shape in shapes and s.arch in archs
+        if not (valid and type(s.kernel) in _KERNEL and type(s.launch) in _LAUNCH):
             what = "a variant, shape and arch of the suite, a kernel's name and a launch's number"
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"
         elif not unit or fact.unit != unit:
-            what = f"the unit {unit}" if unit else "a name of the catalogue, or ncu's own"
+            what = f"the unit {unit}" if unit else "a name from the catalogue, or an ncu metric"
             yield f"fact {shortened(name)} of {s}: expected {what}, found {shortened(fact.unit if unit else name)}"
         elif expected := complaint(fact.value, unit):
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
-            yield f"fact {name} of {s}: expected a cause, or else a value, found {shortened(fact.detail)}"
+            yield f"fact {name} of {s}: expected either a value or a cause, found {shortened(fact.detail)}"
 
 
 def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
-    """Facts that do not follow from the record's samples, each with what was expected and what was found.
+    """Messages about facts that do not follow from the record's samples.
 
-    Rates of joined cases are not compared: the times and formulas that they were made of may not be joined with them.
+    Rates of joined cases are not compared: the times and formulas that they derive from may not have been joined.
     """
     suite, samples = record.suite, record.samples
     timed = (f for f in facts if f.source is Source.EVENTS or f.name == "formula_flop")
@@ -122,8 +122,11 @@ def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
         derived |= {(case, f"{mode}_{name}"): value for name, value in of_samples(series).items()}
     for shape in suite.shapes.values():
         times = {v: s for v in suite.variants if (s := samples.get(f"{v}/{shape.name}/{shape.rank_by}"))}
-        peers = (s for v, s in times.items() if suite.variants[v].is_reference)
-        references = {"baseline": times.get(suite.baseline), "peer": min(peers, key=statistics.median, default=None)}
+        rivals = (s for v, s in times.items() if suite.variants[v].is_reference)
+        references = {
+            "baseline": times.get(suite.baseline),
+            "peer": min(rivals, key=statistics.median, default=None),
+        }
         for variant, series in times.items():
             case = f"{variant}/{shape.name}"
             derived[case, "tflops"] = tflops(numbers.get((case, "formula_flop"), 0.0), series)
@@ -139,5 +142,5 @@ def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
         # Samples are stored with four decimals of a µs.
         same = expected is not None and math.isclose(value, expected, rel_tol=is_rate * 5e-4, abs_tol=1e-4)
         if not (same and low <= value <= high):
-            samples_text = f"{expected:.9g}, by its samples" if expected is not None else "samples that it follows from"
+            samples_text = f"{expected:.9g}, by its samples" if expected is not None else "samples to derive it from"
             yield f"fact {name} of {case}: expected {samples_text}, found {value:.9g}"

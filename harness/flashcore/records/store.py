@@ -1,14 +1,12 @@
-"""Run records on disk: written atomically, read back completely or refused with a reason.
+"""Writes run records atomically; reads them back completely, or refuses them with a reason.
 
-A run is a folder ``profiles/<id>``; its id is its UTC time, whose last four digits are parts of a second, so the
-newest is known without looking at file times. While a run is under way its folder ends in ``.partial``; the
-last act is to rename it, so a folder without that ending is complete.
+A run is a folder ``profiles/<id>``. The id is its UTC time with a fraction of a second, so ids sort by time. The folder
+of a run in progress ends in ``.partial``. Renaming it is the last step, so a folder without that suffix is complete.
 
-``run.json`` holds everything but the facts and the samples, which lie beside it compressed. ``facts.json.gz`` has rows
-``[subject, name, value, unit, source, detail]`` over tables of subjects and of details: each cause is stored once, a
-remark in its row. Where warps were sampled, ``listings.json.gz`` has rows
-``[offset, text, line, values]`` over tables of lines, of names and of source files. A line inlined elsewhere names the
-line of its call.
+``run.json`` has everything but facts, samples and listings, which are in compressed files. ``facts.json.gz`` has rows
+``[subject, name, value, unit, source, detail]`` that index tables of subjects and details; a remark is stored in its
+row. If warps were sampled, ``listings.json.gz`` has rows ``[offset, text, line, values]`` that index tables of lines,
+names and source files. An inlined line refers to the line of its call.
 """
 
 from __future__ import annotations
@@ -55,29 +53,29 @@ SAMPLES = "samples.json.gz"
 LISTINGS = "listings.json.gz"
 SUMS = "SHA256SUMS"
 SIGNERS = "allowed_signers"  # in a suite's folder: the keys that may sign its runs, in OpenSSH's format
-_SEPARATE = ("facts", "samples", "listings")  # in other files
-#: Came after the schema: absent where there is nothing to say.
+_SEPARATE = ("facts", "samples", "listings")  # stored in separate files
+#: Header fields newer than the schema version, with their defaults: omitted if empty.
 _LATER: Mapping[str, Any] = {"gpus": (), "recording": "", "reads": {}}
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _LOCK = "going.lock"
-_MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB of them
-_Made = TypeVar("_Made")
+_MOST_UNPACKED = 1 << 29  # bytes of facts or listings; the largest published run has 13 MB
+_Content = TypeVar("_Content")
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 
 
 def new_id(now: datetime.datetime | None = None) -> str:
-    """A run's id, as ``20261121T093000Z-1f2e``: its start to 1/65536 s, so that ids sort by time."""
+    """A run's id, such as ``20261121T093000Z-1f2e``: its start to 1/65536 s, so that ids sort by time."""
     if now is None:
-        time.sleep(2**-15)  # ids of one process differ
+        time.sleep(2**-15)  # so that ids of one process differ
         now = datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{(now.microsecond << 16) // 1_000_000:04x}"
 
 
 def begin(profiles: Path, run_id: str) -> Path:
-    """Makes the folder of a run that is under way.
+    """Creates the folder of a run in progress.
 
     Raises:
-        FlashcoreError: the folder cannot be made (no space, no permission).
+        FlashcoreError: the folder cannot be created (no space, no permission).
     """
     folder = profiles / (run_id + PARTIAL)
     with writing(folder):
@@ -87,36 +85,35 @@ def begin(profiles: Path, run_id: str) -> Path:
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Locks a run that is under way, so that no other process continues it. The operating system releases the lock when
-    the process ends, in any way; child processes do not inherit it.
+    """Locks a run in progress, so that no other process continues it; see :class:`Lock`.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds the lock.
         FlashcoreError: the folder cannot be written.
     """
     path = folder / _LOCK
     with writing(path):
         lock = Lock(path, os.O_RDWR | os.O_CREAT)
     with lock:
-        if not lock.taken():
+        if not lock.try_acquire():
             process = path.read_text(encoding="utf-8").strip()
             raise UsageError(
-                f"{folder}: expected a run that no process works on, found it locked by process {process}\n"
-                "  hint: wait for it to end, or end it and then continue with --resume"
+                f"{folder}: expected a run that no process has locked, found it locked by process {process}\n"
+                "  hint: wait for the process or end it, then continue with --resume"
             )
         with writing(path):
             path.write_text(f"{os.getpid()}\n", encoding="utf-8")
         yield
 
 
-def is_going(folder: Path) -> bool:
-    """Whether a process holds it; changes nothing."""
+def in_progress(folder: Path) -> bool:
+    """Whether a process has the run locked."""
     try:
         lock = Lock(folder / _LOCK)
     except FileNotFoundError:
         return False
     with lock:
-        return not lock.taken(shared=True)
+        return not lock.try_acquire(shared=True)
 
 
 def write(record: Record, folder: Path) -> None:
@@ -153,7 +150,7 @@ def write(record: Record, folder: Path) -> None:
 
 
 def seal(folder: Path) -> None:
-    """Writes the hashes of a record's files, as ``sha256sum --check`` reads them."""
+    """Writes the hashes of a record's files, in the format of ``sha256sum --check``."""
     lines = (f"{digest}  {name}\n" for name, digest in sums(folder).items())
     write_atomically(folder / SUMS, "".join(lines).encode())
 
@@ -164,7 +161,7 @@ def _pack(path: Path, data: Any) -> None:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """The table that JSON has in place of a cause or another dataclass."""
+    """The JSON object of a cause or another dataclass."""
     return (
         as_json(value)
         if isinstance(value, Detail)
@@ -173,7 +170,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def complete(partial: Path) -> Path:
-    """Gives a complete run its final name."""
+    """Renames a complete run to its final name."""
     final = partial.with_name(partial.name.removesuffix(PARTIAL))
     with writing(final):
         (partial / _LOCK).unlink(missing_ok=True)
@@ -185,7 +182,7 @@ def read(folder: Traversable) -> Record:
     """Reads a run.
 
     Raises:
-        RecordError: it is not complete, not readable, or of an older or newer schema.
+        RecordError: it is incomplete, unreadable, or of another schema version.
     """
     record = opened(folder)
     len(record.facts)
@@ -193,7 +190,7 @@ def read(folder: Traversable) -> Record:
 
 
 def opened(folder: Traversable) -> Record:
-    """Reads a run, but its facts only at their first use, which raises a RecordError if they cannot be read.
+    """Reads a run, and its facts lazily: their first use raises a RecordError if they cannot be read.
 
     Raises:
         RecordError: see :func:`read`.
@@ -209,7 +206,7 @@ def opened(folder: Traversable) -> Record:
             hint = "update flashcore" if newer else "record the run again"
         raise RecordError(f"{path}: expected schema version {SCHEMA_VERSION}, found {actual}\n  hint: {hint}")
     created = header.pop("created", None)
-    from pydantic import ValidationError  # a quarter of the start of commands that read no run
+    from pydantic import ValidationError  # slow: a quarter of the start-up time of commands that read no run
 
     try:
         checked = _header_form().model_validate(header)
@@ -232,52 +229,52 @@ def opened(folder: Traversable) -> Record:
 
 
 def _misdated(record: Record, created: object, folder: str) -> Iterator[str]:
-    """What is wrong with a run's id and date: the newest run is chosen by its id."""
+    """Messages about a wrong id or date: the newest run is chosen by id."""
     try:
         later = datetime.datetime.fromisoformat(record.created) - datetime.datetime.now(datetime.UTC)
-        wrong = not RUN_ID.fullmatch(record.id)  # it names the folder of its report
+        wrong = not RUN_ID.fullmatch(record.id)  # the id becomes a folder's name
     except ValueError:
         wrong = True
     if wrong:
-        yield f"id: expected one such as {new_id()}, found {record.id[:100]!r}"
+        yield f"id: expected an id such as {new_id()}, found {record.id[:100]!r}"
     elif later > _CLOCK_SKEW:
         yield f"id: expected no time in the future, found {record.id}"
     elif created != record.created:
         yield f"created: expected {record.created}, as in its id, found {shortened(created)}"
     elif RUN_ID.fullmatch(folder) and folder != record.id:
-        yield f"id: expected {folder}, as its folder is named, found {record.id}"
+        yield f"id: expected {folder}, the folder's name, found {record.id}"
 
 
 def verify(folder: Traversable) -> None:
-    """Compares a run's files with the hashes that it has of them.
+    """Compares a run's files with their recorded hashes.
 
     Raises:
         RecordError: a file was altered, added or removed since the run was recorded, or there are no hashes.
     """
     if not (file := folder / SUMS).is_file():
-        raise RecordError(f"{folder}: expected hashes of its files in {SUMS}, found none\n  hint: restore it")
+        raise RecordError(f"{folder}: expected the files' hashes in {SUMS}, found none\n  hint: restore {SUMS}")
     recorded = {tuple(line.split("  ")[::-1]) for line in file.read_bytes().decode(errors="replace").splitlines()}
     if altered := sorted({name for name, *_ in recorded ^ set(sums(folder).items())}):
         raise RecordError(
-            f"{folder}: expected a run as it was recorded, with the hashes in {SUMS}, found altered: "
-            f"{', '.join(altered)}\n  hint: restore the run from its copy or from git, or record it again"
+            f"{folder}: expected files with the hashes in {SUMS}, found altered: "
+            f"{', '.join(altered)}\n  hint: restore the run from a copy or from git, or record it again"
         )
 
 
 def sums(folder: Traversable) -> dict[str, str]:
-    """The SHA-256 of each of a record's files."""
+    """The SHA-256 of each file of a record."""
     hashes = {name: file_hash(folder / name) for name in (HEADER, FACTS, SAMPLES, LISTINGS)}
     return {name: digest for name, digest in hashes.items() if digest}
 
 
 def _refuse(folder: Traversable, mistakes: Iterable[str]) -> None:
-    """Refuses a record with any mistake; names the first ones."""
+    """Refuses a record with mistakes; the error has the first ten."""
     if wrong := [f"  {mistake}" for mistake in itertools.islice(mistakes, 10)]:
         raise RecordError("\n".join([f"{folder}: expected a record as flashcore writes it", *wrong]))
 
 
 def _read_facts(folder: Traversable, record: Record) -> tuple[Fact, ...]:
-    """The facts of a run whose header is read."""
+    """The facts of a run, validated against its record."""
     facts = _read_rows(folder / FACTS, "rows of facts", _facts)
     _refuse(folder, soundness.mistakes_in_facts(record, facts))
     _refuse(folder, soundness.contradictions(record, facts))
@@ -286,7 +283,7 @@ def _read_facts(folder: Traversable, record: Record) -> tuple[Fact, ...]:
 
 @functools.cache
 def _header_form() -> Any:
-    """The header's form, made from the record's fields."""
+    """The header's form, derived from the record's fields."""
     from pydantic import ConfigDict, create_model
 
     hints = typing.get_type_hints(Record)
@@ -302,30 +299,30 @@ def _load(path: Traversable) -> Any:
         with path.open("rb") as stream:
             data = stream.read() if path.name == HEADER else gzip.GzipFile(fileobj=stream).read(_MOST_UNPACKED + 1)
         if len(data) > _MOST_UNPACKED:
-            raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB in it")
+            raise ValueError(f"expected at most {_MOST_UNPACKED >> 20} MiB unpacked, found more")
         return json.loads(data, parse_constant=_no_constant)
     except FileNotFoundError as error:
-        raise RecordError(f"{path}: expected with every run, found no such file") from error
+        raise RecordError(f"{path}: expected in every run, found no such file") from error
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise RecordError(f"{path}: cannot be read: {error}\n  hint: record the run again") from error
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no measurement")
+    raise ValueError(f"expected a finite number, found {text}")
 
 
-def _read_rows(path: Traversable, what: str, make: Callable[[Any], _Made]) -> _Made:
-    """What ``make`` makes of a file's data, ``what`` the file is expected to hold."""
+def _read_rows(path: Traversable, what: str, convert: Callable[[Any], _Content]) -> _Content:
+    """A file's converted data; ``what`` is its expected content, for messages."""
     data = _load(path)
     try:
-        return make(data)
+        return convert(data)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: expected {what}, found something else ({error!r})") from error
 
 
 def _facts(data: Any) -> tuple[Fact, ...]:
     subjects = [Subject(*row) for row in data["subjects"]]
-    hash((*subjects, *(row[1] for row in data["facts"])))  # text and numbers alone
+    hash((*subjects, *(row[1] for row in data["facts"])))  # rejects lists and tables with a TypeError
     details = [from_json(detail) for detail in data["details"]]
     sources = {s.value: s for s in Source}
     return tuple(
@@ -335,7 +332,7 @@ def _facts(data: Any) -> tuple[Fact, ...]:
 
 
 def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
-    """Listings as plain data: each line, each name of a value and each file is stored once."""
+    """Listings as plain data, with lines, names of values and files stored once."""
     lines: dict[tuple[Any, ...], int] = {}
     names: dict[str, int] = {}
     files: dict[tuple[str, str], int] = {}
@@ -364,7 +361,7 @@ def _listed(listings: Iterable[Listing]) -> dict[str, Any]:
 
 def _read_listings(path: Traversable) -> tuple[Listing, ...]:
     if not path.is_file():
-        return ()  # no warp was sampled, or before listings were kept
+        return ()  # no warp was sampled, or the run is older than listings
     return _read_rows(path, "instructions by kernel", _listings)
 
 

@@ -11,7 +11,7 @@ _MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "un
 
 #: A prediction's outcome: its word, and the style sheet's mark.
 PREDICTIONS: dict[Outcome, tuple[str, str]] = {
-    "held": ("held", "pass"),
+    "confirmed": ("confirmed", "pass"),
     "more": ("exceeded", "pass"),
     "partly": ("partly", "waived"),
     "none": ("no effect", "open"),

@@ -315,7 +315,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     def at(us: float) -> float:
         return round(100 * log10(us / low) / log10(high / low), 2)
 
-    way = {s.variant.name for s in ladder.way}
+    way = {s.variant.name for s in ladder.path}
     order = {s.variant.name: i for i, s in enumerate(ladder.steps)}
     stairs = []
     for case in sorted(timed, key=lambda c: (order.get(c.variant.name, len(order)), -times[c.variant.name])):
@@ -366,7 +366,7 @@ def _ticks(low: float, high: float) -> list[float]:
 def _row(case: Case, ladder: Ladder) -> Row:
     variant, limiters, row = case.variant, case.limiters, ladder.row
     step = next((s for s in ladder.steps if s.variant is variant), None)
-    mark = "★" if step and step.on_way else LABELS.get(case.role, "")
+    mark = "★" if step and step.on_path else LABELS.get(case.role, "")
     correct, note = _correct(case)
     floor, gap = _floor(case)
     no_step = not_applicable("a reference")

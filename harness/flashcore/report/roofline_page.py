@@ -156,7 +156,7 @@ def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof
             "baseline": suite.baseline,
             "peer": row.reference,
         },
-        "way": [s.variant.name for s in ladder.way],
+        "way": [s.variant.name for s in ladder.path],
     }
 
 

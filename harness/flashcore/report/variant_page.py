@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
-from flashcore.model.catalogue import FACTS, OWN_STAGE, RULE
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Fact, Plan, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
@@ -271,7 +271,7 @@ class VariantView:
     def check_facts(self) -> list[str]:
         """The measured errors."""
         measured = {f.name for f in self.facts if f.number is not None}
-        return [n for n, s in FACTS.items() if s.group in OWN_STAGE and n in measured]
+        return [n for n, s in FACTS.items() if s.group in GROUP_STAGE and n in measured]
 
     @property
     def checks(self) -> list[list[Cell]]:
@@ -387,7 +387,7 @@ def _in_order(names: Iterable[str]) -> list[str]:
 def _is_counter(fact: Fact) -> bool:
     """Whether the hardware counted it of a case or of a kernel."""
     spec, s = FACTS.get(fact.name), fact.subject
-    counter = spec is None or (spec.tier == "counters" and spec.group not in OWN_STAGE)
+    counter = spec is None or (spec.tier == "counters" and spec.group not in GROUP_STAGE)
     return counter and bool(s.shape) and s.arch is None and s.launch is None
 
 

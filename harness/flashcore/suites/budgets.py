@@ -1,6 +1,6 @@
-"""Budgets, waivers and rules of the gate: in a manifest, and budgets in a file of their own.
+"""Converts budgets, waivers and gate rules of a manifest, and budgets of a separate file.
 
-A file of its own is for records without a suite on disk. Its facts may also be ncu's own metrics, in ncu's unit.
+A separate file is for records without a suite on disk. Its facts may also be ncu metrics, in ncu's unit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
-from flashcore.model.catalogue import DECISION, FACTS, OWN_STAGE, FactSpec, spec_of
+from flashcore.model.catalogue import DECISION, FACTS, GROUP_STAGE, FactSpec, spec_of
 from flashcore.model.decisions import counted, meanings
-from flashcore.model.suggest import misspelt
+from flashcore.model.suggest import misspelled
 from flashcore.model.suite import Budget, Decision, GateRule, Shape, Variant, Waiver
 from flashcore.model.text import matches_any
 from flashcore.suites import lines, schema
@@ -29,13 +29,13 @@ from flashcore.suites.schema import BudgetForm, DecisionForm, GateRuleForm, Mani
 
 
 def _budget(form: BudgetForm, spec: FactSpec, scope: Mapping[str, Any]) -> Budget:
-    """The budget of a form on a fact with a number."""
+    """The budget that a form declares on a numeric fact."""
     fields = form.model_dump(exclude={"documents", *DecisionForm.model_fields})
     return Budget(**{**fields, "fact": spec.name, "unit": spec.unit, "tier": spec.tier, **scope})
 
 
 def decision_of(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | None:
-    """The decision that a budget is about; ``None`` if it is about a fact."""
+    """The compiler decision that a budget limits; ``None`` if it limits a fact."""
     must, must_not = ((n,) if isinstance(n, str) else tuple(n) for n in (form.must, form.must_not))
     places = {name: text for name in ("function", "mark", "quote") if (text := getattr(form, name))}
     if not must and not must_not:
@@ -63,10 +63,10 @@ def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
 
 
 class Limits:
-    """Makes what limits a manifest's facts, and collects the mistakes in it.
+    """Converts a manifest's budgets, waivers and gate rules, and collects the mistakes in them.
 
     Args:
-        archs: every arch that a variant is for.
+        archs: every arch that a variant targets.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Limits:
         budgets = tuple(b for i, f in enumerate(self._manifest.budget) if (b := self._declared(i, f)))
         names = [b.name for b in budgets]
         for name in sorted({n for n in names if names.count(n) > 1}):
-            self._mistakes.add("budget", "each name once", f"{name!r} {names.count(name)} times")
+            self._mistakes.add("budget", "unique names", f"{name!r} {names.count(name)} times")
         return budgets
 
     def _scope(self, key: str, form: ScopeForm, globs: Sequence[str]) -> dict[str, Any]:
@@ -105,21 +105,21 @@ class Limits:
         if spec is None:
             return None
         if spec.tier is None:
-            self._mistakes.add(f"{key}.fact", "a fact with a number to limit", repr(form.fact))
+            self._mistakes.add(f"{key}.fact", "a numeric fact", repr(form.fact))
             return None
         scope = self._scope(key, form, self._names(key, form))
         budget = replace(_budget(form, spec, scope), decision=decision)
         if not any(
-            self._is_about(budget, v)
+            self._applies_to(budget, v)
             for v in self._variants.values()
             if not v.is_reference and matches_any(v.name, budget.variants)
         ):
-            about = "a variant that is no peer, on archs and shapes that it supports"
-            self._mistakes.add(key, f"a case that {form.name} is about: {about}", "none")
+            case = "a variant that is no reference, on an arch and shape that it supports"
+            self._mistakes.add(key, f"{form.name} to apply to a case: {case}", "none")
         return budget
 
     def _names(self, key: str, form: BudgetForm) -> list[str]:
-        """The globs of a budget's variants, or the names of the variants of its documents."""
+        """The globs of a budget's variants, or the names of the matching variants of its documents."""
         if form.documents is None:
             return form.variants
         for document in form.documents:
@@ -134,12 +134,12 @@ class Limits:
             self._mistakes.add(f"{key}.documents", "documents of at least one variant", "no variant")
         return names
 
-    def _is_about(self, budget: Budget, variant: Variant) -> bool:
+    def _applies_to(self, budget: Budget, variant: Variant) -> bool:
         spec = FACTS[budget.fact]
         static = budget.tier == "static"
         if spec.group != "formula" and not any(matches_any(a, budget.archs) for a in variant.where.archs):
             return False
-        stage = "bench" if budget.tier == "timing" else OWN_STAGE.get(spec.group, "profile")
+        stage = "bench" if budget.tier == "timing" else GROUP_STAGE.get(spec.group, "profile")
         shapes = [s for s in self._shapes.values() if matches_any(s.name, budget.shapes) and variant.runs_on(s)]
         return (static and budget.shapes == ("*",)) or any(static or stage in s.stages for s in shapes)
 
@@ -161,35 +161,35 @@ class Limits:
 
     def _waiver(self, index: int, form: WaiverForm, budgets: Sequence[str]) -> Waiver:
         key = f"waiver[{index}]"
-        # Limits of the baseline, and budgets that hold without a table, can be waived too: baseline_registers, runs.
+        # The baseline's limits and implicit ones can be waived too: baseline_registers, runs.
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         if form.budget.removeprefix(gate_policy.PREFIX) not in {*implicit, *gate_policy.ALLOWANCES}:
             self._mistakes.check_name(f"{key}.budget", form.budget, budgets, "the name of a budget")
         return Waiver(**{**dict(form), **self._scope(key, form, form.variants)})
 
 
-# --- a file of its own ----------------------------------------------------------------------------
+# --- a separate file ------------------------------------------------------------------------------
 
 
 class BudgetOfAny(BudgetForm):
-    """``[[budget]]`` on a fact of the catalogue or a metric of ncu's."""
+    """``[[budget]]`` on a fact of the catalogue or an ncu metric."""
 
     fact: schema.Text
     source: schema.Text = "budgets"
 
 
 class BudgetFile(schema.Form):
-    """The file."""
+    """A file of budgets."""
 
     budget: list[BudgetOfAny]
 
 
 def parsed(path: Path, form: type[schema.Form]) -> tuple[Any, Mistakes]:
-    """The content of a file in that form, and a collector of further mistakes in it.
+    """The file parsed into ``form``, and a collector for further mistakes.
 
     Raises:
-        UsageError: there is no such file.
-        ManifestError: it is wrong; holds every mistake found.
+        UsageError: the file cannot be read.
+        ManifestError: it is wrong; lists every mistake.
     """
     try:
         text = path.read_bytes()
@@ -223,8 +223,8 @@ def _of_any(index: int, form: BudgetOfAny, mistakes: Mistakes) -> Budget | None:
     key = f"budget[{index}]"
     spec = spec_of(form.fact)
     if spec is None or spec.tier is None or (form.fact not in FACTS and "__" not in form.fact):
-        expected = "a fact with a number (flashcore list --facts), or a metric of ncu's"
-        mistakes.add(f"{key}.fact", expected, misspelt(form.fact, FACTS))
+        expected = "a numeric fact (flashcore list --facts), or an ncu metric"
+        mistakes.add(f"{key}.fact", expected, misspelled(form.fact, FACTS))
     _check_limits(key, form, mistakes)
     for only in ("documents", *DecisionForm.model_fields):
         if getattr(form, only):

@@ -1,4 +1,4 @@
-"""Finds the suite that the user means, and the roofs suite that comes with flashcore."""
+"""Finds the suite of a command, and the roofs suite that ships with flashcore."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.suites.parts import MANIFEST
 
-#: Where a suite is looked for, from the current folder.
+#: Where to look for a suite, relative to a folder.
 NEAR = (MANIFEST, f"kernels/{MANIFEST}", f"kernels/*/{MANIFEST}")
 
 
 def roofs_suite() -> Path:
-    """The folder of the suite that measures a machine's roofs: ``kernels/roofs`` in a checkout, in the package where
-    it is installed. Relative where it lies below the current folder, so that records name it alike everywhere."""
+    """The folder of the suite that measures roofs: ``kernels/roofs`` in a checkout, else in the installed package.
+
+    The path is relative if it is below the current folder, so that records do not depend on the checkout's location.
+    """
     folder = (Path(__file__).parents[1] / "roofs_suite").resolve()
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def near(folder: Path) -> Path:
-    """The suite of ``folder``, where there is exactly one. The roofs suite below ``kernels`` does not count: it
-    measures machines, and ``flashcore roofs`` runs it.
+    """The only suite of ``folder``. The roofs suite below ``kernels`` does not count: ``flashcore roofs`` runs it.
 
     Raises:
         UsageError: there is none, or several.
@@ -31,13 +32,13 @@ def near(folder: Path) -> Path:
     if len(manifests) == 1:
         return manifests[0].parent
     names = ", ".join(str(p.parent) for p in manifests) or "none"
-    hint = "name one with --suite" if manifests else "name one with --suite, or make one with: flashcore init DIR"
+    hint = "name one with --suite" + ("" if manifests else ", or create one with: flashcore init DIR")
     raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 
 def base() -> Path:
-    """The nearest of this folder and those above it, up to the top of its git repository, that is or has a suite;
-    this folder if none has, or outside of a repository. Relative."""
+    """The relative path of the nearest folder that is or has a suite: this one, or one above it in the git repository;
+    this one if there is none, or no repository."""
     here = Path.cwd()
     folders = [here, *here.parents]
     top = next((i for i, folder in enumerate(folders) if (folder / ".git").exists()), 0)
@@ -46,8 +47,8 @@ def base() -> Path:
 
 
 def of_project(folder: str) -> str:
-    """The path of a folder such as ``build``: in :func:`base` or, where that is a suite in a project's ``kernels`` and
-    has no such folder, in the project."""
+    """The path of a folder such as ``build`` in :func:`base`; in the project if :func:`base` is a suite in its
+    ``kernels`` and lacks the folder."""
     start = base()
     parts = start.resolve().parts[-2:]
     if (start / MANIFEST).is_file() and "kernels" in parts and not (start / folder).exists():
@@ -55,18 +56,17 @@ def of_project(folder: str) -> str:
     return str(start / folder)
 
 
-def suite_folder(given: str | None) -> str:
-    """The folder of the suite that ``--suite`` names, by itself or by its manifest; without it the one near
-    :func:`base`.
+def suite_folder(suite: str | None) -> str:
+    """The folder of the suite that ``--suite`` names by folder or manifest; by default the suite near :func:`base`.
 
     Raises:
-        UsageError: it names another file; none, or several, are near.
+        UsageError: it names another file, or there is not exactly one suite near :func:`base`.
     """
-    if given is None:
+    if suite is None:
         return str(near(base()))
-    path = Path(given)
+    path = Path(suite)
     if path.is_file():
         if path.name != MANIFEST:
-            raise UsageError(f"--suite {given}: expected a suite's folder or its {MANIFEST}, found another file")
+            raise UsageError(f"--suite {suite}: expected a suite's folder or its {MANIFEST}, found another file")
         path = path.parent
     return str(path)

@@ -1,4 +1,4 @@
-"""The lines of a manifest's tables and keys. The TOML library gives none; only messages about mistakes need them."""
+"""Finds the line of each table and key of a manifest, for messages; the TOML library does not provide them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LINE = re.compile(rf"\s*(?:\[(\[?)\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*\]|({_NAME
 
 @functools.cache
 def lines(text: str) -> dict[str, int]:
-    """The line of each table, and of each key in it, by path: ``budget[0].max``."""
+    """The line number of each table and key by path, such as ``budget[0].max``."""
     places: dict[str, int] = {}
-    last: dict[str, int] = {}  # the number of the last entry of each list of tables
+    last: dict[str, int] = {}  # index of the last entry in each list of tables
     table = ""
     for number, line in enumerate(_LONG.sub(lambda m: "\n" * m[0].count("\n"), text).split("\n"), 1):
         if (match := _LINE.match(line)) is None:
@@ -37,23 +37,24 @@ def lines(text: str) -> dict[str, int]:
 
 
 def located(file: str, text: bytes, *mistake: str) -> str:
-    """A mistake with the file and line of its key before it, or of the nearest table or list around it.
+    """A mistake prefixed by file and line: its key's, else those of the innermost table or list around it.
 
     Args:
-        mistake: its key, and a message if there is one.
+        mistake: the key, and the message if there is one.
     """
     places = {p: n for p, n in lines(text.decode()).items() if f"{mistake[0]}.".startswith((f"{p}.", f"{p}["))}
     return f"{file}:{places[max(places, key=len)] if places else 1}: {': '.join(mistake)}"
 
 
 def invalid(file: str, error: Exception) -> str:
-    """The mistake of a file that is not valid TOML, with the line that the library names."""
+    """The message for a file that is not valid TOML, with the line from the TOML library."""
     at = re.search(r"at line (\d+)", str(error))
     return f"{file}:{at[1] if at else 1}: not valid TOML: {error}"
 
 
 def declaration(folder: Path, files: Iterable[str], variant: str) -> tuple[Path, str, int]:
-    """The file that declares a variant or its sweep, the key there and its line; the first one there if none does."""
+    """The file that declares a variant or its sweep, the key and its line; if none does, the first existing file, an
+    empty key and line 1."""
     paths = [folder / file for file in files]
     present = [*filter(Path.is_file, paths)]
     for path in present:

@@ -1,8 +1,7 @@
 """Reads ``suite.toml`` into a :class:`~flashcore.model.suite.Suite`, or reports every mistake in it.
 
-What it includes is added by :mod:`flashcore.suites.parts`. The form is declared in
-:mod:`flashcore.suites.schema`; what spans several entries (a parent that does not exist, a budget that matches
-nothing) is checked by :mod:`flashcore.suites.resolve`. All mistakes are collected and raised at once as a
+:mod:`flashcore.suites.parts` adds included files. :mod:`flashcore.suites.schema` declares the form.
+:mod:`flashcore.suites.resolve` checks references between entries. All mistakes are raised at once as a
 :class:`~flashcore.errors.ManifestError`.
 """
 
@@ -23,7 +22,7 @@ from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
-#: What decides whether a manifest is valid: this package and the model.
+#: The code that validates a manifest: this package and the model.
 _READERS = sorted(p for folder in ("suites", "model") for p in (Path(__file__).parents[1] / folder).glob("*.*"))
 
 
@@ -31,19 +30,19 @@ def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
     """Reads and validates the manifest in ``folder``.
 
     Args:
-        cache_folder: where to cache a valid manifest. The search for mistakes takes longer than a build with nothing to
-            do; it is skipped while neither the manifest nor the harness changes.
+        cache_folder: where to cache a valid manifest. Validation takes longer than a build that is up to date, so it is
+            skipped until the manifest or the harness changes.
 
     Raises:
         UsageError: there is no such folder or no manifest in it.
-        ManifestError: the manifest is wrong; holds every mistake found.
+        ManifestError: the manifest is wrong; lists every mistake.
     """
     root = Path(folder)
     path = root / MANIFEST
     if not path.is_file():
         raise UsageError(
             f"{path}: expected a suite's manifest, found no such file\n"
-            f"  hint: give a folder with a {MANIFEST}, or make one with: flashcore init {root}"
+            f"  hint: name a folder with a {MANIFEST}, or create one with: flashcore init {root}"
         )
     text = path.read_bytes()
     if cache_folder is None:
@@ -52,10 +51,10 @@ def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
     readers = [*_READERS, *map(plugin.file_of, dict(tables).values())]
     key = f"{hashlib.sha256(text).hexdigest()} {root} {tables} {languages} {cache.stamp(readers)}"
     name = f"manifest-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}"
-    remembered: tuple[Suite, tuple[str, ...], str] | None = cache.recall(cache_folder, name, key)
-    if remembered is not None:
-        suite, named, digest = remembered
-        if digest == parts.digest(parts.included(root, named)[0]) and all(p.exists() for p in _files(suite)):
+    cached: tuple[Suite, tuple[str, ...], str] | None = cache.recall(cache_folder, name, key)
+    if cached is not None:
+        suite, manifests, digest = cached
+        if digest == parts.digest(parts.included(root, manifests)[0]) and all(p.exists() for p in _files(suite)):
             return suite
     validated = _validated(path, text)
     cache.keep(cache_folder, name, key, validated)
@@ -63,7 +62,7 @@ def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
 
 
 def _files(suite: Suite) -> Iterator[Path]:
-    """The files that a manifest names must be there, even if the manifest itself is cached."""
+    """The files that a manifest names; they must exist even if the manifest is cached."""
     root = Path(suite.root)
     yield from (root / i for i in suite.include)
     yield from (root / p.file for p in suite.problems.values())
@@ -71,14 +70,14 @@ def _files(suite: Suite) -> Iterator[Path]:
 
 
 def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
-    """The suite, the files that it names as included, and their digest."""
+    """The suite, its ``manifests`` entries, and the digest of the included files."""
     from flashcore.suites.mistakes import Mistakes
     from flashcore.suites.resolve import resolve
     from flashcore.suites.schema import parse
 
     try:
         data = tomllib.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # TOML's own mistakes, another encoding, numbers of 5,000 digits
+    except (ValueError, RecursionError) as error:  # invalid TOML, not UTF-8, numbers of 5,000 digits
         raise ManifestError(str(path), [lines.invalid(MANIFEST, error)]) from error
     files, wrong = parts.included(path.parent, data.get("manifests"))
     combined = parts.CombinedManifest(data, {MANIFEST: text})
@@ -98,17 +97,17 @@ def _validated(path: Path, text: bytes) -> tuple[Suite, tuple[str, ...], str]:
 
 
 class NothingMatches(UsageError):
-    """No variant of this suite has such a name; another state of the suite may have one."""
+    """No variant of this suite matches; another revision of the suite may have one."""
 
 
 def select(
     suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
 ) -> tuple[list[Variant], list[Shape]]:
-    """The variants whose names match the glob and the shapes of these names (default: all).
+    """The variants that match the glob, and the named shapes (default: all).
 
     Raises:
-        NothingMatches: no variant does.
-        UsageError: there is no such shape.
+        NothingMatches: no variant matches.
+        UsageError: a shape does not exist.
     """
     chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
     if not chosen:

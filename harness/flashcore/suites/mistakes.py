@@ -1,4 +1,4 @@
-"""The mistakes of a manifest that span several entries, collected to be reported at once."""
+"""Collects a manifest's mistakes, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 
 from flashcore.model.catalogue import FACTS, FactSpec
-from flashcore.model.suggest import misspelt
+from flashcore.model.suggest import misspelled
 
 
 class Mistakes:
-    """Lines of key, what was expected, and what was found.
+    """Lines with a key, the expected and the actual value.
 
     Args:
-        locate: makes a line of a key and a message, or of a key.
+        locate: formats a key with its place in the file, and a message if there is one.
     """
 
     def __init__(self, locate: Callable[..., str] = "{}: {}".format) -> None:
         self.locate = locate
-        self._lines: dict[str, None] = {}  # points of a sweep share theirs
+        self._lines: dict[str, None] = {}  # without duplicates: the points of a sweep repeat a mistake
 
     @property
     def lines(self) -> list[str]:
@@ -28,18 +28,18 @@ class Mistakes:
         self._lines[self.locate(key, f"expected {expected}, found {actual}")] = None
 
     def check_name(self, key: str, name: str, names: Collection[str], expected: str) -> None:
-        """``name`` must be one of ``names``."""
+        """Requires ``name`` to be one of ``names``."""
         if name not in names:
-            self.add(key, expected, misspelt(name, names))
+            self.add(key, expected, misspelled(name, names))
 
     def check_globs(self, key: str, globs: Iterable[str], names: Collection[str], what: str) -> tuple[str, ...]:
-        """The globs, each of which must match one of ``names``."""
+        """The globs; requires each to match one of ``names``."""
         for glob in (globs := tuple(globs)):
             if not any(fnmatchcase(name, glob) for name in names):
-                self.add(key, f"globs that match a {what}", misspelt(glob, names))
+                self.add(key, f"globs that match a {what}", misspelled(glob, names))
         return globs
 
     def check_fact(self, key: str, name: str) -> FactSpec | None:
-        """The fact of that name, which must be in the catalogue."""
+        """The fact's definition; requires it to be in the catalogue."""
         self.check_name(key, name, FACTS, "a fact (see: flashcore list --facts)")
         return FACTS.get(name)

@@ -1,4 +1,4 @@
-"""An operator schema in ``suite.toml``: what it may say, and what it says."""
+"""Parses the operator schema in ``suite.toml``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCALAR_TYPES = {
     "uint64": "UInt64",
     "bool": "Bool",
 }
-#: Names of arguments and dimensions become members of C++ structs.
+#: Reserved words: names of arguments and dimensions become members of C++ structs.
 CPP_WORDS = frozenset(Path(__file__).with_name("cpp_keywords.txt").read_text(encoding="utf-8").split())
 _ARGUMENT = re.compile(
     r"(?P<type>Tensor|int|float|bool)(?P<alias>\([a-z]!\))?(?P<optional>\?)? (?P<name>[a-z][a-z0-9_]*)"
@@ -35,29 +35,31 @@ _ARGUMENT = re.compile(
 
 
 def _default(kind: str, text: str) -> int | float | bool:
-    """Raises:
-    ValueError: the text is no value of that kind.
+    """The value of a default.
+
+    Raises:
+        ValueError: the text is not a value of that kind.
     """
     patterns = {"bool": r"True|False", "int": r"-?[0-9]+", "float": r"-?[0-9]+(\.[0-9]*)?(e-?[0-9]+)?"}
     if not re.fullmatch(patterns.get(kind, "(?!)"), text):
-        raise ValueError(f"no default of a tensor, and of {kind} one such as 1, 0.5 or True, not {text!r}")
+        raise ValueError(f"a default that fits {kind} (None, 1, 0.5 or True), not {text!r}")
     return text == "True" if kind == "bool" else int(text) if kind == "int" else float(text)
 
 
 def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
-    """Arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
+    """The arguments of an operator schema such as ``(Tensor q, Tensor(a!) out, float scale) -> ()``.
 
     Args:
-        inout: names of outputs that are inputs too, which torch writes alike.
+        inout: names of outputs that are also inputs; torch's syntax does not distinguish them.
 
     Raises:
-        ValueError: says what was expected.
+        ValueError: the schema is wrong; the message is the expectation.
     """
     form = re.fullmatch(r"\((?P<arguments>.*)\) -> \(\)", schema.strip())
     if form is None:
         raise ValueError("the form (Tensor q, …, Tensor(a!) out) -> (), outputs as Tensor(a!)")
     arguments: list[Argument] = []
-    given: list[bool] = []
+    has_default: list[bool] = []
     for part in form["arguments"].split(","):
         match = _ARGUMENT.fullmatch(part.strip())
         if match is None or ((match["alias"] or match["optional"]) and match["type"] != "Tensor"):
@@ -65,27 +67,27 @@ def parse_schema(schema: str, inout: Collection[str] = ()) -> list[Argument]:
             raise ValueError(f"{types} and a name in {part.strip()!r}")
         name, optional = match["name"], bool(match["optional"])
         if optional and match["alias"]:
-            raise ValueError(f"outputs that are always there, not {part.strip()!r}: only an input may be optional")
+            raise ValueError(f"only inputs to be optional, not {part.strip()!r}")
         none = optional and match["default"] == "None"
         default = _default(match["type"], match["default"]) if match["default"] and not none else None
-        given.append(match["default"] is not None)
+        has_default.append(match["default"] is not None)
         kind, mutable = match["type"].lower(), bool(match["alias"])
         arguments.append(
             Argument(name, kind, mutable, default=default, inout=mutable and name in inout, optional=optional)  # type: ignore[arg-type]
         )
-    if given != sorted(given):
+    if has_default != sorted(has_default):
         raise ValueError("arguments with a default after those without")
     letters = re.findall(r"\(([a-z])!\)", schema)
     if len(set(letters)) != len(letters):
-        raise ValueError("another letter for each output")
+        raise ValueError("a different letter for each output")
     if not any(a.mutable for a in arguments):
         raise ValueError("at least one output, written Tensor(a!)")
     first = arguments[0]
     if first.kind != "tensor" or (first.mutable and not first.inout) or first.optional:
-        raise ValueError("an input tensor as first argument, one that is always given")
+        raise ValueError("an input tensor as first argument, not optional")
     names = [a.name for a in arguments]
     if len(set(names)) != len(names):
-        raise ValueError("each argument's name once")
-    if taken := sorted(CPP_WORDS.intersection(names)):
-        raise ValueError(f"names that are not reserved in C++, unlike {', '.join(taken)}")
+        raise ValueError("unique argument names")
+    if reserved := sorted(CPP_WORDS.intersection(names)):
+        raise ValueError(f"names that are not reserved in C++, unlike {', '.join(reserved)}")
     return arguments

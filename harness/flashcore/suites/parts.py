@@ -1,7 +1,7 @@
-"""Combines ``suite.toml`` and the files that its ``manifests`` name into one manifest.
+"""Combines ``suite.toml`` and the files that its ``manifests`` include into one manifest.
 
-An included file may hold problems, shapes, variants, budgets, waivers and rules of the gate. What concerns the suite as
-a whole is in ``suite.toml``, the only file that includes others. Tables follow each other as the files do.
+An included file may have problems, shapes, variants, budgets, waivers and gate rules. All other keys belong in
+``suite.toml``, the only file that can include others. Entries keep the order of the files.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ LISTS = ("budget", "waiver", "gate.rule")
 
 
 def tables() -> tuple[str, ...]:
-    """The tables whose entries have names, those of plugins last."""
+    """The tables with named entries, those of plugins last."""
     return ("problem", "shape", "variant", *dict(plugin.entries("tables")))
 
 
-def included(root: Path, named: object) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
-    """The files that ``manifests`` names, by their paths within the suite, and what is wrong with it: keys, messages.
+def included(root: Path, manifests: object) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """The included files by path within the suite, and the mistakes in ``manifests``: keys and messages.
 
-    They come in the order of ``named``, those of one glob sorted; a file named twice counts where it is named first.
+    Files are in the order of ``manifests``; the matches of a glob are sorted, and duplicates dropped.
     """
     files: dict[str, bytes] = {}
     wrong: list[tuple[str, str]] = []
-    names = named if isinstance(named, (list, tuple)) else ()  # the form says what else is wrong with it
+    names = manifests if isinstance(manifests, (list, tuple)) else ()  # the form reports other types
     for i, name in enumerate(n for n in names if isinstance(n, str) and n):
         if Path(name).is_absolute() or ".." in Path(name).parts:
             wrong.append((f"manifests[{i}]", f"expected a file within the suite's folder, found {name!r}"))
             continue
         try:
             paths = sorted(root.glob(name)) if set(name) & set("*?[") else [root / name]
-        except ValueError:  # no glob
+        except ValueError:  # not a valid glob
             paths = []
         paths = [p for p in paths if p.is_file() and p != root / MANIFEST]
         if not paths:
@@ -50,12 +50,12 @@ def included(root: Path, named: object) -> tuple[dict[str, bytes], list[tuple[st
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """A digest that differs if an included file or their order changed."""
-    hashed = hashlib.sha256()
+    """A digest of the included files and their order."""
+    digest = hashlib.sha256()
     for file, text in files.items():
-        hashed.update(f"{file} {len(text)} ".encode())
-        hashed.update(text)
-    return hashed.hexdigest()
+        digest.update(f"{file} {len(text)} ".encode())
+        digest.update(text)
+    return digest.hexdigest()
 
 
 @dataclass
@@ -63,8 +63,8 @@ class CombinedManifest:
     """``suite.toml`` with the files that it includes.
 
     Args:
-        data: what ``suite.toml`` holds; what is included is added to it.
-        texts: each file's, by its name.
+        data: the content of ``suite.toml``; included files are merged into it.
+        texts: each file's text by name.
     """
 
     data: dict[str, Any]
@@ -87,21 +87,20 @@ class CombinedManifest:
             if (key in tables() and isinstance(value, dict)) or (key in LISTS and isinstance(value, list)):
                 self._merge(file, key, value)
             else:
-                holds = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
+                allowed = ", ".join([*(f"[{name}.…]" for name in tables()), *(f"[[{name}]]" for name in LISTS)])
                 missing = plugin.missing("tables", key)
-                self._wrong(file, key, f"expected {holds}, found {repr(value)[:100]}{missing}")
+                self._wrong(file, key, f"expected {allowed}, found {repr(value)[:100]}{missing}")
 
-    def _merge(self, file: str, key: str, given: dict[str, Any] | list[Any]) -> None:
+    def _merge(self, file: str, key: str, table: dict[str, Any] | list[Any]) -> None:
         outer = self.data.setdefault("gate", {}) if key == "gate.rule" else self.data
-        into = outer.setdefault(key.removeprefix("gate."), type(given)()) if isinstance(outer, dict) else None
-        if not isinstance(into, type(given)):
-            return  # the form says what is wrong with it
-        taken = {name: place for name, place, _ in _entries(into) if name is not None}
-        for name, place, entry in _entries(given):
-            if name in taken:
-                other = self._places.get(key + taken[name], (MANIFEST,))[0]
-                expected = "expected a name that is used once"
-                self._wrong(file, f"{key}{place}", f"{expected}, found {name!r} in {other} and in {file}")
+        into = outer.setdefault(key.removeprefix("gate."), type(table)()) if isinstance(outer, dict) else None
+        if not isinstance(into, type(table)):
+            return  # the form reports the wrong type
+        places = {name: place for name, place, _ in _entries(into) if name is not None}
+        for name, place, entry in _entries(table):
+            if name in places:
+                other = self._places.get(key + places[name], (MANIFEST,))[0]
+                self._wrong(file, f"{key}{place}", f"expected a unique name, found {name!r} in {other} and in {file}")
                 continue
             self._places[f"{key}[{len(into)}]" if isinstance(into, list) else key + place] = (file, key + place)
             if isinstance(into, list):
@@ -113,15 +112,15 @@ class CombinedManifest:
         self.mistakes.append(lines.located(file, self.texts[file], *mistake))
 
     def locate(self, key: str, *message: str) -> str:
-        """A mistake preceded by its file and line, its key as it is in that file."""
+        """A mistake prefixed by file and line, with its key as in that file."""
         outer = max((k for k in self._places if f"{key}.".startswith((f"{k}.", f"{k}["))), key=len, default="")
         file, place = self._places.get(outer, (MANIFEST, ""))
         return lines.located(file, self.texts[file], place + key[len(outer) :], *message)
 
 
-def _entries(given: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:
-    """Each entry's name, where it stands behind the key, and itself; of a list only some entries have names."""
-    if isinstance(given, dict):
-        return [(name, f".{name}", entry) for name, entry in given.items()]
-    names = (str(e["name"]) if isinstance(e, dict) and "name" in e else None for e in given)
-    return [(name, f"[{i}]", entry) for i, (name, entry) in enumerate(zip(names, given, strict=True))]
+def _entries(table: dict[str, Any] | list[Any]) -> list[tuple[str | None, str, Any]]:
+    """Each entry's name, its place as a suffix of the table's key, and the entry. List entries may have no name."""
+    if isinstance(table, dict):
+        return [(name, f".{name}", entry) for name, entry in table.items()]
+    names = (str(e["name"]) if isinstance(e, dict) and "name" in e else None for e in table)
+    return [(name, f"[{i}]", entry) for i, (name, entry) in enumerate(zip(names, table, strict=True))]

@@ -1,4 +1,4 @@
-"""The problems and shapes of a manifest."""
+"""Converts a manifest's problems and shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashcore.suites.schema import ProblemForm, ShapeForm
 
 
 def problem(name: str, form: ProblemForm, root: Path, mistakes: Mistakes) -> Problem:
-    """The problem of a form; its file is relative to ``root``."""
+    """The problem that a form declares; its file is relative to ``root``."""
     key = f"problem.{name}"
     if not (root / form.file).is_file():
         mistakes.add(f"{key}.file", "a file of the suite", f"no {form.file}")
@@ -23,18 +23,19 @@ def problem(name: str, form: ProblemForm, root: Path, mistakes: Mistakes) -> Pro
         mistakes.add(f"{key}.schema", str(error), repr(form.op_schema))
         parsed = []
     arguments = [_tensor(key, a, form, mistakes) if a.kind == "tensor" else a for a in parsed]
-    # An absent tensor gives no dimension.
+    # An optional tensor may be absent, so it cannot define a dimension.
     dims = tuple(dict.fromkeys(d for a in arguments if not a.optional for d in a.dims if d.isidentifier()))
     names = {a.name for a in arguments}
     for a in arguments:
         unnamed = [d for d in a.dims if (part := DIMENSION.fullmatch(d)) and part["name"] and part["name"] not in dims]
         if unnamed:
-            mistakes.add(f"{key}.dims.{a.name}", "dimensions that a tensor has as they are", ", ".join(unnamed))
+            expected = "names that are a dimension of a tensor, without a number"
+            mistakes.add(f"{key}.dims.{a.name}", expected, ", ".join(unnamed))
         if a.strides and not a.dims:
             mistakes.add(f"{key}.strided.{a.name}", "a tensor that has dimensions", "none")
         if a.strides and f"{a.name}_strides" in names:
-            taken = f"an argument {a.name}_strides"
-            mistakes.add(f"{key}.strided.{a.name}", "that name free for its strides", taken)
+            strides = f"{a.name}_strides"
+            mistakes.add(f"{key}.strided.{a.name}", f"the name {strides} to be free", "an argument of that name")
     outputs = {a.name for a in arguments if a.mutable}
     if arguments and (inputs := [n for n in form.inout if n not in outputs]):
         mistakes.add(f"{key}.inout", "outputs of the schema, written Tensor(a!)", ", ".join(inputs))
@@ -61,7 +62,7 @@ def _tensor(key: str, argument: Argument, form: ProblemForm, mistakes: Mistakes)
 
 
 def problem_name(key: str, name: str | None, problems: Mapping[str, Problem], mistakes: Mistakes) -> str:
-    """The problem that a shape or variant names; without a name the manifest's first, its main one."""
+    """The problem of a shape or variant; by default the manifest's first."""
     first = next(iter(problems))
     if name is not None and name not in problems:
         mistakes.add(f"{key}.problem", f"one of {', '.join(problems)}", repr(name))
@@ -70,32 +71,32 @@ def problem_name(key: str, name: str | None, problems: Mapping[str, Problem], mi
 
 
 def shape(name: str, form: ShapeForm, problems: Mapping[str, Problem], rank_by: Regime, mistakes: Mistakes) -> Shape:
-    """The shape of a form; ``rank_by`` is the suite's."""
+    """The shape that a form declares; ``rank_by`` is the suite's default."""
     key = f"shape.{name}"
-    its = problems[problem_name(key, form.problem, problems, mistakes)]
+    problem = problems[problem_name(key, form.problem, problems, mistakes)]
     stages, regime = tuple(form.stages), form.rank_by or rank_by
-    made = Shape(name, its.name, form.params, stages, regime, form.repeats, form.same_as or "")
-    for dim in its.dims:
+    shape = Shape(name, problem.name, form.params, stages, regime, form.repeats, form.same_as or "")
+    for dim in problem.dims:
         size = form.params.get(dim)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             value = "nothing" if size is None else repr(size)
             mistakes.add(f"{key}.params.{dim}", "a whole number of at least 1", value)
-            return made
-    for argument in its.arguments:
-        if argument.optional and not isinstance(given := form.params.get(argument.name, True), bool):
-            mistakes.add(f"{key}.params.{argument.name}", "true or false: whether it is given", repr(given))
+            return shape
+    for argument in problem.arguments:
+        if argument.optional and not isinstance(present := form.params.get(argument.name, True), bool):
+            mistakes.add(f"{key}.params.{argument.name}", "true or false: whether it is present", repr(present))
         try:
             if min(sizes := argument.sizes(form.params), default=1) < 1:
                 mistakes.add(f"{key}.params", f"{argument.name} not to be empty", f"{sizes}")
-        except KeyError:  # a mistake of the problem
+        except KeyError:  # reported for the problem
             continue
         except ValueError as error:
             mistakes.add(f"{key}.params", f"whole sizes of {argument.name}", str(error))
-    return made
+    return shape
 
 
 def same(shape: Shape, shapes: Mapping[str, Shape], problems: Mapping[str, Problem], mistakes: Mistakes) -> None:
-    """The shape that ``same_as`` names must have the same parameters, where both have them, and the same tensors."""
+    """Requires the shape that ``same_as`` names to have the same tensors, and equal values of common parameters."""
     key = f"shape.{shape.name}.same_as"
     others = {s.name: s for s in shapes.values() if not s.same_as and s.problem != shape.problem}
     mistakes.check_name(key, shape.same_as, others, "a shape of another problem, without same_as")

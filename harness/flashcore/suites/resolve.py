@@ -1,7 +1,6 @@
-"""Turns a manifest's form into a :class:`~flashcore.model.suite.Suite`, and checks what spans several entries.
+"""Converts a manifest's form into a :class:`~flashcore.model.suite.Suite`, and checks references between entries.
 
-A parent that does not exist, a budget that matches nothing, a template that names no axis: all mistakes are collected,
-in the words of :mod:`flashcore.suites.schema`.
+It collects every mistake: a parent that does not exist, a budget that matches nothing, a template with an unknown axis.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from flashcore.suites.variants import Variants
 
 
 def resolve(manifest: Manifest, root: Path, mistakes: Mistakes) -> Suite:
-    """The suite that a manifest in ``root`` declares; not to be used if there are mistakes."""
+    """The suite of a manifest in ``root``. It is only valid if ``mistakes`` stays empty."""
     problems = {name: problem(name, form, root, mistakes) for name, form in manifest.problem.items()}
     shapes = {name: shape(name, form, problems, manifest.rank_by, mistakes) for name, form in manifest.shape.items()}
     for alias in (s for s in shapes.values() if s.same_as and not mistakes.lines):
@@ -27,11 +26,11 @@ def resolve(manifest: Manifest, root: Path, mistakes: Mistakes) -> Suite:
     mistakes.check_name("baseline", manifest.baseline, variants, "a variant")
     for compiler in sorted({v.kind.compiler for v in variants.values()} - {""}):
         if getattr(manifest, compiler) is None:
-            mistakes.add(compiler, 'the release that the static budgets are set with, as "13.0"', "nothing")
+            mistakes.add(compiler, 'the release that the static budgets apply to, such as "13.0"', "nothing")
     for file in manifest.include:
         if not (root / file).is_dir():
             mistakes.add("include", "a folder of the suite", repr(file))
-    # `archs` is what a variant is built for unless it says otherwise; it may name more.
+    # `archs` is the default of variants; their lists may add others.
     declared = (arch for form in manifest.variant.values() for arch in form.where.archs or ())
     archs = tuple(dict.fromkeys([*manifest.archs, *declared]))
     limits = Limits(manifest, archs, shapes, variants, mistakes)

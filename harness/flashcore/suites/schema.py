@@ -1,6 +1,6 @@
-"""The form of ``suite.toml``: what each table may hold, and how a mistake in it is reported.
+"""The form of ``suite.toml``: the keys of each table, and messages about mistakes.
 
-Checks that span several entries are in :mod:`flashcore.suites.resolve`, which turns the form into the model.
+:mod:`flashcore.suites.resolve` converts the form into the model, and checks references between entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flashcore.model.suite import Regime, Stage, Suite
 from flashcore.model.text import shortened
 from flashcore.suites.parts import LISTS, tables
 
-MOST_LETTERS = 100  # of a name: names of files hold variant and shape together
+MOST_LETTERS = 100  # in a name: file names contain a variant's and a shape's
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 Release = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
@@ -34,13 +34,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Form(BaseModel):
-    """What all tables have in common: unknown keys, other types and NaN are mistakes."""
+    """Base of all tables: unknown keys, wrong types and NaN are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 _Date = Annotated[datetime.date, AfterValidator(datetime.date.isoformat)]
-# An empty list would switch off what it narrows.
+# An empty list would match nothing.
 _Globs = Annotated[list[Text], Field(min_length=1)]
 
 
@@ -51,7 +51,7 @@ class ProblemForm(Form):
     op_schema: Text = Field(alias="schema")
     dims: dict[str, list[Dimension | Annotated[int, Field(ge=1)]]]
     dtypes: dict[str, str]
-    inout: list[str] = []  # outputs that are inputs too
+    inout: list[str] = []  # outputs that are also inputs
     strided: dict[str, Literal["rows", "any"]] = {}  # tensors that need not be contiguous
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
 
@@ -61,11 +61,11 @@ class ShapeForm(Form):
 
     problem: Name | None = None
     params: dict[str, Scalar]
-    # sanitize is slow and needs small shapes: it must be asked for
+    # sanitize is slow and needs small shapes, so it is opt-in
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
-    rank_by: Regime | None = None  # the suite's unless given
-    repeats: int = Field(default=0, ge=0, le=100_000)  # calls that must agree bit by bit, at least
-    same_as: Name | None = None  # a shape of another problem that is the same computation: one row in every table
+    rank_by: Regime | None = None  # by default the suite's
+    repeats: int = Field(default=0, ge=0, le=100_000)  # least number of calls that must agree bitwise
+    same_as: Name | None = None  # a shape of another problem with the same computation: one row in every table
 
 
 class PredictionForm(Form):
@@ -80,7 +80,7 @@ class PredictionForm(Form):
 
 
 class WhereForm(Form):
-    """A variant's ``where``: its ``archs`` are those of the suite unless named here, and may be more than those."""
+    """A variant's ``where``. Its ``archs`` are by default the suite's, and may include others."""
 
     archs: list[Arch] | None = Field(default=None, min_length=1)
     shapes: _Globs = ["*"]
@@ -91,7 +91,7 @@ def _sweep_kind(value: object) -> str | None:
     return "<axes>" if isinstance(value, dict) else "<points>" if isinstance(value, list) else None
 
 
-# The axes of a grid, or the points themselves.
+# The axes of a grid, or a list of points.
 _Axes = dict[Name, Annotated[list[int | str], Field(min_length=1)]]
 _Points = Annotated[list[dict[Name, int | str]], Field(min_length=1)]
 _Sweep = Annotated[
@@ -112,8 +112,8 @@ class VariantForm(Form):
     source: Text | None = None
     config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
-    cubins: Text | None = None  # a language, or a folder of recorded ones
-    plan: Literal["declared", "recorded"] = "declared"  # recorded: of a launcher that is used as it is
+    cubins: Text | None = None  # a language, or a folder of recorded cubins
+    plan: Literal["declared", "recorded"] = "declared"  # recorded: from an unmodified launcher
     parent: Text | None = None
     document: Text | None = None
     where: WhereForm = WhereForm()
@@ -122,15 +122,15 @@ class VariantForm(Form):
 
 
 class TableForm(Form):
-    """A plugin's table ``[<table>.<name>]``: its keys, and what to check beyond them."""
+    """A plugin's table ``[<table>.<name>]``: its keys, and further checks."""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
-        """Each mistake in a table of this suite: the key, what was expected, what was found."""
+        """Each mistake in a table of this suite: the key, the expected and the actual value."""
         return iter(())
 
 
 class ScopeForm(Form):
-    """Where a budget, a waiver or a rule holds, in globs."""
+    """The scope of a budget, waiver or rule, in globs."""
 
     variants: _Globs = ["*"]
     archs: _Globs = ["*"]
@@ -213,7 +213,7 @@ class Manifest(Form):
 
 
 def manifest_form() -> type[Manifest]:
-    """The form of a manifest with the tables, and the languages' releases, of the loaded plugins."""
+    """The manifest's form, with the tables and language releases of the loaded plugins."""
     return _extended(tuple(plugin.entries("tables")), tuple(dict(plugin.entries("languages"))))
 
 
@@ -225,9 +225,9 @@ def _extended(tables: tuple[tuple[str, str], ...], languages: tuple[str, ...]) -
 
 
 def schema_text() -> str:
-    """The JSON Schema of a manifest and of what it includes, for editors: committed as ``suite.schema.json``."""
+    """The JSON Schema of a manifest and of included files, for editors; committed as ``suite.schema.json``."""
     schema = manifest_form().model_json_schema()
-    required = [key for key in schema.pop("required") if key not in tables()]  # an included file may hold the tables
+    required = [key for key in schema.pop("required") if key not in tables()]  # these may be in an included file
     included = sorted({*tables(), *(key.split(".")[0] for key in LISTS)})
     schema["anyOf"] = [
         {"title": "a suite.toml", "required": required},
@@ -236,7 +236,7 @@ def schema_text() -> str:
     for form in ("BudgetForm", "PredictionForm"):
         schema["$defs"][form]["properties"]["fact"] = {"$ref": "#/$defs/fact"}
     schema["$defs"]["fact"] = {"anyOf": [{"enum": list(FACTS)}, {"type": "string", "pattern": f"^{PHASE_SHARE}"}]}
-    # A table whose keys have a form has no others.
+    # If the keys of a table have a pattern, it has no other keys.
     closed = json.loads(
         json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema}),
         object_hook=lambda t: {**t, "additionalProperties": False} if "patternProperties" in t else t,
@@ -245,36 +245,39 @@ def schema_text() -> str:
 
 
 def parse(data: Mapping[str, Any]) -> Manifest | list[tuple[str, str]]:
-    """The manifest, or every mistake in it: the key, and what was expected and found."""
-    if beyond := list(_beyond("", data)):
-        return beyond
+    """The manifest, or every mistake in it: the key, and the message."""
+    if unsafe := list(_unsafe("", data)):
+        return unsafe
     try:
         return manifest_form().model_validate(data)
     except ValidationError as error:
         return mistakes(error.errors(), data)
 
 
-def _beyond(key: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Mistakes that no key may hold, wherever they are: reported before anything is computed with them."""
+def _unsafe(key: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Values that no key accepts. They are reported before validation computes with them."""
     if isinstance(value, (dict, list)):
         if depth == MOST_NESTED:
-            yield key[:100], f"expected at most {MOST_NESTED} tables and lists in each other, found more"
+            yield key[:100], f"expected at most {MOST_NESTED} nested tables and lists, found more"
             return
         for k, v in value.items() if isinstance(value, dict) else enumerate(value):
             inner = f"{key}[{k}]" if isinstance(k, int) else f"{key}.{k}".lstrip(".")
-            yield from _beyond(inner, v, depth + 1)
+            yield from _unsafe(inner, v, depth + 1)
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield key, f"expected a whole number of 64 bits, found one of {value.bit_length()}"
+        yield key, f"expected a 64-bit integer, found one of {value.bit_length()} bits"
     elif isinstance(value, float) and 1e30 < abs(value) < math.inf:
         yield key, f"expected a number up to 1e30, found {value}"
-    elif isinstance(value, str) and (odd := _CONTROL.search(value)):
-        yield key, f"expected text, found the control character {odd[0]!r}"
+    elif isinstance(value, str) and (control := _CONTROL.search(value)):
+        yield key, f"expected text, found the control character {control[0]!r}"
 
 
 def mistakes(errors: Iterable[Any], data: Any, form: type[Form] | None = None) -> list[tuple[str, str]]:
-    """pydantic's errors about ``data`` in that form (a manifest's): each key, and what was expected and found.
+    """Converts pydantic's errors about ``data`` into keys and messages.
 
-    The members of a union each complain about the same value; they become one line.
+    pydantic reports one error per member of a union; these become one line.
+
+    Args:
+        form: the form of ``data``; by default a manifest's.
     """
     form = form or manifest_form()
     expected: dict[tuple[str, str], dict[str, None]] = {}
@@ -290,7 +293,7 @@ def _key(error: Any, data: Any) -> str:
     last = len(error["loc"]) - 1
     for i, part in enumerate(error["loc"]):
         if isinstance(part, str) and (not isinstance(value, Mapping) or part not in value):
-            # Members of a union and "[key]" are pydantic's own words, not keys of the manifest.
+            # Members of a union and "[key]" are added by pydantic, and are not keys of the manifest.
             if error["type"] == "missing" and i == last:
                 key += f".{part}"
             continue
@@ -323,7 +326,7 @@ _EXPECTED = {
 
 
 def _keys(place: Iterable[str | int], form: Any) -> list[str]:
-    """The keys that the table at ``place`` may have; none where no form describes it."""
+    """The valid keys of the table at ``place``; empty if no form describes it."""
     for part in place:
         fields = getattr(form, "model_fields", {})
         if fields:
@@ -341,7 +344,7 @@ def _expectation(error: Any, form: type[Form]) -> str:
             plugin.missing("tables", name)
             or plugin.missing("languages", name)
             or did_you_mean(name, keys)
-            or f" (is it misspelt? there are {', '.join(keys)})"
+            or f" (is it misspelled? valid keys: {', '.join(keys)})"
         )
         return _EXPECTED[kind] + near
     if kind in _EXPECTED:

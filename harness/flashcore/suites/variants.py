@@ -1,4 +1,4 @@
-"""The variants of a manifest: templates filled in with the points of their sweeps."""
+"""Converts a manifest's variants: expands templates over the points of their sweeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flashcore.suites.schema import MOST_LETTERS, Manifest, PredictionForm, Vari
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 MOST_POINTS, MOST_ANCESTORS = 10_000, 100
-#: What a roof may be of: the roofs suite measures these, and datasheets state rates for others.
+#: Resources with a roof that the roofs suite measures; datasheets add others.
 ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
 _Point = Mapping[str, int | str]
@@ -28,7 +28,7 @@ _Point = Mapping[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A variant's table, and the point of its sweep that is filled in."""
+    """A variant's table and one point of its sweep."""
 
     name: str
     form: VariantForm
@@ -43,13 +43,13 @@ class _Template:
         try:
             return text.format_map(self.point)
         except (LookupError, ValueError, AttributeError, TypeError) as error:
-            axes = ", ".join(self.point) or "no sweep axes"
-            self.mistakes.add(self.key, f"only the names {axes} in braces", f"{text!r} ({error})")
+            axes = ", ".join(self.point) or "none"
+            self.mistakes.add(self.key, f"only sweep axes ({axes}) in braces", f"{text!r} ({error})")
             return text
 
 
 class Variants:
-    """Makes a manifest's variants, and collects the mistakes in them."""
+    """Converts a manifest's variants, and collects the mistakes in them."""
 
     def __init__(self, manifest: Manifest, root: Path, problems: Mapping[str, Problem], mistakes: Mistakes) -> None:
         self._manifest, self._root, self._problems, self._mistakes = manifest, root, problems, mistakes
@@ -58,15 +58,15 @@ class Variants:
         self._tolerances = {name: _tolerances(root / p.file) for name, p in manifest.problem.items()}
 
     def make(self, shapes: Mapping[str, Shape]) -> dict[str, Variant]:
-        """All variants by name, in the order of the manifest."""
+        """All variants by name, in the manifest's order."""
         variants: dict[str, Variant] = {}
-        keys: dict[str, str] = {}  # variant → the key it is declared under
+        keys: dict[str, str] = {}  # variant → the key that declares it
         for template in self._templates():
             if (variant := self._variant(template)) is None:
                 continue
             if (first := keys.get(variant.name)) is not None:
                 other = "" if first == template.key else f", first by {self._mistakes.locate(first)}"
-                self._mistakes.add(template.key, "a name that is used once", f"{variant.name!r} twice{other}")
+                self._mistakes.add(template.key, "a unique name", f"{variant.name!r} twice{other}")
             variants[variant.name], keys[variant.name] = variant, template.key
         for name, variant in variants.items():
             if variant.parent is not None:
@@ -76,7 +76,7 @@ class Variants:
         return variants
 
     def _templates(self) -> Iterator[_Template]:
-        """Every template with each point of its sweep."""
+        """One template per point of each sweep."""
         total = 0
         for name, form in self._manifest.variant.items():
             points: Iterable[_Point]
@@ -88,7 +88,7 @@ class Variants:
                 size = len(points)
             total += size
             if total > MOST_POINTS:
-                self._mistakes.add(f"variant.{name}", f"at most {MOST_POINTS:,} variants in all", f"{size:,} more")
+                self._mistakes.add(f"variant.{name}", f"at most {MOST_POINTS:,} variants in total", f"{size:,} more")
                 continue
             for point in points:
                 yield _Template(name, form, point, self._mistakes)
@@ -97,7 +97,7 @@ class Variants:
         key, form, mistakes, fill = template.key, template.form, self._mistakes, template.fill
         name = fill(template.name)
         if not NAME.fullmatch(name) or len(name) > MOST_LETTERS:
-            expected = f"a name of at most {MOST_LETTERS} letters matching {NAME.pattern}"
+            expected = f"a name of at most {MOST_LETTERS} characters matching {NAME.pattern}"
             mistakes.add(key, expected, repr(name[:200]))
             return None
         if (kind := self._kind(key, form)) is None:
@@ -139,7 +139,7 @@ class Variants:
             which = "source" if form.source else "callable"
             self._mistakes.add(f"{key}.{which}", "a file of the suite", f"no {kind.file}")
         if form.callable and form.config and not form.cubins:
-            expected = "no config for a callable without `cubins`, a peer"
+            expected = "no config for a reference (a callable without `cubins`)"
             self._mistakes.add(f"{key}.config", expected, repr(form.config))
         if form.cubins and not form.callable:
             self._mistakes.add(f"{key}.cubins", "a callable that launches them", "none")
@@ -157,10 +157,10 @@ class Variants:
         for arch in archs:
             if arch not in self._manifest.archs and not limits(arch):
                 names = ", ".join(dict.fromkeys([*self._manifest.archs, *LIMITS]))
-                self._mistakes.add(f"{key}.where", f"archs that are known ({names})", repr(arch))
+                self._mistakes.add(f"{key}.where", f"one of {names}", repr(arch))
         for arch in form.where.unsupported:
             if arch not in self._manifest.archs:
-                self._mistakes.add(f"{key}.where", f"archs among {', '.join(self._manifest.archs)}", repr(arch))
+                self._mistakes.add(f"{key}.where", f"one of {', '.join(self._manifest.archs)}", repr(arch))
         supported = tuple(a for a in archs if a not in form.where.unsupported)
         return Where(supported, tuple(form.where.shapes), form.where.unsupported)
 
@@ -176,27 +176,27 @@ class Variants:
         return Prediction(**form.model_dump(), unit=spec.unit)
 
     def _check_ancestry(self, key: str, name: str, variants: Mapping[str, Variant]) -> None:
-        """No variant may be its own ancestor."""
+        """Rejects a variant that is its own ancestor."""
         line = [name]
         parent = variants[name].parent
         while parent is not None and parent in variants:
             if len(line) > MOST_ANCESTORS:
-                self._mistakes.add("variant", f"at most {MOST_ANCESTORS} ancestors of each", "more")
+                self._mistakes.add("variant", f"at most {MOST_ANCESTORS} ancestors per variant", "more")
                 return
             if parent in line:
                 if parent == name:
-                    self._mistakes.add(f"{key}.parent", "no circle", " → ".join([*line, parent]))
+                    self._mistakes.add(f"{key}.parent", "no cycle", " → ".join([*line, parent]))
                 return
             line.append(parent)
             parent = variants[parent].parent
 
 
 def _tolerances(file: Path) -> list[str]:
-    """The classes that a problem's file lists in its ``TOLERANCES``; none if it has no such table."""
+    """The tolerance classes in the problem file's ``TOLERANCES``; empty if it has no such dict."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return []  # reported elsewhere, or by Python when the problem is loaded
+        return []  # reported when the problem is loaded
     tables = [s.value for s in body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "TOLERANCES"]
     return [str(k.value) for t in tables if isinstance(t, ast.Dict) for k in t.keys if isinstance(k, ast.Constant)]
 

@@ -11,7 +11,7 @@ import pytest
 from flashcore.chips.metric_tables import lookup
 from flashcore.chips.metric_tables.lookup import Table
 from flashcore.errors import UsageError
-from flashcore.model.catalogue import FACTS, OWN_STAGE, TENSOR_TYPES
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, TENSOR_TYPES
 from tests import factory
 
 CHIPS = ("ad104", "ga100", "ga102", "gb100", "gb202", "gh100")
@@ -40,7 +40,7 @@ def test_what_each_chip_lacks(chip: str, lost: set[str]) -> None:
     if chip.startswith(("ad", "ga")):  # no TMA, no clusters
         lost = lost | {"tma_read_bytes", "tma_write_bytes", "cluster_bytes"}
     assert {r.spec.name for r in rows if r.state == "lost"} - types == lost
-    assert len(rows) == sum(s.tier == "counters" and s.group not in OWN_STAGE for s in FACTS.values())
+    assert len(rows) == sum(s.tier == "counters" and s.group not in GROUP_STAGE for s in FACTS.values())
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -139,7 +139,7 @@ def test_a_chip_of_the_same_family_says_whose_list_it_shares(monkeypatch: pytest
     table = lookup.table("ga104")
     assert table.chip == "ga104"
     assert table.metrics == lookup.table("ga102").metrics
-    assert table.source.endswith("for ga102, whose list ga104 shares")
+    assert table.source.endswith("for ga102, which has the same metrics")
     own = Table("ga104", {"sm__x": "Counter"})
     (tmp_path / "ga104.txt.gz").write_bytes(gzip.compress(own.text().encode()))
     monkeypatch.setattr(lookup, "TABLES", tmp_path)

@@ -176,8 +176,8 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
 @pytest.mark.parametrize(
     ("kernels", "copies", "planned", "isolated", "reason"),
     [
-        (0, 0, 2, 9.0, "contains 0 kernels, expected the 2 of its plan"),  # a launcher that ignores the given stream
-        (1, 1, 2, 9.0, "contains 1 kernels, expected the 2 of its plan"),  # a copy is no kernel of a plan
+        (0, 0, 2, 9.0, "contains 0 kernels, expected the plan's 2"),  # a launcher that ignores the given stream
+        (1, 1, 2, 9.0, "contains 1 kernels, expected the plan's 2"),  # a copy is no kernel of a plan
         (0, 0, 0, 9.0, "expected at least one"),  # a peer
         (0, 1, 0, 9.0, ""),  # a peer that is a copy, as torch's `copy_`
         (2, 0, 2, 0.004, "isolated 0.004 µs is less than an empty kernel takes, 0.640 µs"),
@@ -241,7 +241,7 @@ def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bo
 def test_what_was_not_measured_says_so(stage: tuple[StageResult, list[str]]) -> None:
     facts = Facts(stage[0].facts)
     peer = facts.get("speedup_vs_peer", Subject("right", shape="wide"))
-    assert peer is not None and peer.value is None and "no peer" in peer.note
+    assert peer is not None and peer.value is None and "no reference" in peer.note
     for name in ("bench_sm_clock", "bench_temperature", "bench_other_processes", "throttle"):
         fact = facts.get(name, Subject("right", shape="small"))
         assert fact is not None and fact.value is None and "CPU" in fact.note and fact.source is Source.NVML

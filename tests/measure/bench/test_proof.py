@@ -24,8 +24,8 @@ from tests.softmax_cases import ROOT, case
 pytestmark = pytest.mark.usefixtures("forked")
 
 LAZY = {
-    "knows_tensors": r"answer of a timed call is wrong: out: \d+ of 222 elements not finite.*, turn -?\d+, seed",
-    "stops": r"answer of a timed call is wrong: out: 222 of 222 elements not finite",
+    "knows_tensors": r"a timed call returned a wrong answer: out: \d+ of 222 elements not finite.*, turn -?\d+, seed",
+    "stops": r"a timed call returned a wrong answer: out: 222 of 222 elements not finite",
     "knows_values": r"µs on new data.*reuses results",
 }
 
@@ -62,13 +62,13 @@ def test_a_kernel_that_saves_its_work_is_a_failure_and_never_a_rank(
 UPDATES = {
     "right": "",
     "strict": "",
-    "ignores_beta": "answer of a timed call is wrong: max error .* expected",
-    "stops": "answer of a timed call is wrong: max error .* expected",
-    "knows_tensors": "answer of a timed call is wrong: max error .* expected",
+    "ignores_beta": "a timed call returned a wrong answer: max error .* expected",
+    "stops": "a timed call returned a wrong answer: max error .* expected",
+    "knows_tensors": "a timed call returned a wrong answer: max error .* expected",
     "knows_values": "µs on new data.*reuses results",
     "in_place": "",
     "apart": "",
-    "no_beta": "answer of a timed call is wrong",
+    "no_beta": "a timed call returned a wrong answer",
 }
 
 

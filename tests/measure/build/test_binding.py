@@ -137,5 +137,5 @@ def test_dimensions_that_follow_from_others_are_held_to_them() -> None:
     assert "  bool flag;" in binding.arguments_header(problem)
     shape = {"R": 3, "C": 8}
     assert [a.sizes(shape) for a in arguments] == [(3, 8), (16,), (3, 4), (4,)]
-    with pytest.raises(ValueError, match="no multiple of 2"):
+    with pytest.raises(ValueError, match="not a multiple of 2"):
         arguments[2].sizes({"R": 3, "C": 7})

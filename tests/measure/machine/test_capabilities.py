@@ -9,7 +9,7 @@ from flashcore.measure.machine.capabilities import lacking, reported_in
 
 
 @pytest.mark.parametrize(
-    ("log", "what", "mend"),
+    ("log", "what", "hint"),
     [
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "no permission to read", "NVreg_RestrictProfilingToAdmin"),
         ("==ERROR== Failed: LibraryNotLoaded.", "does not fit the driver", "Nsight Compute of the driver"),
@@ -18,10 +18,10 @@ from flashcore.measure.machine.capabilities import lacking, reported_in
         ("==ERROR== Failed: concurrently collecting profiling data", "another tool", "nvidia-dcgm"),
     ],
 )
-def test_what_a_log_complains_of(log: str, what: str, mend: str) -> None:
+def test_what_a_log_complains_of(log: str, what: str, hint: str) -> None:
     found = reported_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
     assert found is not None and found.exit_code == Exit.INCAPABLE
-    assert what in found.what and found.what.endswith(log) and mend in found.mend
+    assert what in found.what and found.what.endswith(log) and hint in found.hint
 
 
 def test_a_log_that_complains_of_nothing() -> None:

@@ -13,7 +13,7 @@ import pytest
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.ncu_facts import MEASURED, Built, facts_of, metrics_to_ask, unmeasured
-from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.cause_text import MANY_PASSES
 from flashcore.model.causes import Message, PlanRefused
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
@@ -115,7 +115,7 @@ def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
 
 def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
     names = [f.name for f in facts_of(CASE, [row()], chip="gh100") if f.subject == CASE]
-    counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in OWN_STAGE]
+    counters = [n for n, s in FACTS.items() if s.tier == "counters" and s.group not in GROUP_STAGE]
     assert sorted(names) == sorted(counters) == sorted(MEASURED)
     assert sorted(f.name for f in unmeasured("v", "s", Message("why"))) == sorted(counters)
 

@@ -324,7 +324,7 @@ def test_no_permission_says_how_to_get_it_and_is_forgotten_once_given(run: Run, 
     with pytest.raises(CapabilityError) as caught:
         run(wrong)
     assert "ERR_NVGPUCTRPERM" in caught.value.what and caught.value.exit_code == 4
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.mend and "SYS_ADMIN" in caught.value.mend
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.hint and "SYS_ADMIN" in caught.value.hint
     assert [o.status for o in run().outcomes] == ["ok"] * 5
 
 

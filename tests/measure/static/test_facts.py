@@ -92,7 +92,7 @@ def test_a_log_that_the_cubin_contradicts(
     Path(artifact.log).write_text(log, encoding="utf-8")
     for fact in spilled(artifact):
         assert (fact.value, fact.source, fact.detail) == (value, Source.PTXAS, kind(logged, logged, 52, 52))
-        assert f"the ptxas log has {logged} B of spill stores" in fact.note and "the cubin lists 52 B" in fact.note
+        assert f"the ptxas log reports {logged} B of spill stores" in fact.note and "the cubin lists 52 B" in fact.note
 
 
 CALLS = """ptxas info    : 16404 bytes gmem
@@ -133,7 +133,7 @@ def test_functions_that_are_compiled_apart(
     monkeypatch.setattr(cubin, "read", lambda *a: content)
     fact = Facts(facts_module.facts(artifact)[0]).get("spill_store_bytes", Subject("kernels", "sm_90a", kernel="stack"))
     assert fact is not None and fact.value == expected
-    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are not known"
+    assert expected is not None or fact.note == "_Z5heavyPKfi is compiled separately, and its callers are unknown"
 
 
 def test_a_log_of_one_endless_line() -> None:

@@ -105,7 +105,7 @@ def test_batches_bound_what_a_process_takes(tmp_path: Path) -> None:
     [
         ("segv", "killed by SIGSEGV"),
         ("exit", "exit code 3: performing before | performing bad | giving up"),
-        ("quiet exit", "ended with exit code 0 before it answered"),
+        ("quiet exit", "ended with exit code 0 without a result"),
         ("abort", "what a C++ library says"),
         ("raise", "ValueError: three wide and two high"),
         ("nan", "Out of range float"),
@@ -232,7 +232,7 @@ def test_missing_permission_is_a_lack_of_the_machine(tmp_path: Path) -> None:
 def test_the_childs_own_capability_error_comes_through(tmp_path: Path) -> None:
     with pytest.raises(CapabilityError) as caught:
         supervise(tmp_path, [does("a")], "incapable")
-    assert (caught.value.what, caught.value.mend) == ("no CUDA GPU that this process can use", "plug one in")
+    assert (caught.value.what, caught.value.hint) == ("no CUDA GPU that this process can use", "plug one in")
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

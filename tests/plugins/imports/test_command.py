@@ -147,7 +147,7 @@ def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, st
         and 'class="whole"' in overview
     )
     assert (
-        "Next step request less from L2: let" in words
+        "Next step request less from L2: coalesce" in words
         and "saves at most 88 % of its time, 38 % of that of all kernels. (l2_throughput 87.8" in words
     )
     record = store.read(Path(profiles[1]))

@@ -75,7 +75,7 @@ def test_the_raw_page_says_what_the_report_says(sample_report: Any, tmp_path: Pa
 def test_a_page_does_not_say_what_became_of_the_caches(tmp_path: Path) -> None:
     record = recorded(read(text_of("app_full.import_raw"), tmp_path))
     saxpy = Subject("saxpy", shape="g16384_b256")
-    assert roofline.regime(record, saxpy) == "ncu (caches as the imported report has them)"
+    assert roofline.regime(record, saxpy) == "ncu (cache control unknown)"
 
 
 def test_the_raw_page_in_automatic_units(tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ UNITS = '"","","","","","inst"\n'
         ("", "a header"),
         ("some,other,table\n1,2,3\n", "a header"),
         (RAW.format(units="", cell="1"), "a row of units"),
-        (RAW.format(units=UNITS, cell="1,024"), "may be a thousand times as much"),
+        (RAW.format(units=UNITS, cell="1,024"), "is ambiguous by a factor of 1,000"),
         (RAW.format(units=UNITS, cell="0.5 (x: 0,5)"), "a decimal point in 0.5 and a decimal comma in 0,5"),
         (RAW.format(units=UNITS, cell="1").rstrip("\n"), "cut short"),
         (RAW.format(units=UNITS, cell="1").rstrip('"\n') + "\n", "CSV"),
-        (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "2 fields where the header has 6"),
+        (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "2 fields, but the header has 6"),
         (RAW.format(units=UNITS, cell="1").replace('"9.0"', '"nine"'), "compute capability"),
         (RAW.format(units=UNITS, cell="1") * 2, "expected one header, found a second"),
         ('"Function Name","k"\n"#","Source"\n"1","MOV"\n', "lines with the instructions below them"),

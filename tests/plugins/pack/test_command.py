@@ -243,6 +243,6 @@ def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runn
         process.send_signal(signal.SIGKILL)
         process.wait(120)
     assert file.read_bytes() == b"the old one"
-    assert lookup.elsewhere(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{lookup.PACKED}"))
+    assert lookup.runs_at(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{lookup.PACKED}"))
     assert runner.run("pack", str(folder), "-o", str(file)).returncode == 0
     assert file.read_bytes() == pack.packed(folder)

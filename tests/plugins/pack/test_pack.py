@@ -70,7 +70,7 @@ def test_unzipped_by_hand_it_is_the_run_folder_again(run: Path, packed: Path, tm
 def test_a_place_is_a_folder_of_runs_and_packed_ones_or_one_of_them(run: Path, packed: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     for place in (packed, packed.parent, run, run.parent):
-        assert [r.name for r in lookup.everywhere([nowhere, place])] == [ID]
+        assert [r.name for r in lookup.all_runs([nowhere, place])] == [ID]
         assert store.read(lookup.find([nowhere, place], ID[:10])).id == ID
     assert store.read(lookup.find(nowhere, str(packed))).id == ID
     found = lookup.latest([nowhere, packed], "attention")
@@ -84,11 +84,11 @@ def test_a_file_of_another_name_is_no_run(packed: Path, tmp_path: Path, monkeypa
     (tmp_path / "main").write_bytes(packed.read_bytes())
     with pytest.raises(UsageError, match="found none"):
         lookup.find(tmp_path / "nowhere", "main")
-    assert [r.name for r in lookup.elsewhere(tmp_path / "main")] == [ID], "--records takes any name"
+    assert [r.name for r in lookup.runs_at(tmp_path / "main")] == [ID], "--records takes any name"
 
 
 def test_of_two_runs_with_one_id_that_among_the_recorded_ones_counts(run: Path, packed: Path) -> None:
-    (found,) = lookup.everywhere([run.parent, packed])
+    (found,) = lookup.all_runs([run.parent, packed])
     assert found == run
 
 
@@ -96,8 +96,8 @@ def test_of_two_runs_with_one_id_that_among_the_recorded_ones_counts(run: Path, 
 def test_a_place_without_a_run_is_wrong_usage(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.zip").mkdir()
-    with pytest.raises(UsageError, match=r"expected a run, a packed one \(\*\.run\.zip\) or a folder of them"):
-        lookup.elsewhere(tmp_path / name)
+    with pytest.raises(UsageError, match=r"expected a run, a packed run \(\*\.run\.zip\) or a folder of them"):
+        lookup.runs_at(tmp_path / name)
 
 
 # --- what is not packed -------------------------------------------------------------------------
@@ -213,7 +213,9 @@ def test_huge_files_are_refused_before_they_are_read(packed: Path, monkeypatch: 
     bomb = gzip.compress(b" " * (1 << 20))
     monkeypatch.setattr(store, "verify", lambda _: True)
     rewritten(packed, lambda files: files.update({f"{ID}/{store.FACTS}": bomb}), listed=True)
-    with pytest.raises(RecordError, match=r"facts\.json\.gz: cannot be read: more than 0 MiB in it"):
+    with pytest.raises(
+        RecordError, match=r"facts\.json\.gz: cannot be read: expected at most 0 MiB unpacked, found more"
+    ):
         store.read(pack.opened(packed))
 
 
@@ -254,7 +256,7 @@ def test_a_record_inside_is_read_as_strictly_as_any(run: Path, tmp_path: Path) -
     header["id"] = "../../evil"
     text = json.dumps(header).encode()
     rewritten(file, lambda files: files.update({f"{ID}/{store.HEADER}": text}), listed=True)
-    with pytest.raises(RecordError, match="id: expected one such as"):
+    with pytest.raises(RecordError, match="id: expected an id such as"):
         store.read(pack.opened(file))
     change_header(run, suite={"name": "attention"})
     with pytest.raises(RecordError, match="expected a run record"):
@@ -268,7 +270,7 @@ def test_published_runs_are_packed_and_a_damaged_one_stops_nothing(
     assert lookup.find(profiles, ID[:12]).name == ID and lookup.find(profiles, None).name == ID
     assert store.read(lookup.find(profiles, ID)).id == ID
     run.rename(profiles / ID)
-    assert lookup.everywhere(profiles) == [profiles / ID], "a run of both kinds is listed once, by its folder"
+    assert lookup.all_runs(profiles) == [profiles / ID], "a run of both kinds is listed once, by its folder"
     (profiles / f"cut{lookup.PACKED}").write_bytes(packed.read_bytes()[:-40])
-    assert [found.name for found in lookup.everywhere(profiles)] == [ID]
+    assert [found.name for found in lookup.all_runs(profiles)] == [ID]
     assert f"skipped run cut{lookup.PACKED}: " in capsys.readouterr().err

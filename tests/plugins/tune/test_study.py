@@ -17,7 +17,7 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
         for result in RECORDED:
             own.record(result)
         folder = own.folder
-        with pytest.raises(UsageError, match="no process works on"), study.resume(folder):
+        with pytest.raises(UsageError, match="no process has locked"), study.resume(folder):
             pass
     assert study.read(folder) == (header(), {r.index: r for r in RECORDED})
     packed = tmp_path / "copy.jsonl.xz"

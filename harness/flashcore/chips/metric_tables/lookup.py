@@ -1,8 +1,8 @@
-"""Looks up which logical metrics a chip has, and under what name, without that chip or any GPU.
+"""Looks up which facts a chip's counters can measure, and by which metric. Needs no GPU.
 
 The tables in this folder are the output of ``ncu --query-metrics --chips CHIP``, or of the library that ncu queries,
-one metric per line. Each names its source (:mod:`flashcore.plugins.metrics.metric_lists` makes them). ncu silently
-leaves out a metric that the chip lacks; this module reports it before anything runs.
+one metric per line. Each names its source; :mod:`flashcore.plugins.metrics.metric_lists` writes them. ncu silently
+omits a metric that the chip lacks; this module reports it before anything runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 from flashcore.errors import UsageError
-from flashcore.model.catalogue import FACTS, OWN_STAGE, FactSpec
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, FactSpec
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite
 
 TABLES = Path(__file__).parent
 SUFFIX = ".txt.gz"
 State = Literal["exists", "software", "derived", "lost"]
-#: Chips that have exactly the metrics of another chip; their own table, once learned, takes precedence.
+#: Chips with exactly the metrics of another chip. A learned table of the chip takes precedence.
 SAME_LIST = {
     "ad102": "ad104",
     "ad103": "ad104",
@@ -42,9 +42,9 @@ SAME_LIST = {
 
 _HEADER = "# flashcore metric table 1"
 _HEADER_LINE = re.compile(_HEADER + r": (?P<chip>\w+), by (?P<source>.+)")
-#: Metrics that the tool or patched code counts: ncu has them on every chip and does not list them by chip.
+#: Metrics that ncu counts in software or by patching code: every chip has them, and no list of a chip names them.
 _SOFTWARE = ("launch__", "sass__", "device__", "profiler__", "sm__maximum_warps_per_active_cycle_pct")
-#: The suffixes that a metric of each kind may have.
+#: The roll-ups of each kind of metric.
 _ROLLUPS = {
     "Counter": ("sum", "avg", "min", "max"),
     "Throughput": ("avg", "min", "max", "sum"),
@@ -54,14 +54,14 @@ _ROLLUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput), and who says so."""
+    """The hardware metrics of one chip: name → kind (Counter, Ratio or Throughput), and their source."""
 
     chip: str
     metrics: Mapping[str, str]
     source: str = "ncu --query-metrics"
 
     def has(self, metric: str) -> bool:
-        """Whether ncu would find the metric, with its roll-up (``.sum``, ``.avg.per_second``, ``.pct``)."""
+        """Whether ncu has the metric, with its roll-up (``.sum``, ``.avg.per_second``, ``.pct``)."""
         if metric.startswith(_SOFTWARE):
             return True
         base, _, rollup = metric.partition(".")
@@ -69,17 +69,17 @@ class Table:
         return kind is not None and (not rollup or rollup.split(".")[0] in _ROLLUPS[kind])
 
     def text(self) -> str:
-        """The table's file, before compression."""
+        """The content of the table's file, before compression."""
         rows = [f"{name} {kind}" for name, kind in sorted(self.metrics.items())]
         return "\n".join([f"{_HEADER}: {self.chip}, by {self.source}", *rows]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One logical metric on a chip.
+    """A counter fact on a chip.
 
-    ``state`` is ``exists``, ``software`` (counted by ncu itself, on every chip), ``derived`` (made of
-    others) or ``lost``; ``ncu`` is its name there.
+    ``state`` is ``exists``, ``software`` (counted by ncu, on every chip), ``derived`` (computed from others) or
+    ``lost`` (the chip lacks it); ``ncu`` is the metric's name on the chip.
     """
 
     spec: FactSpec
@@ -89,7 +89,7 @@ class Row:
 
 
 def chips() -> list[str]:
-    """The chips that have a table here."""
+    """The chips that have a table, or share another chip's."""
     files = {p.name.removesuffix(SUFFIX) for p in TABLES.glob(f"*{SUFFIX}")}
     return sorted(files | {chip for chip, other in SAME_LIST.items() if other in files})
 
@@ -98,15 +98,15 @@ def table(chip: str, file: Path | None = None) -> Table:
     """The table of a chip.
 
     Raises:
-        UsageError: there is none, or ``file`` is no table.
+        UsageError: there is none, or ``file`` is not a metric table of the chip.
     """
     path = file or TABLES / f"{chip}{SUFFIX}"
     if file is None and not path.is_file() and chip in SAME_LIST:
         other = table(SAME_LIST[chip])
-        return Table(chip, other.metrics, f"{other.source} for {other.chip}, whose list {chip} shares")
+        return Table(chip, other.metrics, f"{other.source} for {other.chip}, which has the same metrics")
     if file is None and not path.is_file():
         raise UsageError(
-            f"chip {chip}: expected one of {', '.join(chips())}, found no table of it{did_you_mean(chip, chips())}\n"
+            f"chip {chip}: expected one of {', '.join(chips())}, found no table for it{did_you_mean(chip, chips())}\n"
             f"  hint: flashcore metrics --learn --chip {chip} --table FILE, with ncu or nvidia-cuda-cupti installed"
         )
     try:
@@ -126,9 +126,9 @@ def table(chip: str, file: Path | None = None) -> Table:
 
 
 def plan(chip_table: Table) -> list[Row]:
-    """Every logical metric that a GPU has to measure, on this chip."""
+    """Every fact that a GPU's counters measure, on this chip."""
     return [
-        _row(chip_table, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in OWN_STAGE
+        _row(chip_table, spec) for spec in FACTS.values() if spec.tier == "counters" and spec.group not in GROUP_STAGE
     ]
 
 
@@ -145,10 +145,10 @@ def _row(chip_table: Table, spec: FactSpec) -> Row:
 
 
 def require(chip_table: Table, names: Iterable[str]) -> None:
-    """Checks that the chip can count these facts.
+    """Checks that the chip's counters can measure these facts.
 
     Raises:
-        UsageError: a name is no fact that a GPU measures, or the chip lacks facts; names all of them.
+        UsageError: a name is not a counter fact, or the chip lacks facts; lists all of them.
     """
     rows = {row.spec.name: row for row in plan(chip_table)}
     missing = []
@@ -164,17 +164,17 @@ def require(chip_table: Table, names: Iterable[str]) -> None:
 
 
 def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> None:
-    """Refuses a suite with limits on facts that this GPU cannot count: such a gate could only exit 3.
+    """Refuses a suite with limits on facts that this GPU cannot measure: its gate could only exit 3.
 
     Raises:
-        UsageError: names the facts.
+        UsageError: the chip lacks facts; lists them.
     """
     names = [
         b.fact
         for b in suite.budgets
         if b.tier == "counters"
         and b.severity == "limit"
-        and FACTS[b.fact].group not in OWN_STAGE
+        and FACTS[b.fact].group not in GROUP_STAGE
         and (b.device is None or b.device.lower() in gpu.lower())
         and any(fnmatchcase(arch, glob) for glob in b.archs)
     ]

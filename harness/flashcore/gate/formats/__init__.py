@@ -1,7 +1,7 @@
-"""A judgement in formats for programs and people, a module for each.
+"""Output formats of a judgement, one module each.
 
-A format is ``render(judgement, record, places) -> str``; plugins add others. The terminal's own table is the command
-line's. The JSON follows ``gate.schema.json`` in this folder.
+A format is ``render(judgement, record, places) -> str``; plugins add others. The terminal's table is in ``cli``. The
+JSON follows ``gate.schema.json`` in this folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every verdict with its value, place and reason; the form is in ``gate.schema.json``."""
+"""Renders a judgement as JSON, in the form of ``gate.schema.json``."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
 
 
 def with_rows(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """``data`` as JSON, with ``rows`` in the place of its one empty list ``key``, a row a line: ten thousand cases
-    have fifty thousand, and indented ones take seconds to write."""
+    """``data`` as JSON, with ``rows`` in place of its empty list ``key``, one row per line.
+
+    Ten thousand cases have fifty thousand rows, and indenting these would take seconds.
+    """
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     lines = list(map(json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode, rows))
     return text.replace(f'"{key}": []', f'"{key}": [\n' + ",\n".join(lines) + "\n]", 1) if lines else text

@@ -1,4 +1,4 @@
-"""Markdown for a job's summary: the outcome, what failed with its line, what was loosened, the counts."""
+"""Renders a judgement as Markdown for a CI job's summary: outcome, counts, failures with their lines, waivers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore.gate.wording import clean, summary, value_of
 from flashcore.model.record import Record
 from flashcore.model.text import number
 
-#: Rows of one table: a job summary may hold 1 MiB.
+#: Most rows of one table, since a job summary is limited to 1 MiB.
 MOST_ROWS = 100
 
 
@@ -21,7 +21,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     mark = {Exit.OK: "✅", Exit.FAILED: "❌"}.get(judgement.exit_code, "⚠️")
     lines = [f"## {mark} flashcore gate: {_cell(record.suite.title)}", "", _cell(summary(judgement)), ""]
     lines += _section("Failed", judgement.failed, places)
-    lines += _section("Unmeasured, though required", judgement.unexplained_gaps, places)
+    lines += _section("Required but unmeasured", judgement.unexplained_gaps, places)
     lines += _section("Waived", judgement.waived, places)
     rows = [
         (w.budget, ", ".join(w.variants), use.state, number(w.accepted), w.reason, w.expires or "never")

@@ -34,5 +34,5 @@ def made_in(root: Path) -> Iterator[Path]:
 def _remove_abandoned(folder: Path) -> None:
     with Lock(folder) as lock:
         # A folder as young as a second may not be locked yet.
-        if lock.taken() and time.time() - folder.stat().st_mtime > 1:
+        if lock.try_acquire() and time.time() - folder.stat().st_mtime > 1:
             shutil.rmtree(folder, ignore_errors=True)

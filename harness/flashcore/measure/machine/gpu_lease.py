@@ -29,7 +29,7 @@ def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[No
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o644))
         lock = Lock(path)
     with lock:
-        if not lock.taken():
+        if not lock.try_acquire():
             say(f"{uuid} is leased by another process: waiting for it")
             lock.wait()
         yield
@@ -51,7 +51,7 @@ def is_free(uuid: str) -> bool:
     except OSError:
         return True  # it was never leased
     with lock:
-        return lock.taken(shared=True)
+        return lock.try_acquire(shared=True)
 
 
 def _path(uuid: str) -> Path:

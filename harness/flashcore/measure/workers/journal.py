@@ -175,7 +175,7 @@ class Journal:
 
     def lacks(self, error: CapabilityError) -> None:
         """The machine lacks something that every task needs."""
-        self._write(event="lacks", what=error.what, hint=error.mend)
+        self._write(event="lacks", what=error.what, hint=error.hint)
 
     def lost(self, gpu: str, reason: str) -> None:
         """No more children are started on this GPU."""

@@ -116,7 +116,7 @@ def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iter
     cluster = math.prod(content.cluster or (1,))
     extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
     if block is not None and not low <= block <= high:
-        extremes = DoesNotFit(f"{block:,} threads a block; the kernel's launch bounds allow {only or high:,}")
+        extremes = DoesNotFit(f"{block:,} threads per block; the kernel's launch bounds allow {only or high:,}")
     for at, name in enumerate(("occupancy_low", "occupancy_high")):
         pct = None if isinstance(extremes, Cause) else extremes[at]
         detail = extremes if isinstance(extremes, Cause) else "without dynamic shared memory"

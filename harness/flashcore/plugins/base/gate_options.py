@@ -130,7 +130,7 @@ def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) 
 
 def _run(file: Path) -> Traversable:
     """The run of a header, or of a packed file."""
-    return file.parent if file.name == store.HEADER else lookup.elsewhere(file)[0]
+    return file.parent if file.name == store.HEADER else lookup.runs_at(file)[0]
 
 
 def _hashes(run: Traversable) -> dict[str, str]:

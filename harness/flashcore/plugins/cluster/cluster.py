@@ -340,7 +340,7 @@ class _Actor:
                 try:
                     pool.run(there, program, folder, tell)
                 except CapabilityError as error:
-                    errors.append((int(Exit.INCAPABLE), error.what, error.mend))
+                    errors.append((int(Exit.INCAPABLE), error.what, error.hint))
                 except Exception as error:
                     errors.append((int(Exit.FAILED), str(error), ""))
 

@@ -66,7 +66,7 @@ def record(name: str, settings: Settings, say: Say) -> Record:
 def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say], Record]) -> int:
     """Prints the differences between two records; ``record`` finds or makes the one that a name means."""
     names = (arguments.a, arguments.b)
-    runs = [run.name for run in lookup.everywhere(options.places(arguments))]
+    runs = [run.name for run in lookup.all_runs(options.places(arguments))]
     need_none = all(
         Path(name, store.HEADER).is_file() or name.endswith(lookup.PACKED) or any(r.startswith(name) for r in runs)
         for name in names

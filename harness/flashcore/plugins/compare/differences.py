@@ -20,8 +20,8 @@ from flashcore.explain.diff import (
     static_facts,
     time_change,
 )
-from flashcore.explain.predictions import still
-from flashcore.model.catalogue import FACTS, OWN_STAGE
+from flashcore.explain.predictions import unchanged
+from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import REGIMES
@@ -72,7 +72,7 @@ def narrowed(record: Record, variants: Collection[str]) -> Record:
 
 def contradiction(ratios: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:
     """Returns the regimes in which a pair is fastest and slowest, if these contradict each other beyond noise."""
-    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not still(r.value, r.low, r.high)]
+    decided = [(r.value, mode) for mode, r in ratios if mode in REGIMES and not unchanged(r.value, r.low, r.high)]
     best, worst = max(decided, default=(1.0, "")), min(decided, default=(1.0, ""))
     return (best[1], worst[1]) if best[0] > 1 > worst[0] else None
 
@@ -121,7 +121,7 @@ def moved(
     results = []
     for fact in b.facts.of(subject.variant):
         spec = FACTS.get(fact.name)
-        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in OWN_STAGE:
+        if fact.subject != subject or spec is None or spec.tier != "counters" or spec.group in GROUP_STAGE:
             continue
         moved = change(fact, a.facts.number(fact.name, before or subject), fact.number)
         if moved.share > MOVED:
@@ -138,7 +138,7 @@ def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
         old = a.facts.get(fact.name, subject)
         if now and old and old.number and _is_imported(fact, b) and _is_imported(old, a):
             rest = [c for c in moved(a, b, subject) if c.fact not in DURATIONS]
-            differs = not still(old.number / now, None, None)
+            differs = not unchanged(old.number / now, None, None)
             results.append((subject, [change(fact, old.value, now), *rest] if differs else rest))
     return results
 

@@ -15,7 +15,7 @@ from typing import Any
 from flashcore.explain import diff, limiter
 from flashcore.explain.predictions import Readings, conclusion
 from flashcore.model import intervals
-from flashcore.model.catalogue import FACTS, OWN_STAGE, STALL_REASONS
+from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS
 from flashcore.model.intervals import Ratio
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
@@ -49,7 +49,7 @@ MOST_LINES = 1_500
 COUNTERS = tuple(
     n
     for n, s in FACTS.items()
-    if s.tier == "counters" and s.group not in OWN_STAGE and n.removeprefix("stall_") not in STALL_REASONS
+    if s.tier == "counters" and s.group not in GROUP_STAGE and n.removeprefix("stall_") not in STALL_REASONS
 )
 
 

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"  to publish it: flashcore pack {record.id} -o {file} && git add {file} {table}")
     published = {r.run for r in rows}
     runs = []
-    for place, path in enumerate(lookup.everywhere(profiles)):
+    for place, path in enumerate(lookup.all_runs(profiles)):
         record = store.read(path)
         judgement = judge.judge(record, today=today()) if place < MOST_JUDGED else None
         report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""

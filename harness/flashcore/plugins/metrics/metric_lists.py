@@ -58,7 +58,7 @@ def _listed(chip: str, ncu: Path | None) -> Table:
         try:
             library = nvperf.find()
         except CapabilityError as error:
-            raise CapabilityError(f"{no_ncu.what}; {error.what}", error.mend) from None
+            raise CapabilityError(f"{no_ncu.what}; {error.what}", error.hint) from None
         return Table(chip, nvperf.metrics(library, chip), nvperf.name_of(library))
     argv = [str(ncu), "--query-metrics", "--chips", chip]
     try:

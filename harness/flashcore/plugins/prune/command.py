@@ -93,7 +93,7 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
     folders = [p for p in profiles.iterdir() if store.RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
     folders = sorted((p for p in folders if p.is_dir() and not p.is_symlink()), key=lambda p: p.name, reverse=True)
     needed = _tracked(profiles) | _joined(profiles) | {p.name for p in folders[:keep]}
-    return [p for p in folders if p.name not in needed and _began(p.name) < before and not store.is_going(p)]
+    return [p for p in folders if p.name not in needed and _began(p.name) < before and not store.in_progress(p)]
 
 
 def _began(run_id: str) -> float:
@@ -137,7 +137,7 @@ def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Pa
         for place in places
         for path in sorted(place.iterdir() if place.is_dir() else ())
         if _HASHED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-        if path.stat().st_mtime < before and not store.is_going(path)
+        if path.stat().st_mtime < before and not store.in_progress(path)
     ]
     needed = languages.in_use(loaded, folder) if old else set()
     return [path for path in old if path not in needed]

@@ -41,7 +41,7 @@ class Summary(NamedTuple):
 
 def summaries(places: lookup.Places) -> Iterator[Summary]:
     """The runs of these places, newest first. A run whose header is damaged is skipped with a warning."""
-    for run in lookup.everywhere(places):
+    for run in lookup.all_runs(places):
         try:
             header = json.loads((run / HEADER).read_bytes())
             done = [x["stage"] for x in header["outcomes"] if x["status"] == "ok"]
@@ -60,7 +60,7 @@ def summaries(places: lookup.Places) -> Iterator[Summary]:
                 place=file + packed,
             )
         except (OSError, ValueError, LookupError, TypeError) as error:
-            lookup.tell_skipped(run.name, error)
+            lookup.warn_skipped(run.name, error)
 
 
 def runs(profiles: Path | str = "profiles") -> DataFrame:

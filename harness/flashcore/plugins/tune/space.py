@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from flashcore.model.suggest import misspelt
+from flashcore.model.suggest import misspelled
 from flashcore.model.suite import Suite
 from flashcore.plugins.tune import conditions
 from flashcore.suites.schema import Name, TableForm, Text
@@ -68,7 +68,7 @@ class SpaceForm(TableForm):
         if base is None or not base.kind.compiler:
             compiled = [n for n, v in variants.items() if v.kind.compiler]
             expected = 'a variant with a source, or with cubins = "triton"'
-            yield "variant", expected, misspelt(self.variant, compiled)
+            yield "variant", expected, misspelled(self.variant, compiled)
         for axis, values in self.axes.items():
             if len(set(values)) < len(values):
                 yield f"axes.{axis}", "each value once", repr(values)
@@ -81,11 +81,11 @@ class SpaceForm(TableForm):
                 yield f"conditions[{i}]", str(error), repr(condition)
         for name in self.shapes:
             if (shape := suite.shapes.get(name)) is None or (base is not None and not base.runs_on(shape)):
-                yield "shapes", f"shapes that {self.variant} runs on", misspelt(name, suite.shapes)
+                yield "shapes", f"shapes that {self.variant} runs on", misspelled(name, suite.shapes)
         static = [budget.name for budget in suite.budgets if budget.tier == "static"]
         for budget in self.hard:
             if budget not in static:
-                yield "hard", "the name of a static budget", misspelt(budget, static)
+                yield "hard", "the name of a static budget", misspelled(budget, static)
         rival = variants.get(self.against or self.variant)
         if rival is None or rival.is_reference or (base is not None and rival.problem != base.problem):
-            yield "against", "a variant of the same problem", misspelt(str(self.against), variants)
+            yield "against", "a variant of the same problem", misspelled(str(self.against), variants)

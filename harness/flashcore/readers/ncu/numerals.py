@@ -1,7 +1,7 @@
-"""How ncu writes numbers and units: with a decimal point (``27,595.5``) or a decimal comma (``27.595,5``).
+"""Parses ncu's numbers and units, with a decimal point (``27,595.5``) or a decimal comma (``27.595,5``).
 
-The file decides, not the value: ``117.344`` is 117 nanoseconds in one and 117,344 in another. What only one convention
-can have written is evidence; numbers that both can have, without evidence, are refused.
+The convention is a property of the file: ``117.344`` is 117 nanoseconds in one and 117,344 in another. A number that is
+valid in only one convention is evidence. A file with ambiguous numbers and no evidence is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 _NUMERIC = re.compile(r"[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?")
-#: Six decimals without groups, as C writes a double: by itself in either convention.
+#: Six decimals without groups, as printf writes a double; valid in either convention, and no evidence.
 _SIX = re.compile(r"[-+]?\d+[.,]\d{6}")
 _EVIDENCE = {
     ".": re.compile(
@@ -21,19 +21,19 @@ _EVIDENCE = {
 }
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 _NOT_FINITE = re.compile(r"[-+]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
-_MOST_DIGITS = 40  # no integer that ncu prints has more, and Python converts no text of thousands
+_MOST_DIGITS = 40  # ncu prints no longer integers, and Python refuses to convert thousands of digits
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 class Undecided(ValueError):
-    """The file does not show which convention it has; says why."""
+    """The file's convention cannot be determined; the message says why."""
 
 
 def decimal_mark(cells: Iterable[str]) -> str:
-    """``.`` or ``,``, by all the numbers of a file.
+    """The decimal mark of a file, ``.`` or ``,``, from all its numbers.
 
     Raises:
-        Undecided: there is evidence of both, or of neither where the two differ.
+        Undecided: there is evidence of both, or an ambiguous number and evidence of neither.
     """
     evidence: dict[str, str] = {}
     ambiguous = ""
@@ -49,14 +49,14 @@ def decimal_mark(cells: Iterable[str]) -> str:
     if len(evidence) == 2:
         raise Undecided(f"a decimal point in {evidence['.']} and a decimal comma in {evidence[',']}")
     if ambiguous and not evidence:
-        raise Undecided(f"{ambiguous}, which may be a thousand times as much, and no number that tells")
+        raise Undecided(f"{ambiguous}, which is ambiguous by a factor of 1,000, and no number that decides")
     return next(iter(evidence), ".")
 
 
 def number(text: str, mark: str) -> float | int | None:
-    """The number that a file of that convention wrote; ``None`` if it is none. A word such as ``nan`` is NaN."""
+    """Parses a number with that decimal mark; ``None`` if it is none. ``nan`` and infinities give NaN."""
     text = text.strip()
-    if len(text) < 16 and text.isascii() and text.isdigit():  # most are
+    if len(text) < 16 and text.isascii() and text.isdigit():  # fast path of most numbers
         return int(text)
     if _NOT_FINITE.fullmatch(text):
         return float("nan")
@@ -74,11 +74,11 @@ def number(text: str, mark: str) -> float | int | None:
 
 
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # how many of them make one
+_PARTS = {"": 1.0, "m": 1e3, "u": 1e6, "n": 1e9}  # per unit without prefix
 _TIME = re.compile(r"(?P<prefix>[num]?)(?:s|sec|second)")
 _BYTES = re.compile(r"(?P<prefix>[KMGT]?)(?:byte|B)(?:/block)?")
 _FREQUENCY = re.compile(r"(?P<prefix>[kKMGT]?)(?:hz|Hz)|(?P<top>[KMGT]?)cycle/(?P<below>[num]?)(?:s|second)")
-#: ncu's words for what is counted, alone or for each thread, warp or block.
+#: ncu's units of counts, also per thread, warp or block.
 _COUNT = re.compile(
     r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
     r"(?:/(?:thread|warp|block))?"
@@ -89,7 +89,7 @@ _SCALED = re.compile(r"(?P<prefix>[KMGT])(?P<base>(?:byte|hz|Hz|inst|cycle|secto
 
 @functools.cache
 def base(unit: str) -> tuple[float, str]:
-    """The unit that ncu prints with ``--print-units base`` instead of this one, and how many of it this one is."""
+    """The factor and the base unit of a unit, as with ``--print-units base``."""
     if match := _SCALED.fullmatch(unit):
         return _SCALE[match["prefix"]], match["base"]
     if (match := _TIME.fullmatch(unit)) and match["prefix"] != "n":
@@ -98,10 +98,10 @@ def base(unit: str) -> tuple[float, str]:
 
 
 def convert(value: float, unit: str, wanted: str) -> float | None:
-    """``value`` in ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if it cannot be.
+    """Converts ``value`` to ``wanted`` (``ns``, ``B``, ``pct``, ``Hz`` or ``1``); ``None`` if the units differ in kind.
 
-    A count (``1``) takes ncu's words for things counted (inst, warp, block, register/thread) and no other:
-    an unknown word may be a time, a rate or a scale (``minute``, ``Kinst``).
+    A count (``1``) accepts only ncu's units of counts (inst, warp, block, register/thread): an unknown unit may be a
+    time, a rate or a multiple (``minute``, ``Kinst``).
     """
     unit = unit.strip()
     time, size, clock = _TIME.fullmatch(unit), _BYTES.fullmatch(unit), _FREQUENCY.fullmatch(unit)

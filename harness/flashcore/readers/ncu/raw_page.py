@@ -1,10 +1,10 @@
-"""Reads the raw page that ``ncu --csv --page raw`` prints: a header, a row of units, and one row per kernel launch.
+"""Reads the output of ``ncu --csv --page raw``: a header, a row of units, and one row per kernel launch.
 
-Rows are told apart by the NVTX range they ran in, never by position, and nothing is guessed. A row that is torn or does
-not fit the header is dropped and named; one whose ID ncu's count skips is named as missing. A value that is not a
-number as ncu writes them (``1,234.56``), or of a size that no counter has, is no value.
+Rows are identified by their NVTX range, never by position. A row that is torn or does not fit the header is dropped and
+reported, and so is a gap in ncu's IDs. A value that is not a number in ncu's format (``1,234.56``), or too large for a
+counter, is unmeasured.
 
-ncu prints two decimals. A ratio of 0.05 is therefore known to about 10 %; counters are exact.
+ncu prints two decimals, so a ratio of 0.05 is accurate to about 10 %; counters are exact.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from flashcore.model.groups import grouped
 from flashcore.readers.ncu import numerals
 from flashcore.readers.ncu.results import LARGEST, Dim3, Metric, Result, Workload
 
-#: Columns that every layout we can read has. The NVTX column's name goes on; this is how it starts.
+#: The required columns, and the prefix of the NVTX column's name.
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
 NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 
 _HEADER = re.compile(r'"?ID"?\s*([,;])')
-_DECIMAL_COMMA = re.compile(r"(?!-?\d{1,3}(?:,\d{3})+$)-?\d{1,3}(?:\.\d{3})*,\d+")  # and no thousands
+_DECIMAL_COMMA = re.compile(r"(?!-?\d{1,3}(?:,\d{3})+$)-?\d{1,3}(?:\.\d{3})*,\d+")  # but not grouped thousands
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
 _NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
 
 
 class LayoutError(RecordError):
-    """The text is no raw page that can be read: says what was expected and what was found."""
+    """The text is not a readable raw page; the message has the expected and the actual content."""
 
 
 # --- cells ---------------------------------------------------------------------------------------
 
 
 def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
-    """Reads one cell, as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``, in ncu's base unit: what
-    is printed as 0.024 Kbyte is 24 byte.
+    """Reads one cell, such as ``12``, ``1,234.50``, ``n/a`` or ``2,627 (IMAD: 2,000; BAR: 627)``, in ncu's base unit:
+    0.024 Kbyte gives 24 byte.
 
     Args:
         mark: the decimal mark, ``.`` or ``,``.
@@ -57,13 +57,13 @@ def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
         return Metric(text, unit)
     instances = _instances(match["instances"], mark) if match else {}
     factor, unit = numerals.base(unit)
-    if factor != 1:  # to 12 digits: ncu prints fewer, and the product would have others behind them
+    if factor != 1:  # ncu prints fewer than 12 digits; rounding removes the product's binary error
         value, instances = float(f"{value * factor:.12g}"), {n: v * factor for n, v in instances.items()}
     return Metric(value, unit, instances)
 
 
 def _instances(text: str, mark: str) -> dict[str, float]:
-    """The parts in parentheses; none if one cannot be read or comes twice."""
+    """The instances in parentheses; empty if one is unreadable or duplicate."""
     instances: dict[str, float] = {}
     for part in text.split(";"):
         name, colon, digits = part.strip().rpartition(": ")
@@ -75,7 +75,7 @@ def _instances(text: str, mark: str) -> dict[str, float]:
 
 
 def numbers_in(text: str) -> Iterator[str]:
-    """The texts of a cell that may be numbers: its value, and those of its instances."""
+    """The texts of a cell that may be numbers: its value and its instances' values."""
     match = _WITH_INSTANCES.fullmatch(text.strip())
     if match is None:
         yield text
@@ -86,7 +86,7 @@ def numbers_in(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cells(Mapping[str, Metric]):
-    """The metrics of one row, each parsed when it is read: the instances of a large kernel fill hundreds of KiB."""
+    """The metrics of one row, parsed on access: the instances of a large kernel take hundreds of KiB."""
 
     cells: Mapping[str, str]
     units: Mapping[str, str]
@@ -106,7 +106,7 @@ class Cells(Mapping[str, Metric]):
 
 
 def result_of(row: Mapping[str, str], metrics: Mapping[str, Metric]) -> Result | None:
-    """The result that a page's row describes; ``None`` if its ID, name, sizes or compute capability cannot be read."""
+    """The result of a page's row; ``None`` if its ID, name, sizes or compute capability cannot be read."""
     grid, block = _dims(row["Grid Size"]), _dims(row["Block Size"])
     cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", row["CC"])
     kernel = row["Kernel Name"]
@@ -128,15 +128,15 @@ def result_of(row: Mapping[str, str], metrics: Mapping[str, Metric]) -> Result |
 
 
 def unreadable(row: Mapping[str, str]) -> str:
-    """What a row that is no result has instead."""
+    """The message about a row that :func:`result_of` cannot read."""
     return f"ID, name, grid, block or compute capability cannot be read ({ {c: row.get(c, '')[:40] for c in COLUMNS} })"
 
 
 def ranges_of(text: str) -> tuple[str, ...]:
-    """The ranges of the push/pop column as ``domain:name``.
+    """The ranges of the push/pop column as ``domain:name``, outermost first.
 
-    The cell reads ``<thread>  "<domain>:<range>:<payload …>:<message>" …``, a quoted part for each range, the
-    outermost first. Names of ranges in our domain hold no colon.
+    The cell is ``<thread>  "<domain>:<range>:<payload …>:<message>" …``, with a quoted part per range. Range names in
+    flashcore's domain contain no colon.
     """
     parts = (part.split(":") for part in re.findall(r'"([^"]*)"', text))
     return tuple(":".join(part[:2]) for part in parts if len(part) > 1)
@@ -155,10 +155,10 @@ class Table:
     """The rows of one page, in the order of execution.
 
     Args:
-        notes: names every row that was dropped or is missing.
-        damaged: the notes that are about damage of the text.
-        suspects: the ranges that such a row may have belonged to, whose rows may therefore be incomplete.
-        domain: the NVTX domain whose ranges name the rows.
+        notes: a message for each row that was dropped or is missing.
+        damaged: the notes about damaged text.
+        suspects: ranges whose rows may be incomplete, because such a row may belong to them.
+        domain: the NVTX domain whose ranges identify the rows.
     """
 
     rows: tuple[Result, ...]
@@ -176,18 +176,18 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     """Reads ncu's raw page.
 
     Args:
-        text: ncu's output; lines that start with ``==`` are chatter.
-        domain: the NVTX domain whose ranges name the rows; nested ranges give the innermost. ``None`` names no row;
-            ncu leaves the column of ranges out where the program opens none.
-        foreign: whether the page comes from elsewhere: its fields may be separated by semicolons, and its numbers may
-            have a decimal comma, which all numbers of the page together decide.
+        text: ncu's output; lines that start with ``==`` are ignored.
+        domain: the NVTX domain whose innermost range identifies a row. ``None``: rows have no range; ncu omits the
+            column if the program opens none.
+        foreign: whether the page was not printed by flashcore: its fields may be separated by semicolons, and its
+            numbers may have a decimal comma, as all numbers of the page decide.
 
     Raises:
-        LayoutError: no header or two, other columns or one twice, no units row, an ID twice, or an unexpected
-            decimal comma.
-        flashcore.readers.ncu.numerals.Undecided: the decimal mark of a foreign page cannot be told.
+        LayoutError: no header or two, missing or duplicate columns, no units row, IDs that do not rise, or an
+            unexpected decimal comma.
+        flashcore.readers.ncu.numerals.Undecided: the decimal mark of a foreign page is ambiguous.
     """
-    lines = enumerate(io.StringIO(text.removeprefix("\ufeff")), 1)  # only by newline, unlike splitlines
+    lines = enumerate(io.StringIO(text.removeprefix("\ufeff")), 1)  # splits only at newlines, unlike splitlines
     first = ""
     number = 0
     for number, line in lines:  # noqa: B007 # the header's line is named if nothing follows it
@@ -206,7 +206,7 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     units = _fields(line, delimiter)
     if units is None or len(units) != len(columns):
         what = "the units row is damaged; nothing after it can be read"
-        note = f"line {number}: {what if line else 'the header is there, but not a single row'}"
+        note = f"line {number}: {what if line else 'there is no row below the header'}"
         return Table((), (note,), (note,))
     if units[0]:
         raise LayoutError(
@@ -224,7 +224,7 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     return page.table(rows)
 
 
-Line = tuple[int, str, list[str] | None]  # its number, its text, and its fields unless it is torn
+Line = tuple[int, str, list[str] | None]  # number, text, and fields; None if the line is torn
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,8 @@ class _Page:
         notes: list[str] = []
         damaged: list[str] = []
         suspects: set[str] = set()
-        due = 0  # the next row's ID: ncu counts them from 0, the dropped ones too
-        dropped = False  # a row was dropped since the last good one
+        due = 0  # the next row's ID: ncu counts rows from 0, dropped ones included
+        dropped = False  # whether a row was dropped since the last good one
         for n, line, fields in lines:
             if _HEADER.match(line):
                 raise LayoutError(f"ncu CSV: expected one header, found a second on line {n}; read each page by itself")
@@ -258,11 +258,11 @@ class _Page:
                 continue
             if rows and row.id <= rows[-1].id:
                 raise LayoutError(
-                    f"ncu CSV: expected IDs that rise, found {row.id} after {rows[-1].id} on line {n}: rows "
-                    "are doubled or in disorder; import the report again"
+                    f"ncu CSV: expected rising IDs, found {row.id} after {rows[-1].id} on line {n}: rows "
+                    "are duplicate or out of order; import the report again"
                 )
             if row.id > due and not dropped:
-                notes.append(f"line {n}: ID {row.id} where {due} was expected; what is between them is missing")
+                notes.append(f"line {n}: expected ID {due}, found {row.id}; the rows between them are missing")
                 suspects |= self._ranges(rows[-1:])
             if row.id > due or dropped:
                 suspects |= self._ranges([row])
@@ -271,11 +271,11 @@ class _Page:
         return Table(tuple(rows), tuple(notes), tuple(damaged), frozenset(suspects), self.domain)
 
     def _row(self, line: str, fields: list[str] | None) -> tuple[Result | None, str]:
-        """The result of one line, or why it has none."""
+        """The result of one line; ``None`` and the reason if it cannot be read."""
         if fields is None:
             return None, f"damaged or not CSV ({line.strip()[:40]!r})"
         if len(fields) != len(self.columns):
-            return None, f"{len(fields)} fields where the header has {len(self.columns)}"
+            return None, f"{len(fields)} fields, but the header has {len(self.columns)}"
         cells = {name: fields[at] for name, at in self.metrics.items()}
         row = dict(zip(self.columns, fields, strict=True))
         result = result_of(row, Cells(cells, self.units, self.mark))
@@ -291,13 +291,13 @@ def _columns(line: str, delimiter: str, *, needs_ranges: bool) -> list[str]:
     if columns is None:
         raise LayoutError(f"ncu CSV: the header is damaged ({line[-60:].strip()!r}); import the report again")
     if twice := [c for c, times in Counter(columns).items() if times > 1]:
-        raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} more often")
+        raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} several times")
     missing = [c for c in COLUMNS if c not in columns]
     if needs_ranges and not any(c.startswith(NVTX_COLUMN) for c in columns):
         missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
     if missing:
         raise LayoutError(
-            f"ncu CSV in another layout: expected the columns {', '.join(missing)}; "
+            f"ncu CSV: unknown layout: expected the columns {', '.join(missing)}; "
             f"found {', '.join(columns[:16])}{', …' if len(columns) > 16 else ''}. "
             "Print it with --csv --page raw --print-units base"
         )
@@ -305,12 +305,12 @@ def _columns(line: str, delimiter: str, *, needs_ranges: bool) -> list[str]:
 
 
 def _fields(line: str, delimiter: str) -> list[str] | None:
-    """The fields of one line; ``None`` if it is torn. ncu ends every line, so one that is not ended was cut, even where
-    the cut happens to fall behind a closing quote."""
+    """The fields of one line; ``None`` if it is torn. ncu ends every line with a newline, so a line without one was
+    truncated, even after a closing quote."""
     if not line.endswith("\n"):
         return None
     try:
-        # Instances of one metric in a large kernel pass the module's default limit of 128 KiB per field.
+        # The instances of a large kernel's metric exceed the csv module's limit of 128 KiB per field.
         csv.field_size_limit(max(csv.field_size_limit(), len(line)))
         rows = list(csv.reader([line], strict=True, delimiter=delimiter))
     except csv.Error:
@@ -319,11 +319,11 @@ def _fields(line: str, delimiter: str) -> list[str] | None:
 
 
 def _refuse_decimal_comma(page: _Page, rows: Iterable[list[str]]) -> None:
-    """``0,57`` would read as nothing and ``1,234`` as a thousand times too much: refuse the whole text."""
+    """Refuses a page with a decimal comma: ``0,57`` is no number, and ``1,234`` reads a thousand times too large."""
     for fields in rows:
         for name, at in page.metrics.items():
             if _DECIMAL_COMMA.fullmatch(fields[at]):
                 raise LayoutError(
-                    f"ncu CSV: expected a decimal point, found {fields[at]!r} in {name}: the text was written with "
-                    "a decimal comma; run ncu with LC_ALL=C"
+                    f"ncu CSV: expected a decimal point, found {fields[at]!r} in {name}, with a decimal comma; "
+                    "run ncu with LC_ALL=C"
                 )
