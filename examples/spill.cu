@@ -1,4 +1,4 @@
-// Each thread filters 32 samples; two blocks of 1,024 threads leave it 32 registers.
+// Each thread filters 32 samples. Two blocks of 1,024 threads per SM leave 32 registers per thread.
 extern "C" __global__ void __launch_bounds__(1024, 2) fir(const float* x, const float* taps, float* y) {
   float sample[32];
   const int base = (blockIdx.x * blockDim.x + threadIdx.x) * 32;

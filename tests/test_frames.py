@@ -135,8 +135,8 @@ def test_a_table_shows_the_facts_that_are_named(record: Record) -> None:
     ("shape", "names", "words"),
     [
         ("huge", ["registers"], "shape huge: expected one of mission, long"),
-        ("mission", ["register"], "fact register: expected a fact with a number"),
-        ("mission", ["occupancy_limiter"], "fact occupancy_limiter: expected a fact with a number"),
+        ("mission", ["register"], "fact register: expected a numeric fact"),
+        ("mission", ["occupancy_limiter"], "fact occupancy_limiter: expected a numeric fact"),
     ],
 )
 def test_a_table_of_what_is_not_there_says_what_is(record: Record, shape: str, names: list[str], words: str) -> None:

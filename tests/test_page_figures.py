@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 FIGURE = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
 #: What is not traced: words of templates, counts of rows, identifiers, a machine's size, occupancy's charts.
 PLAIN = re.compile(
-    r"(?<!\d)95 %|(?:under|than) 5 %|Near 100|<1\b|c\+\+17|16-byte|16 at least|exit \d|\d+ GB, \d+ MiB L2"
+    r"(?<!\d)95 %|(?:under|than) 5 %|near 100|<1\b|c\+\+17|16-byte|16 at least|exit \d|\d+ GB, \d+ MiB L2"
     r"|[\d,]+ (?:more|variants|limits|results|goals|shapes|facts|kernels|smaller|waived|unmeasured|pass|at risk)\b"
-    r"|(?:of|by|are the first of|failures: \d+ of) [\d,]+\b(?! %)|\([\d,]+:|All [\d,]+ lines beside [\d,]+"
-    r"|(?:check|bench|profile|sanitize) [\d,]+|lines hold [\d.]+|^[\d.,]+ (?:registers|KiB of shared memory): .*"
+    r"|(?:of|by|Only the first of|failures: \d+ of) [\d,]+\b(?! %)|\([\d,]+:|All [\d,]+ lines next to [\d,]+"
+    r"|(?:check|bench|profile|sanitize) [\d,]+|lines have [\d.]+|^[\d.,]+ (?:registers|KiB of shared memory): .*"
     r"|^(?:next|now|on sm_\w+): .*|A/A [\d.]+|-\d{4},|source \w+|record schema \d|design \d+"
 )
 TICK = re.compile(r"[+-]?[\d.e+-]+(?: %)?")
@@ -397,7 +397,7 @@ class Trace:
 
 #: By the beginning of a table's caption, or the heading of a chart's data.
 RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
-    "Samples of warps": Trace.heat,
+    "Warp samples": Trace.heat,
     "Ceilings": lambda t, i: t.roofs,
     "code": lambda t, i: t.listing(i.page, i.caption.split(" ")[-1])[i.row[0]] | figures(i.row[1] * (":" in i.row[0])),
     "verdict": lambda t, i: t.fact(i.row[0][1], i.row[1], i.row[3] or "") | t.verdicts[i.row[1], i.row[0][1]],

@@ -48,7 +48,7 @@ def test_headline_table_and_variant_page_have_one_ratio() -> None:
         winner = answer.case.variant.name
         row = next(r for r in section.rows if r.cells[0].text == winner)
         assert answer.summary[2].sort == row.cells[OVER_PEER].sort, shape
-        assert answer.peer.startswith(answer.summary[2].text), shape
+        assert answer.over_reference.startswith(answer.summary[2].text), shape
         if "not timed in the same rounds" not in answer.pair:
             as_recorded += 1
             assert answer.summary[2].sort == published().facts.number("speedup_vs_peer", answer.case.subject), shape

@@ -1,7 +1,7 @@
 // naive: one thread per row.
 //
-// Three passes over the row: maximum, sum, answer. Neighbouring threads read addresses a whole row
-// apart, so each load of a warp touches 32 different cache lines to use 4 bytes of each.
+// Three passes over the row: maximum, sum, output. Neighboring threads read addresses one row apart,
+// so each load of a warp touches 32 different cache lines to use 4 bytes of each.
 
 #include <flashcore/problem.h>
 

@@ -1,7 +1,7 @@
 // warp: one warp per row.
 //
-// Against naive: the 32 lanes of a warp read 32 neighbouring values, one cache line instead of 32, and
-// the row's maximum and sum are joined with shuffles. There are 32 times as many threads to hide latency.
+// Compared with naive: the 32 lanes of a warp read 32 neighboring values, one cache line instead of 32, and
+// the row's maximum and sum are reduced with shuffles. There are 32 times as many threads to hide latency.
 
 #include <flashcore/phases.cuh>
 #include <flashcore/problem.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int kWarps = WARPS;  // rows a block
+constexpr int kWarps = WARPS;  // rows per block
 constexpr int kThreads = kWarps * 32;
 static_assert(kWarps >= 1 && kWarps <= 32, "WARPS: 1 to 32");
 
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   FLASHCORE_ROLE(phases, "row");  // for `flashcore phases`: no code in any other build
   FLASHCORE_PHASE(phases, "maximum");
-  float largest = from[0];  // a value of the row: finite where a lane has no column of its own
+  float largest = from[0];  // a value of the row, so that it is finite for a lane without a column
   for (int c = lane; c < cols; c += 32) largest = fmaxf(largest, from[c]);
   for (int offset = 16; offset > 0; offset /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));

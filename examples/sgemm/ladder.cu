@@ -1,8 +1,8 @@
-// Launches the kernel that the variant's config names. The headers are used as they were fetched.
+// Launches the kernel that the variant's config names. The headers are the original ones.
 #include <flashcore/problem.h>
 #include <flashcore/launcher.h>
 
-#include <10_kernel_warptiling.cuh>  // has WARPSIZE, which later headers use
+#include <10_kernel_warptiling.cuh>  // defines WARPSIZE, which later headers use
 #include HEADER
 
 static dim3 grid(std::int64_t x, int per_x, std::int64_t y, int per_y) {

@@ -1,8 +1,8 @@
 // product: out = a · b in fp32 on CUDA cores. TILE_M, TILE_N, TILE_K, OF_THREAD_M, OF_THREAD_N, VECTOR.
 //
-// A block computes TILE_M × TILE_N of the answer: TILE_K columns of a and rows of b at a time go to shared memory
-// (a transposed), and each thread keeps OF_THREAD_M × OF_THREAD_N sums in registers. VECTOR is how many floats a
-// thread loads from global memory at once.
+// A block computes TILE_M × TILE_N of the answer: TILE_K columns of a and rows of b at a time are loaded to shared
+// memory (a transposed), and each thread has OF_THREAD_M × OF_THREAD_N sums in registers. VECTOR: floats per load of
+// a thread from global memory.
 
 #include <flashcore/problem.h>
 

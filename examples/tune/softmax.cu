@@ -1,14 +1,14 @@
 // softmax: over the rows of an fp32 matrix. WARPS, ROWS, VECTOR, KEEP, ONLINE.
 //
-// WARPS warps share a row, a block has ROWS rows. VECTOR floats are loaded at once. KEEP is how many values of its
-// row a thread keeps in registers, so that the row is read once; 0 reads it again for each pass. ONLINE finds maximum
-// and sum in one pass instead of two.
+// WARPS warps share a row, a block has ROWS rows. VECTOR: floats per load. KEEP: values of its row that a thread keeps
+// in registers, so that the row is read once; 0 reads it again for each pass. ONLINE: maximum and sum in one pass
+// instead of two.
 
 #include <flashcore/problem.h>
 
 namespace {
 
-constexpr int kLanes = WARPS * 32;  // of a row
+constexpr int kLanes = WARPS * 32;  // lanes per row
 constexpr int kThreads = kLanes * ROWS;
 constexpr int kStep = kLanes * VECTOR;
 constexpr int kLoads = KEEP / VECTOR;
@@ -26,14 +26,14 @@ struct Sum {
   static __device__ float of(float a, float b) { return a + b; }
 };
 
-// Over all lanes of a row, the same in each of them.
+// Reduces over all lanes of a row; all of them get the result.
 template <typename Op>
 __device__ float joined(float x, float (&room)[ROWS][WARPS], int row) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, offset));
   if constexpr (WARPS > 1) {
     const int warp = threadIdx.x % kLanes / 32;
-    __syncthreads();  // whoever read what stood here has
+    __syncthreads();  // the buffer's previous contents have been read
     if (threadIdx.x % 32 == 0) room[row][warp] = x;
     __syncthreads();
     x = room[row][0];
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ float room[ROWS][WARPS];
   const int own = threadIdx.x / kLanes;
   const int lane = threadIdx.x % kLanes;
-  const int row = min(static_cast<int>(blockIdx.x) * ROWS + own, rows - 1);  // the last is written more than once
+  const int row = min(static_cast<int>(blockIdx.x) * ROWS + own, rows - 1);  // the last row may be written repeatedly
   const float* from = x + static_cast<std::size_t>(row) * cols;
   float* to = out + static_cast<std::size_t>(row) * cols;
   const auto load = [&](int c) { return *reinterpret_cast<const Loaded*>(from + c); };

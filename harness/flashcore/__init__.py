@@ -1,7 +1,7 @@
-"""FlashCore: profile CUDA kernel families, draw their rooflines, and gate their budgets.
+"""FlashCore: profiles CUDA kernel families, draws their rooflines, and gates their budgets.
 
-What :data:`__all__` names is the public API, described in :mod:`flashcore.api`; plugins add names. A name is looked up
-on its first use, since the command line imports this package on every start.
+:data:`__all__` is the public API, described in :mod:`flashcore.api`; plugins add names. Names are imported on first
+use, since the command line imports this package on every start.
 """
 
 import importlib.machinery
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if importlib.machinery.PathFinder.find_spec(f"flashcore.{name}", __path__) is None:  # no submodule
+    if importlib.machinery.PathFinder.find_spec(f"flashcore.{name}", __path__) is None:  # not a submodule
         return getattr(importlib.import_module("flashcore.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,7 +1,7 @@
 """Starts the command line for ``flashcore`` and ``python -m flashcore``.
 
-To Python an empty or relative entry of PYTHONPATH is a folder below the current one, searched before the standard
-library: a user's ``json.py`` would replace the real one. So such entries go before anything else is imported;
+Python searches empty or relative entries of PYTHONPATH, which are folders below the current one, before the standard
+library: a user's ``json.py`` would replace the real one. So such entries are removed before anything else is imported;
 :mod:`flashcore.measure.machine.python_process` starts children without them.
 """
 
@@ -10,9 +10,9 @@ import sys
 
 
 def main() -> int:
-    """Runs the command line and gives its exit code."""
-    given = os.environ.get("PYTHONPATH", "")
-    entries = given.split(os.pathsep) if given else []
+    """Runs the command line and returns its exit code."""
+    path = os.environ.get("PYTHONPATH", "")
+    entries = path.split(os.pathsep) if path else []
     relative = {os.path.abspath(p) for p in entries if not os.path.isabs(p)} - set(entries)
     sys.path[:] = [p for p in sys.path if p not in relative]
     from flashcore.cli.main import main as run

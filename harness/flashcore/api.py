@@ -1,12 +1,13 @@
-"""The Python API, ``import flashcore as fc``: runs as frames, for notebooks and scripts. The names are stable.
+"""The Python API, ``import flashcore as fc``: recorded runs as pandas frames, for notebooks and scripts. Names are
+stable.
 
     run = fc.read_run("20261122T201621Z-c175")
     run.table("mission").sort_values("isolated_p50 [us]")
     fc.judge(run).exit_code
 
-Suites and records are frozen data, as everywhere in flashcore. :mod:`flashcore.frames` describes the frames, which need
-pandas (the extra ``frames``). Every error is a :class:`~flashcore.errors.FlashcoreError` that states what was
-expected, what was found and what to do.
+Suites and records are frozen dataclasses. :mod:`flashcore.frames` describes the frames, which need pandas (the extra
+``frames``). Every error is a :class:`~flashcore.errors.FlashcoreError` that states the expected and the actual value,
+and a hint.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 
 
 load_suite = load.load
-plugins.load()  # their facts and causes are in records, their tables in manifests
+plugins.load()  # records contain plugins' facts and causes, manifests contain their tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A recorded run. ``record`` is all of it as frozen data: suite, environment, outcomes, facts, samples."""
+    """A recorded run. ``record`` has all its data: suite, environment, outcomes, facts, samples."""
 
     record: Record
 
@@ -55,43 +56,43 @@ class Run:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names of the suite's variants, references included, in the manifest's order."""
+        """The names of the suite's variants, including references, in the manifest's order."""
         return tuple(self.record.suite.variants)
 
     def facts_frame(self) -> DataFrame:
-        """Every fact, a row each: see :func:`flashcore.frames.frame`."""
+        """A row per fact: see :func:`flashcore.frames.frame`."""
         return frames.frame(Fact, self.record.facts)
 
     def samples_frame(self) -> DataFrame:
-        """Every timing sample in microseconds, a row each: see :func:`flashcore.frames.samples`."""
+        """A row per timing sample, in microseconds: see :func:`flashcore.frames.samples`."""
         return frames.samples(self.record)
 
     def bounds_frame(self) -> DataFrame:
-        """The least time of each case on each resource, a row each: see :func:`flashcore.frames.bounds`."""
+        """A row per case and resource with the resource's least time: see :func:`flashcore.frames.bounds`."""
         return frames.bounds(self.record)
 
     def limiters_frame(self) -> DataFrame:
-        """The limiters of each case, a row each: see :func:`flashcore.frames.limits`."""
+        """A row per limiter of each case: see :func:`flashcore.frames.limits`."""
         return frames.limits(self.record)
 
     def table(self, shape: str | None = None, facts: Sequence[str] = frames.LADDER) -> DataFrame:
-        """A row per variant at ``shape``, columns with units: see :func:`flashcore.frames.table`.
+        """A row per variant on ``shape``, with units in the column names: see :func:`flashcore.frames.table`.
 
         Args:
-            shape: the suite's first if ``None``.
+            shape: ``None``: the suite's first.
 
         Raises:
-            UsageError: the suite has no such shape, or a name in ``facts`` is no fact with a number.
+            UsageError: the suite has no such shape, or a name in ``facts`` is not a numeric fact.
         """
         return frames.table(self.record, self.shapes[0] if shape is None else shape, facts)
 
 
 def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -> Run:
-    """The run of that folder, packed file or id (its beginning will do); the newest in ``profiles`` if ``None``.
+    """Reads a run by its folder, packed file or id (or an id's prefix); ``None``: the newest in ``profiles``.
 
     Raises:
-        UsageError: there is no such run, or several ids begin with it.
-        RecordError: it is incomplete, unreadable, or has another schema version.
+        UsageError: there is no such run, or several ids have this prefix.
+        RecordError: the run is incomplete, unreadable, or has another schema version.
     """
     return Run(store.read(lookup.find(Path(profiles), None if run is None else str(run))))
 
@@ -100,7 +101,7 @@ def recorded(run: Run) -> Record:
     """The record of a run.
 
     Raises:
-        UsageError: ``run`` is something else, such as a run's id.
+        UsageError: ``run`` is not a :class:`Run`, for example a run's id.
     """
     if not isinstance(run, Run):
         raise UsageError(
@@ -110,21 +111,21 @@ def recorded(run: Run) -> Record:
 
 
 class JudgedRun(NamedTuple):
-    """A row per :class:`~flashcore.gate.judge.Verdict`, and how ``flashcore gate RUN`` exits."""
+    """A row per :class:`~flashcore.gate.judge.Verdict`, and the exit code of ``flashcore gate RUN``."""
 
     verdicts: DataFrame
     exit_code: Exit
 
 
 def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = None) -> JudgedRun:
-    """Judges a run by the budgets of its suite, as ``flashcore gate RUN`` does.
+    """Judges a run by its suite's budgets, like ``flashcore gate RUN``.
 
     Args:
         require: the highest tier in which an unmeasured limit leads to exit code 3.
-        today: the day that waivers' dates are compared with; today in UTC if ``None``.
+        today: the day to compare waivers' dates with; ``None``: today in UTC.
 
     Raises:
-        UsageError: ``require`` is no tier.
+        UsageError: ``require`` is not a tier.
     """
     if require not in TIERS:
         raise UsageError(f"require={require!r}: expected one of {', '.join(TIERS)}{did_you_mean(str(require), TIERS)}")
@@ -134,13 +135,13 @@ def judge(run: Run, *, require: Tier = "static", today: datetime.date | None = N
 
 
 def roofline(run: Run) -> DataFrame:
-    """A row per :class:`~flashcore.explain.roofline.Point`: every case and each of its kernels, at each level that was
-    measured. A value that a point lacks is an unmeasured fact of the run, with its reason."""
+    """A row per :class:`~flashcore.explain.roofline.Point`: every case and each of its kernels, at each measured memory
+    level. A missing value is an unmeasured fact of the run, which has the reason."""
     return frames.frame(rooflines.Point, rooflines.points(recorded(run)))
 
 
 def __getattr__(name: str) -> Any:
-    """Returns a name that a plugin adds, such as ``capture``."""
+    """A name that a plugin adds, such as ``capture``."""
     if name in dict(plugins.entries("api")) or name in plugin.SHIPPED["api"]:
         return plugins.find("api", name)
     raise AttributeError(f"module 'flashcore' has no attribute {name!r}")

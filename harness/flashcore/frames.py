@@ -1,9 +1,8 @@
-"""Facts, samples, verdicts and comparisons as pandas frames: for the API, the export and tables that compare.
+"""Facts, samples, verdicts and comparisons as pandas frames, for the API, exports and comparison tables.
 
-The index says what a row is about: parts of a subject, each a category in the order of the record. A number is a
-float64 column, all else a category or a string. Unmeasured values are missing (NaN, NA), never 0. Nothing here is for
-the record, the gate or the parsers of tools' output, which do without pandas: it is imported when a frame is made, and
-where there is none that raises :class:`~flashcore.errors.CapabilityError`.
+The index levels are the parts of a subject, as categories in the record's order. Numbers are float64 columns; other
+columns are categories or strings. Unmeasured values are missing (NaN, NA), never 0. pandas is imported when a frame is
+made; without it that raises :class:`~flashcore.errors.CapabilityError`. Records, gate and parsers do not need pandas.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from flashcore.model.record import Fact, Record, Subject, Value
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: The parts of a subject, as the index names them.
+#: The parts of a subject: the index's level names.
 SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
-#: The columns of the export. ``type`` is float, int, bool, str, or none where the fact is unmeasured.
+#: The columns of the export. ``type`` is float, int, bool, str, or, for unmeasured facts, none.
 EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
-#: What :func:`table` shows of each variant: speed, utilisation, and the resources of the code.
+#: The default facts of :func:`table`: speed, utilization, and resources of the code.
 LADDER = (
     "isolated_p50",
     "isolated_p90",
@@ -52,7 +51,7 @@ LADDER = (
 
 
 def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
-    """Every fact of a record, exactly as recorded: the values of :data:`EXPORT`. Needs no pandas."""
+    """Every fact of a record, exactly as recorded: values for the columns :data:`EXPORT`. Needs no pandas."""
     parts = attrgetter(*SUBJECT)
     for f in record.facts:
         kind = "none" if f.value is None else type(f.value).__name__
@@ -60,7 +59,7 @@ def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
 
 
 _CASE, _CODE = ("variant", "shape"), SUBJECT[:4]
-#: The index's levels and the columns, ``name=attribute:kind``, of each sort of row. The kinds are in :data:`_KINDS`.
+#: Row type → (index levels, columns as ``name=attribute:kind``). The kinds are in :data:`_KINDS`.
 _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
     Fact: (SUBJECT, "fact=name:c value:n text=value:t unit:c source:c note:s"),
     Change: (_CODE, "fact:c unit:c before:n after:n before_text=before:t after_text=after:t direction:c"),
@@ -82,12 +81,12 @@ _LAYOUTS: Mapping[type, tuple[Sequence[str], str]] = {
 
 
 def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
-    """A row per fact, change, change of a time, verdict or point of a roofline, in the order given.
+    """A row per fact, change, time change, verdict or roofline point, in the given order.
 
-    Columns have the names and units of the attributes of ``kind``. A value that is not a number stands beside it in
-    ``text`` (``before_text``, ``after_text``). Whole numbers above 2^53 are rounded; the export keeps them. A point's
-    ``ceiling_tflops`` and ``share`` of it are by datasheet where it states the resource, ``measured_ceiling_tflops`` by
-    measured roofs.
+    Columns have the names and units of the attributes of ``kind``. Values that are not numbers are in the column
+    ``text`` (``before_text``, ``after_text``). Integers above 2^53 are rounded; the export keeps them. A point's
+    ``ceiling_tflops`` and ``share`` are relative to the datasheet, if it lists the resource;
+    ``measured_ceiling_tflops`` to measured roofs.
     """
     rows = list(rows)
     return _laid_out(kind, [row.subject for row in rows], rows)
@@ -96,16 +95,16 @@ def frame(kind: type, rows: Iterable[Any]) -> DataFrame:
 def bounds(record: Record) -> DataFrame:
     """A row per case and resource: the least time that the resource allows, in microseconds.
 
-    ``amount`` is what the problem needs of the resource, in ``unit``. ``us`` is missing if the amount or the roof is
-    unknown; ``note`` then says which.
+    ``amount`` is the problem's demand on the resource, in ``unit``. ``us`` is missing if the amount or the roof is
+    unknown; then ``note`` says which.
     """
     rows = [(case.subject, bound) for case in case_bounds(record) for bound in case.bounds]
     return _laid_out(Bound, [subject for subject, _ in rows], [bound for _, bound in rows])
 
 
 def limits(record: Record) -> DataFrame:
-    """A row per limiter of each case, its largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of
-    its time or capacity in percent; the counters that show it in ``evidence``, and their names in ``facts``."""
+    """A row per limiter of each case, largest first: ``kind``, such as ``dram`` or ``stall_barrier``; ``share`` of time
+    or capacity in percent; ``evidence``: its counters' values; ``facts``: their names."""
     readings = Readings(record)
     cases = dict.fromkeys(Subject(o.variant, shape=o.shape) for o in record.outcomes)
     rows = [(s, limiter) for s in cases for limiter in limiters(readings, s.variant, s.shape or "").limiters]
@@ -124,7 +123,7 @@ def _laid_out(kind: type, subjects: Sequence[Subject], rows: Sequence[Any]) -> D
 
 
 def samples(record: Record) -> DataFrame:
-    """A row per timing sample: ``mode``, ``sample`` (its place in the series, from 0) and ``us`` (microseconds)."""
+    """A row per timing sample: ``mode``, ``sample`` (its index in the series, from 0) and ``us`` (microseconds)."""
     subjects: list[Subject] = []
     modes: list[str] = []
     places: list[int] = []
@@ -140,21 +139,21 @@ def samples(record: Record) -> DataFrame:
 
 
 def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFrame:
-    """A row per variant that runs on ``shape``, in the order of the manifest.
+    """A row per variant that runs on ``shape``, in the manifest's order.
 
-    ``role`` is baseline, variant or peer; ``check`` its outcome, ``stale`` if its code has changed since. Then a
-    column per fact in ``names``, with its unit: ``cold_p50 [us]``; static ones are of the arch that was measured, the
-    largest of the variant's kernels, or the smallest of what is better high. ``floor [us]`` is the least time that the
-    resource ``floor_by`` allows, ``gap`` the median time of the regime that ranks over it.
+    ``role`` is baseline, variant or peer (a library); ``check`` is the outcome, ``stale`` if the code changed since.
+    Then a column per fact in ``names``, with its unit: ``cold_p50 [us]``. Static facts are the measured arch's, and the
+    worst of the variant's kernels. ``floor [us]`` is the least time that the resource ``floor_by`` allows, ``gap`` the
+    median time of the ranking regime over that floor.
 
     Raises:
-        UsageError: the suite has no such shape, or a name is no fact with a number.
+        UsageError: the suite has no such shape, or a name is not a numeric fact.
     """
     if shape not in record.suite.shapes:
         raise UsageError(f"shape {shape}: expected one of {', '.join(record.suite.shapes)}")
     for name in names:
         if name not in FACTS or FACTS[name].unit == "text":
-            raise UsageError(f"fact {name}: expected a fact with a number\n  hint: see flashcore list --facts")
+            raise UsageError(f"fact {name}: expected a numeric fact\n  hint: see flashcore list --facts")
     title = {n: n if FACTS[n].unit == "1" else f"{n} [{FACTS[n].unit}]" for n in names}
     variants = [v for v in record.suite.variants.values() if v.runs_on(record.suite.shapes[shape])]
     subjects = [Subject(v.name, shape=shape) for v in variants]
@@ -181,21 +180,23 @@ def table(record: Record, shape: str, names: Sequence[str] = LADDER) -> DataFram
 
 
 def pandas() -> Any:
-    """The package.
+    """Imports pandas.
 
     Raises:
-        CapabilityError: it is not installed.
+        CapabilityError: pandas is not installed.
     """
     try:
         import pandas
     except ModuleNotFoundError as error:
-        mend = "pip install pandas, or install flashcore with its extra `frames`"
-        raise CapabilityError(f"frames need the Python package pandas, found none ({error})", mend) from error
+        hint = "pip install pandas, or install flashcore with its extra `frames`"
+        raise CapabilityError(
+            f"frames need the Python package pandas, which cannot be imported ({error})", hint
+        ) from error
     return pandas
 
 
 def _indexed(subjects: Sequence[Subject], levels: Sequence[str], columns: Mapping[str, Any]) -> DataFrame:
-    """The columns under an index. Each distinct subject is split once, since there are many facts."""
+    """A frame of the columns with an index. Each distinct subject is split only once, since there are many facts."""
     pd = pandas()
     distinct: dict[Subject, int] = {}
     rows = _array([distinct.setdefault(s, len(distinct)) for s in subjects], "int64")
@@ -218,7 +219,7 @@ def _category(values: Sequence[str | None]) -> Any:
 
 
 def _number(values: Sequence[Value | None]) -> Any:
-    """A truth or a text is no number, as in :attr:`Fact.number`."""
+    """Numbers as float64; booleans and text are missing, as in :attr:`Fact.number`."""
     return _array([v if type(v) in (float, int) else float("nan") for v in values], "float64")
 
 

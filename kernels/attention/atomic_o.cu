@@ -1,20 +1,20 @@
-// atomic_o: P·V is added to the output in shared memory by atomics.
+// atomic_o: P·V is added to the output in shared memory with atomics.
 //
-// Against tile_64x64: a warp's product of weights and values starts from zero and is added element by
-// element with atomicAdd(), as design 000 sketches it, instead of being accumulated on top of the
-// fetched output by the tensor core. Everything else is tile_64x64.
+// Compared with tile_64x64: a warp's product of weights and values starts from zero and is added element by
+// element with atomicAdd(), as sketched in design 000, instead of being accumulated by the tensor core into
+// the loaded output. Everything else equals tile_64x64.
 //
-// The sketch needs to know which element of the piece a fragment's slot holds, which WMMA leaves open.
-// It is read off the machine: a 16 × 16 matrix whose entries are their own positions is loaded as an
-// accumulator, once; slot i of the fragment then holds the position of slot i of every accumulator.
+// This requires the position of each fragment slot's element, which WMMA does not specify. It is read from
+// the machine once: a 16 × 16 matrix whose entries are their own positions is loaded as an accumulator; slot
+// i of the fragment then contains the position of slot i of every accumulator.
 //
 // Between two barriers each element has one owner, so the order of its sums is fixed and repeats are
-// bit-equal. (With the keys of a tile split over several warps, which is what atomics would allow, they
-// would not be.) There is no fp32 atomic addition in shared memory hardware: each is a loop of load,
-// add, compare-and-swap.
+// bit-equal. (If a tile's keys were split over several warps, which atomics would permit, they would not
+// be.) Shared memory has no fp32 atomic addition in hardware: each is a loop of load, add and
+// compare-and-swap.
 //
-// From: FlashCore design 000, WMMA P @ V. Its sketch covers columns 0 to 15 of V alone, and has two
-// warps add the same product; here each piece of the output is one warp's, and all are covered.
+// From: FlashCore design 000, WMMA P @ V. Its sketch covers only columns 0 to 15 of V and has two warps
+// add the same product; here each piece of the output belongs to one warp, and all are covered.
 
 #include <attention/forward.cuh>
 #include <attention/head.cuh>
@@ -42,7 +42,7 @@ constexpr int kWeightStride = Memory::kWeightStride;  // halves
 
 }  // namespace
 
-// One block an SM is asked for: without that the compiler spills for sm_89, to fit more of them.
+// Requests one block per SM; otherwise the compiler spills on sm_89 to fit more blocks.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     atomic_o_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                     half* __restrict__ out, int seq, float scale_log2e) {
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   float* scores = shared_at<float>(Memory::kScoresAt);
   half* weights = shared_at<half>(Memory::kWeightsAt);
   float* output = shared_at<float>(Memory::kOutputAt);
-  float* factors = shared_at<float>(Memory::kFactorsAt);  // what each row of the output is multiplied by
+  float* factors = shared_at<float>(Memory::kFactorsAt);  // the factor of each output row
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
-  // Offsets within a piece, as floats (exact), in the space that later holds scores.
+  // Offsets within a piece, as floats (exact), in the space that later contains scores.
   for (int i = threadIdx.x; i < kMma * kMma; i += kThreads) {
     scores[i] = static_cast<float>(i / kMma * kOutStride + i % kMma);
   }
@@ -77,22 +77,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     clear_piece(output + p / kOutAcross * kMma * kOutStride + p % kOutAcross * kMma, kOutStride);
   }
 
-  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+  RowState state[kRowsOfWarp];  // of this warp's rows in the softmax
 
   for (int first = 0; first < seq; first += kKeys) {
     const int left = seq - first;
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, queries and zeros; positions are read)
+    __syncthreads();  // the tile is complete (and at first the queries and zeros; positions have been read)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     for (int p = warp; p < kPieces; p += kWarps) {
       const int row = p / kOutAcross * kMma;
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int i = 0; i < o.num_elements; ++i) atomicAdd(piece + at[i], o.x[i]);
     }
-    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is whole
+    __syncthreads();  // this tile, its weights and factors have been read; the output is complete
   }
 
   // phase: other

@@ -1,25 +1,25 @@
-// attention: for each shape the kernel that was measured fastest for it.
+// attention: for each shape, the kernel measured fastest for it.
 //
-// The choice is made from B, H, S and D alone, on a machine without a GPU too; whether rows are causal is an argument
-// of the call. What decides is how many blocks of each kernel's rows there are for 132 multiprocessors (H100, H200):
+// The choice depends only on B, H, S and D and needs no GPU; whether rows are causal is an argument of the call. It is
+// made by the number of blocks of each kernel's rows, relative to 132 SMs (H100, H200):
 //
-//   D   blocks, each of                                 kernel                                        measured at
-//   64  at most 132 of 64 queries x 256 keys, S <= 512  two blocks of a cluster share the keys        1,8,256; 1,8,512
-//   64  at most 132 of 128 x 512, S <= 1024             two share them, 128 queries                   1,8,1024
-//   64  at most 132 of 128 queries                      two warpgroups share 64 rows' keys            1,8,2048
-//   64  at most 132 of 256, or S >= 4096                a block for 256 queries                       1,8,4096; 4,16,4096
-//   64  more, S < 4096                                  a block an SM walks through tiles of 256      16,16,1024; 1,128,512
-//   128 at most 132 of 64 x 256, S <= 512               two blocks of a cluster share the keys        1,8,512
+//   D   blocks of                                       kernel                                       measured at
+//   64  at most 132 of 64 queries x 256 keys, S <= 512  two blocks of a cluster share the keys       1,8,256; 1,8,512
+//   64  at most 132 of 128 x 512, S <= 1024             two share them, 128 queries                  1,8,1024
+//   64  at most 132 of 128 queries                      two warpgroups share 64 rows' keys           1,8,2048
+//   64  at most 132 of 256, or S >= 4096                a block for 256 queries                      1,8,4096; 4,16,4096
+//   64  more, S < 4096                                  persistent blocks, tiles of 256              16,16,1024; 1,128,512
+//   128 at most 132 of 64 x 256, S <= 512               two blocks of a cluster share the keys       1,8,512
 //   128 at most 132 of 64                               two warpgroups share 64 rows' keys
-//   128 more, fp16                                      a block an SM walks through tiles of 192      4,16,4096
-//   128 more, bf16                                      a block an SM takes the next tile of 192 left 4,32,4096, grouped
+//   128 more, fp16                                      persistent blocks, tiles of 192              4,16,4096
+//   128 more, bf16                                      persistent, each takes the next tile of 192  4,32,4096, grouped
 //
-// Figures and their machine: NOTES.md beside this. bf16 (ELEMENT_BF16) and the log-sum-exp (WRITE_LSE) go without
-// clusters, which exchange halves and store no more than the answer.
+// Measurements and their machine: NOTES.md in this folder. bf16 (ELEMENT_BF16) and the log-sum-exp (WRITE_LSE) do not
+// use clusters, which exchange halves and store only the output.
 //
-// For Hopper alone; what other archs run is mma_stripes.cu, whatever the shape.
+// Hopper only; other archs run mma_stripes.cu for all shapes.
 //
-// From: none of the documents.
+// From: no design document.
 
 #include <attention/warpgroups/launch.cuh>
 
@@ -61,7 +61,7 @@ using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
     warpgroups::forward<C>(p, q, k, v, out, lse, taken);                                                             \
   }
 
-#if !WRITE_LSE  // with it no register is left to spare, and persistent blocks do as well
+#if !WRITE_LSE  // with it no register is free, and persistent blocks are as fast
 WARPGROUPS_KERNEL(attention_rows256_kernel, Rows256)
 #endif
 WARPGROUPS_KERNEL(attention_walk256_kernel, Walk256)
@@ -95,7 +95,7 @@ namespace {
 
 enum class Choice { kKeys512, kKeys1024, kWideKeys512, kRows64, kRows128, kRows256, kWalk256, kTiles192 };
 
-// Whether blocks of so many rows, and so many for each of them, all run at once.
+// Whether all blocks run at once, for this number of rows per block and blocks per row block.
 bool at_once(const flashcore::Shape& s, int rows, int blocks) {
   return (s.S + rows - 1) / rows * blocks * s.B * s.H <= MULTIPROCESSORS;
 }

@@ -1,20 +1,20 @@
 // cluster_split_keys: short sequences, the keys split over a cluster of blocks.
 //
-// One block for 64 queries and all keys would leave half of the multiprocessors idle at the mission shape. Here a
-// cluster's blocks share the keys of the same queries, each with all of its own in shared memory at once: no ring, all
-// copies asked for up front. Partial results meet in distributed shared memory, as halves, each block finishing its
-// share of the columns.
+// One block for 64 queries and all keys would leave half of the SMs idle on the mission shape. Here a cluster's blocks
+// share the keys of the same queries. Each block has all its keys in shared memory at once: no ring, all copies are
+// issued at the start. Partial results are exchanged through distributed shared memory, as halves; each block finishes
+// its share of the columns.
 //
 //   HEAD_DIM    64 or 128
-//   ROW_GROUPS  warpgroups with 64 queries each, in a block
-//   KEY_GROUPS  warpgroups that share the same queries, in a block
-//   CHUNK       keys that a warpgroup takes at once
-//   STAGES      chunks of a block
-//   KEY_PARTS   blocks of a cluster
-//   OVERLAP     P·V of one chunk beside the weights of the next
-//   TURNS       two row groups take turns at the tensor cores
+//   ROW_GROUPS  warpgroups with 64 queries each, per block
+//   KEY_GROUPS  warpgroups that share the same queries, per block
+//   CHUNK       keys per warpgroup and step
+//   STAGES      chunks per block
+//   KEY_PARTS   blocks per cluster
+//   OVERLAP     P·V of one chunk overlaps the softmax of the next
+//   TURNS       two row groups alternate on the tensor cores
 //
-// Causal attention takes the same way, and masks more. From: none of the documents.
+// Causal attention uses the same path with more masking. From: no design document.
 
 #include <attention/clusters/launch.cuh>
 

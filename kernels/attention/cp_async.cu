@@ -1,18 +1,18 @@
-// cp_async: K and V arrive by asynchronous copies while the tile before is computed on. STAGES,
+// cp_async: K and V arrive by asynchronous copies while the previous tile is computed. STAGES,
 // BLOCK_N, MIN_BLOCKS.
 //
-// Against row_stripe of as many stages: the same loop with cp.async in place of loads and stores (see
-// async_stages.cuh). A thread starts the copies of tile t + STAGES - 1 and goes on to compute tile t; it
-// waits for a tile only when it needs it, STAGES - 1 turns after it was asked for. No registers are held
-// on the way.
+// Compared with row_stripe with as many stages: the same loop with cp.async in place of loads and stores
+// (see async_stages.cuh). A thread starts the copies of tile t + STAGES - 1 and then computes tile t. It
+// waits for a tile only when it needs it, STAGES - 1 turns after the request. The copies need no
+// registers.
 //
-//   STAGES = 2, 3   one or two tiles ahead
-//   STAGES = 1      single_buffer: nothing ahead; a tile is fetched, waited for and used. What the
-//                   second buffer is worth, and the shared memory that it costs
-//   BLOCK_N         narrow_n32, narrow_n48: smaller tiles take less shared memory and more barriers
-//   MIN_BLOCKS      launch_bounds_2: asks the compiler for two blocks on an SM. Two blocks of 128 threads
-//                   may have 255 registers a thread, so the request is also a licence: where it held
-//                   back without one, it now takes 60 to 90 % more
+//   STAGES = 2, 3   prefetches one or two tiles
+//   STAGES = 1      single_buffer: no prefetching; a tile is fetched, awaited and used. Shows what the
+//                   second buffer gains, and the shared memory it costs
+//   BLOCK_N         narrow_n32, narrow_n48: smaller tiles need less shared memory and more barriers
+//   MIN_BLOCKS      launch_bounds_2: asks the compiler for two blocks per SM. Two blocks of 128 threads
+//                   allow 255 registers per thread, so the request also raises the compiler's limit:
+//                   it now uses 60 to 90 % more registers
 //
 // From: FlashCore design 000, its pipeline; design 004, phase 4 and its list of risks.
 
@@ -27,7 +27,7 @@
 #define STAGES 2
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 0  // none asked for
+#define MIN_BLOCKS 0  // not requested
 #endif
 
 namespace {
@@ -37,7 +37,7 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = BLOCK_N;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
 
 static_assert(kStages >= 1, "STAGES: at least 1");
@@ -65,16 +65,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   clear_stripe(output);
 
   RowState state;
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    stages.fetch(tile + kStages - 1);  // into the stage that was read in the last turn
-    wait_copies<kStages - 1>();        // all but the tiles ahead: this tile's copies have landed
-    __syncthreads();                   // everybody's have
+    stages.fetch(tile + kStages - 1);  // into the stage read in the previous turn
+    wait_copies<kStages - 1>();        // all but the prefetched tiles: this tile's copies have landed
+    __syncthreads();                   // all threads' have
 
     // phase: scores
     Accumulator c[kKeys / kMma];
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
     __syncwarp();  // the output is rescaled
     // phase: output
     accumulate_stripe<kKeys>(output, weights, stages.values_of(tile), kStride);
-    __syncthreads();  // nobody reads this tile any more
+    __syncthreads();  // all threads have read this tile
   }
 
   // phase: other

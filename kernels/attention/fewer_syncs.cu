@@ -1,11 +1,11 @@
-// fewer_syncs: one barrier a tile instead of two. STAGES.
+// fewer_syncs: one barrier per tile instead of two. STAGES.
 //
-// Against cp_async_2stage: the barrier that makes tile t visible also tells that every warp is done with
-// tile t - 1. So the next copies, which go into the stage of tile t - 1, are started after that barrier
-// instead of before it, and the barrier at the end of the turn is not needed. A tile is asked for a
-// moment later than before, and warps may drift apart by up to a tile.
+// Compared with cp_async_2stage: the barrier that makes tile t visible also implies that every warp is done
+// with tile t - 1. So the next copies, into the stage of tile t - 1, start after that barrier instead of
+// before it, and the barrier at the end of the turn is not needed. A tile is requested slightly later than
+// before, and warps may drift apart by up to one tile.
 //
-// From: FlashCore design 004, phase 4; design 000 asks for one barrier a tile.
+// From: FlashCore design 004, phase 4; design 000 requires one barrier per tile.
 
 #include <attention/async_stages.cuh>
 #include <attention/forward.cuh>
@@ -22,7 +22,7 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
 
 static_assert(kStages >= 2, "STAGES: at least 2: a single stage needs the second barrier");
@@ -50,16 +50,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   clear_stripe(output);
 
   RowState state;
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
-    stages.fetch(tile + kStages - 1);  // into the last tile's stage
+    wait_copies<kStages - 2>();        // the oldest of kStages - 1 requested tiles, this one, has landed
+    __syncthreads();                   // all threads' have, and all have read the previous tile
+    stages.fetch(tile + kStages - 1);  // into the previous tile's stage
 
     // phase: scores
     Accumulator c[kKeys / kMma];

@@ -1,9 +1,9 @@
-// fp16_accum_o: the output is kept and accumulated in fp16.
+// fp16_accum_o: the output is stored and accumulated in fp16.
 //
-// Against cp_async_2stage: the output in shared memory takes 9 KiB instead of 17, and P·V runs on the
+// Compared with cp_async_2stage: the output in shared memory takes 9 KiB instead of 17, and P·V uses the
 // tensor cores' fp16 accumulators, which round after every 16 keys; rescaling rounds too. The sums of
-// weights stay fp32. Until it is normalised, the output is as large as the number of equally good keys
-// times V: past 65,504 it overflows, with 512 such keys at values of 128, with 65,536 at values of 1.
+// weights stay fp32. Before normalization, the output is as large as the number of equally good keys
+// times V: above 65,504 it overflows, with 512 such keys at values of 128, or 65,536 at values of 1.
 //
 // From: FlashCore design 004, its list of risks: "trade precision for space". The block fits 64 KiB.
 
@@ -22,7 +22,7 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
 
 static_assert(kStages >= 1, "STAGES: at least 1");
@@ -42,7 +42,7 @@ __device__ __forceinline__ Half8 scaled(const Half8& x, float factor) {
   return to_half8(y);
 }
 
-// Lane l passes its half of row l % 16 of the stripe through `change`.
+// Applies `change` to lane l's half of row l % 16 of the stripe.
 template <typename Change>
 __device__ __forceinline__ void rescale_halves(half* output, Change change) {
   const int lane = threadIdx.x % kWarp;
@@ -83,16 +83,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   rescale_halves(output, [](const Half8&) { return zero_half8(); });
 
   RowState state;
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    stages.fetch(tile + kStages - 1);  // into the stage that was read in the last turn
-    wait_copies<kStages - 1>();        // all but the tiles ahead: this tile's copies have landed
-    __syncthreads();                   // everybody's have
+    stages.fetch(tile + kStages - 1);  // into the stage read in the previous turn
+    wait_copies<kStages - 1>();        // all but the prefetched tiles: this tile's copies have landed
+    __syncthreads();                   // all threads' have
 
     // phase: scores
     Accumulator c[kKeys / kMma];
@@ -103,11 +103,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     __syncwarp();  // the output is rescaled
     // phase: output
     accumulate_halves(output, weights, stages.values_of(tile));
-    __syncthreads();  // nobody reads this tile any more
+    __syncthreads();  // all threads have read this tile
   }
 
   // phase: other
-  // All lanes normalise their halves of a row; then whole rows leave, 16 bytes a lane.
+  // All lanes normalize their halves of a row; then whole rows are stored, 16 bytes per lane.
   const float normaliser = stripe_normaliser(state);
   rescale_halves(output, [normaliser](const Half8& x) { return scaled(x, normaliser); });
   __syncwarp();

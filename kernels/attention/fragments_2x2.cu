@@ -1,12 +1,12 @@
 // fragments_2x2: a warp multiplies 2 × 2 pieces instead of 1 × 4.
 //
-// Against cp_async_2stage: the 4 warps stand as 2 × 2 over the 64 × 64 scores, and again over the 64 × 64
-// output, 32 × 32 each. A step of 16 along the depth then loads 2 + 2 fragments for its 4 products
-// instead of 1 + 4, a fifth less. (Fewer registers, which design 004 expects, the compiler does not take.)
+// Compared with cp_async_2stage: the 4 warps are arranged 2 × 2 over the 64 × 64 scores, and again over the
+// 64 × 64 output, 32 × 32 each. A step of 16 along the depth then loads 2 + 2 fragments for its 4 products
+// instead of 1 + 4, a fifth less. (Design 004 expects fewer registers, but the compiler uses no fewer.)
 //
-// The price: a row of scores comes from two warps, and its weights go to two. So scores are stored whole
-// (17 KiB; the weights then take their rows over, in place), and two barriers a tile are added: after
-// the scores, and before P·V. The softmax itself is that of the stripe.
+// The price: a row of scores comes from two warps, and its weights go to two. So complete scores are stored
+// (17 KiB; the weights then replace their rows in place), and each tile needs two more barriers: after the
+// scores, and before P·V. The softmax itself is the stripe's.
 //
 // From: FlashCore design 004, its list of risks: "process 2×2 WMMA grid instead of 1×4".
 
@@ -26,10 +26,10 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each in the softmax, 2 × 2 in the products
+constexpr int kWarps = kRows / kMma;  // one stripe each in the softmax, 2 × 2 in the products
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kScorePitch = kKeys + kPadFloat;    // floats a row, as scores
-constexpr int kWeightPitch = 2 * kScorePitch;     // halves a row, as weights: the same bytes
+constexpr int kScorePitch = kKeys + kPadFloat;    // floats per row, as scores
+constexpr int kWeightPitch = 2 * kScorePitch;     // halves per row, as weights: the same bytes
 constexpr int kSide = 2;                          // pieces along each side of a warp's grid
 
 static_assert(kStages >= 1, "STAGES: at least 1");
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int warp = threadIdx.x / kWarp;
   const int row = warp * kMma;  // of this warp's stripe in the softmax
   const int own = (row + lane % kMma) * kScorePitch + lane / kMma * (kKeys / 2);  // this lane's half of a row
-  const int grid_row = warp / 2 * kSide * kMma;  // of this warp's 2 × 2 pieces in the products
+  const int grid_row = warp / 2 * kSide * kMma;  // first row of this warp's 2 × 2 pieces in the products
   const int grid_col = warp % 2 * kSide * kMma;
 
   const int first_row = blockIdx.x * kRows;
@@ -125,21 +125,21 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
   clear_stripe(output + row * kOutStride);
 
   RowState state;
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    stages.fetch(tile + kStages - 1);  // into the stage that was read in the last turn
-    wait_copies<kStages - 1>();        // all but the tiles ahead: this tile's copies have landed
-    __syncthreads();                   // everybody's have
+    stages.fetch(tile + kStages - 1);  // into the stage read in the previous turn
+    wait_copies<kStages - 1>();        // all but the prefetched tiles: this tile's copies have landed
+    __syncthreads();                   // all threads' have
 
     // phase: scores
     grid_scores(scores + grid_row * kScorePitch + grid_col, queries + grid_row * kStride,
                 stages.keys_of(tile) + grid_col * kStride);
-    __syncthreads();  // rows of scores are whole
+    __syncthreads();  // rows of scores are complete
 
     // phase: softmax
     float score[kKeys / 2];
@@ -151,19 +151,19 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       score[i + 2] = x.z * scale_log2e;
       score[i + 3] = x.w * scale_log2e;
     }
-    __syncwarp();  // both lanes of a row have read it: weights may take it over
+    __syncwarp();  // both lanes of a row have read it: weights may replace it
     half* own_weights = weights + (row + lane % kMma) * kWeightPitch;
     const int side = lane / kMma;
     const float factor = stripe_softmax(
         state, score, kKeys, seq - tile * kKeys, [side](int i) { return side * (kKeys / 2) + i; },
         [own_weights](int first, const Half8& p) { store_half8(own_weights + first, p); });
     rescale_stripe(output + row * kOutStride, factor);
-    __syncthreads();  // weights are whole and the output is rescaled
+    __syncthreads();  // weights are complete and the output is rescaled
 
     // phase: output
     grid_values(output + grid_row * kOutStride + grid_col, weights + grid_row * kWeightPitch,
                 stages.values_of(tile) + grid_col);
-    __syncthreads();  // nobody reads this tile or its weights any more, and the output is stored
+    __syncthreads();  // this tile and its weights have been read, and the output is stored
   }
 
   // phase: other

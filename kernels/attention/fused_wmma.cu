@@ -1,14 +1,14 @@
 // fused_wmma: one kernel, both products with WMMA; 32 × 32 tiles, 8 warps.
 //
-// Against fused_wmma_qk: P·V is on the tensor cores too. The weights are rounded to half for it, and
-// the fp32 output tile lives in shared memory, where rows can be told apart: each tile of keys it is
-// rescaled there, loaded into a fragment, multiplied into and stored back. The output is 32 × 64, which
-// is 2 × 4 pieces of 16 × 16, so the block has 8 warps; a 32 × 32 score tile is 2 × 2 pieces, so warps
-// 4 to 7 are idle during Q·Kᵀ. The softmax is unchanged, one thread per row: 32 of 256 at work, and
-// the next thing to mend.
+// Compared with fused_wmma_qk: P·V uses the tensor cores too. The weights are rounded to half for it, and the
+// fp32 output tile is in shared memory, where rows can be addressed: for each tile of keys it is rescaled
+// there, loaded into a fragment, multiplied into and stored back. The output is 32 × 64, which is 2 × 4
+// pieces of 16 × 16, so the block has 8 warps; a 32 × 32 score tile is 2 × 2 pieces, so warps 4 to 7 are idle
+// during Q·Kᵀ. The softmax is unchanged, one thread per row: 32 of 256 threads work, which is the next
+// thing to fix.
 //
-// A warp rescales exactly the piece of the output that it multiplies into: between the two a
-// __syncwarp() is enough.
+// A warp rescales exactly the piece of the output that it multiplies into, so a __syncwarp() between the
+// two is sufficient.
 //
 // From: FlashCore design 001, phase 1.2.
 
@@ -34,7 +34,7 @@ using namespace attention;
 constexpr int kRows = BLOCK_M;
 constexpr int kKeys = BLOCK_N;
 constexpr int kOutAcross = kHeadDim / kMma;
-constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
+constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one output piece each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kWeightStride = kKeys + kPad;
@@ -49,7 +49,7 @@ static_assert(2 * (kRows * kStride + 2 * kKeys * kStride + kRows * kWeightStride
 
 }  // namespace
 
-// One block an SM is asked for, so that the compiler does not spill to fit more of them (it did on sm_80).
+// Requests one block per SM, so that the compiler does not spill to fit more blocks (it did on sm_80).
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     fused_wmma_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                       half* __restrict__ out, int seq, float scale_log2e) {
@@ -59,11 +59,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   __shared__ alignas(128) float scores[kRows * kScoreStride];
   __shared__ alignas(128) half weights[kRows * kWeightStride];
   __shared__ alignas(128) float output[kRows * kOutStride];
-  __shared__ float factors[kRows];  // what each row of the output is multiplied by
+  __shared__ float factors[kRows];  // the factor of each output row
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
-  const int piece_row = warp / kOutAcross * kMma;  // of the warp's 16 × 16 piece of the output
+  const int piece_row = warp / kOutAcross * kMma;  // first row of the warp's 16 × 16 output piece
   const int piece_col = warp % kOutAcross * kMma;
   float* piece = output + piece_row * kOutStride + piece_col;
   const int first_row = blockIdx.x * kRows;
@@ -74,18 +74,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int i = lane; i < kMma * kMma; i += kWarp) piece[i / kMma * kOutStride + i % kMma] = 0.0f;
 
-  RowState state;  // of row threadIdx.x, in the first kRows threads
+  RowState state;  // row threadIdx.x, in the first kRows threads
 
   for (int first = 0; first < seq; first += kKeys) {
     const int left = seq - first;
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
+    __syncthreads();  // the tile is complete (and at first the queries and zeros)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     if (threadIdx.x < kRows) {
@@ -94,14 +94,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
           scalar_softmax_step<kKeys>(state, scores + threadIdx.x * kScoreStride, scale_log2e, left,
                                      [own](int j, float p) { own[j] = __float2half_rn(p); });
     }
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     rescale_elements(piece, kOutStride, factors + piece_row);
     __syncwarp();
     // phase: output
     accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
                             kStride);
-    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
+    __syncthreads();  // this tile, its weights and factors have been read; the output is stored
   }
 
   // phase: other

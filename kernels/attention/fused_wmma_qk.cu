@@ -1,14 +1,14 @@
 // fused_wmma_qk: one kernel; Q·Kᵀ with WMMA, online softmax, P·V still scalar.
 //
-// Against unfused_wmma: the S × S scores never leave the SM. A block keeps 32 query rows and walks
-// over the keys in tiles of 32; a tile's scores live in shared memory just long enough for the online
-// softmax. The price of this step: WMMA does not say which lane holds which element, so an output held
-// in fragments cannot simply be rescaled row by row (register_o finds a way). The output is therefore
-// kept in plain registers and P·V goes back to the CUDA cores. Half of the FLOPs at a small part of the
-// rate: the step is expected to be slower than the unfused one, and is here to show it.
+// Compared with unfused_wmma: the S × S scores never leave the SM. A block processes 32 query rows and
+// iterates over the keys in tiles of 32; a tile's scores exist in shared memory only until the online
+// softmax. The price of this step: WMMA does not specify which lane has which element, so an output in
+// fragments cannot simply be rescaled by rows (register_o finds a way). The output is therefore kept in
+// plain registers, and P·V goes back to the CUDA cores: half of the FLOPs at a small part of the rate. The
+// step is expected to be slower than the unfused kernels; it is a step of the ladder.
 //
-// 4 warps: 2 × 2 score tiles of 16 × 16. Softmax: one thread per row, 32 of 128 at work. P·V: four
-// threads share a row, each with 16 of its 64 columns.
+// 4 warps: 2 × 2 score tiles of 16 × 16. Softmax: one thread per row, 32 of 128 work. P·V: four threads
+// share a row, each with 16 of its 64 columns.
 //
 // From: FlashCore design 001, phase 1.1 (design 004 plans the same step as its phase 1).
 
@@ -36,7 +36,7 @@ constexpr int kWarps = (kRows / kMma) * (kKeys / kMma);  // one score tile each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kScoreStride = kKeys + kPadFloat;
 constexpr int kThreadsOfRow = kThreads / kRows;
-constexpr int kColumns = kHeadDim / kThreadsOfRow;  // of the output, a thread
+constexpr int kColumns = kHeadDim / kThreadsOfRow;  // output columns per thread
 
 static_assert(kRows % kMma == 0 && kKeys % kMma == 0, "BLOCK_M and BLOCK_N: multiples of 16");
 static_assert(kThreads <= 1024 && kThreads % kRows == 0, "BLOCK_M x BLOCK_N: at most 32 score tiles");
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ alignas(128) half keys[kKeys * kStride];
   __shared__ alignas(128) half values[kKeys * kStride];
   __shared__ alignas(128) float scores[kRows * kScoreStride];  // products, then weights
-  __shared__ float factors[kRows];                             // what each row of the output is multiplied by
+  __shared__ float factors[kRows];                             // the factor of each output row
 
   const int first_row = blockIdx.x * kRows;
   const std::size_t head = head_offset(seq);
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   // phase: load
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
 
-  RowState state;  // of row threadIdx.x, in the first kRows threads
+  RowState state;  // row threadIdx.x, in the first kRows threads
   float o[kColumns] = {};
 
   for (int first = 0; first < seq; first += kKeys) {
@@ -70,11 +70,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, the queries)
+    __syncthreads();  // the tile is complete (and at first the queries)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     if (threadIdx.x < kRows) {
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       factors[threadIdx.x] =
           scalar_softmax_step<kKeys>(state, own, scale_log2e, left, [own](int j, float p) { own[j] = p; });
     }
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     const float factor = factors[row];
 #pragma unroll
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         for (int c = 0; c < 8; ++c) o[i + c] = fmaf(p, value[c], o[i + c]);
       }
     }
-    __syncthreads();  // nobody reads this tile, its weights or factors any more
+    __syncthreads();  // this tile, its weights and factors have been read
   }
 
   // phase: other

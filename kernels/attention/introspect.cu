@@ -1,12 +1,12 @@
-// fragment_introspect: asks the GPU where the elements of a WMMA accumulator are. Not an attention
-// kernel: one warp, the problem `fragment`.
+// fragment_introspect: determines the positions of a WMMA accumulator's elements on this GPU. Not an
+// attention kernel: one warp, the problem `fragment`.
 //
-// Two questions with one answer, which is checked against the table in attention/fragment_table.cuh:
-//   table  a tile whose element (r, c) is 16·r + c, loaded as an accumulator: every slot says what it holds
-//   owner  an accumulator whose slots are numbered 8·lane + slot, stored: every element says who held it
+// Two methods with the same result, which is checked against attention/fragment_table.cuh:
+//   table  a tile whose element (r, c) is 16·r + c, loaded as an accumulator: every slot has its position
+//   owner  an accumulator whose slots are numbered 8·lane + slot, stored: every element has its owner
 //
-// From: FlashCore design 002, phase 1, which asks the second question alone. It stores the float
-// accumulator to a half*, which WMMA does not allow; here the tile is fp32.
+// From: FlashCore design 002, phase 1, which uses only the second method. It stores the float accumulator
+// to a half*, which WMMA does not allow; here the tile is fp32.
 
 #include <attention/wmma.cuh>
 #include <flashcore/problem.h>
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(32)
   }
   __syncwarp();  // the tile has been read
   nvcuda::wmma::store_matrix_sync(numbers, c, kMma, nvcuda::wmma::mem_row_major);
-  __syncwarp();  // it is whole
+  __syncwarp();  // it is complete
   for (int i = lane; i < kMma * kMma; i += 32) owner[i] = static_cast<int>(numbers[i]);
 }
 

@@ -1,20 +1,20 @@
 // mma_registers: mma.sync and ldmatrix in place of WMMA; Q, S, P and O in registers. SWIZZLE, STAGES.
 //
-//   mma_registers (SWIZZLE = 0)  against register_softmax: the instruction under WMMA is written out, so
-//                 every element's lane is known. The weights are, where they are computed, the left
-//                 operand of P·V: the last thing that passed through shared memory between the products
-//                 is gone, with its two warp barriers. Q's operands are fetched once, not once a tile.
-//                 Scale and maximum are applied by one FMA in front of each exp2.
-//   xor_swizzle   (SWIZZLE = 1)  against mma_registers: K and V (and Q) are staged XOR-swizzled instead
-//                 of padded (see swizzle.cuh). Both are read without bank conflicts; the swizzle does not
-//                 spend 16 bytes a row on it. Nothing else differs: one macro.
+//   mma_registers (SWIZZLE = 0)  compared with register_softmax: uses the instruction under WMMA directly,
+//                 so every element's lane is specified. The weights are computed where P·V needs its left
+//                 operand: nothing passes through shared memory between the products any more, which also
+//                 saves two warp barriers. Q's operands are loaded once, not once per tile.
+//                 One FMA before each exp2 applies the scale and the maximum.
+//   xor_swizzle   (SWIZZLE = 1)  compared with mma_registers: K and V (and Q) are staged XOR-swizzled instead
+//                 of padded (see swizzle.cuh). Both layouts have no bank conflicts; the swizzle does not
+//                 need 16 bytes of padding per row. Nothing else differs: one macro.
 //
-// 64 query rows a block, 4 warps with 16 each; K and V in STAGES buffers filled by cp.async. The only
-// barrier is the pipeline's, one a tile: behind it this tile has landed for all, and all are done with
-// the last one, whose buffer is then filled anew.
+// 64 query rows per block, 4 warps with 16 each; K and V in STAGES buffers filled by cp.async. The only
+// barrier is the pipeline's, one per tile: after it this tile has landed for all warps, and all are done
+// with the previous one, whose buffer is then refilled.
 //
 // From: FlashCore design 000 (XOR swizzle of the K/V staging) and 002 (its "step 2"; P in registers goes
-// beyond what it asks).
+// further than the document).
 
 #include <attention/forward.cuh>
 #include <attention/mma_stripe.cuh>
@@ -41,7 +41,7 @@ constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kThreads = kRows / kMmaRows * kWarp;
-constexpr int kTile = kKeys * Layout::kPitch;  // halves of one stage of K, or of V
+constexpr int kTile = kKeys * Layout::kPitch;  // halves per stage of K, or of V
 
 constexpr int kQueriesAt = 0;
 constexpr int kKeysAt = after(kQueriesAt, kRows * Layout::kPitch * 2);
@@ -50,7 +50,7 @@ constexpr int kSharedBytes = after(kValuesAt, kStages * kTile * 2);
 
 }  // namespace
 
-// Four blocks an SM are asked for, which is 128 registers a thread; without it the two variants differ by a few.
+// Requests four blocks per SM: 128 registers per thread. Without it the two variants differ by a few registers.
 extern "C" __global__ void __launch_bounds__(kThreads, 4)
     mma_registers_kernel(const half* __restrict__ q, const half* __restrict__ k, const half* __restrict__ v,
                          half* __restrict__ out, int seq, float scale_log2e, unsigned flip) {
@@ -74,12 +74,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
       load_tile_async<Layout, kKeys, kThreads>(keys + stage, k + at, seq - first, threadIdx.x);
       load_tile_async<Layout, kKeys, kThreads>(values + stage, v + at, seq - first, threadIdx.x);
     }
-    commit_copies();  // one group a tile, if only an empty one
+    commit_copies();  // one group per tile, possibly empty
   };
 
   // phase: load
   load_tile_async<Layout, kRows, kThreads>(shared_at<half>(kQueriesAt), q + block, seq - first_row,
-                                           threadIdx.x);  // in the group of tile 0
+                                           threadIdx.x);  // in tile 0's group
 #pragma unroll
   for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
 
@@ -89,14 +89,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
   clear<1>(o);
 
   const auto arrive = [] {
-    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: the next one has landed
-    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
+    wait_copies<kStages - 2>();  // the oldest of kStages - 1 requested tiles has landed
+    __syncthreads();             // all threads' have, and all have read the previous tile
   };
 
   arrive();
   load_queries<Layout, 1>(a, queries, flip);
   for (int tile = 0;;) {
-    fetch(tile + kStages - 1);  // into the last tile's stage
+    fetch(tile + kStages - 1);  // into the previous tile's stage
 
     // phase: scores
     const int stage = tile % kStages * kTile;

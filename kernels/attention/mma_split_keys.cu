@@ -1,24 +1,24 @@
 // mma_split_keys: small blocks for small grids: 32 queries, and the keys split over the block's 8 warps.
 //
-// Against xor_swizzle: 64 rows a block are 64 blocks at B·H = 8, S = 512, less than half of a large GPU,
-// and each walks through all keys in turn. Here a block has 32 rows (128 blocks) and a warp computes all
-// of them, against its own share of the keys: 64 of every 512. At S = 512 there is no loop left: all of K
-// and V is asked for at once, and one wait for memory is all there is.
+// Compared with xor_swizzle: 64 rows per block are only 64 blocks at B·H = 8, S = 512, less than half of a large
+// GPU, and each iterates over all keys. Here a block has 32 rows (128 blocks), and a warp computes all of
+// them against its share of the keys: 64 of every 512. At S = 512 there is no loop left: all of K and V is
+// requested at once, and there is a single wait for memory.
 //
-//   - Each warp stages its own keys, in its own memory, and waits for its own copies alone. Block-wide
-//     barriers are two, whatever S is: the queries have landed, and the partial results are whole.
-//   - K and V have one buffer each. K's is filled anew as soon as the scores are computed, while softmax
-//     and P·V go on; V's while the next scores are.
-//   - A fragment of K or V serves two stripes of 16 rows: half the shared-memory reads for each product.
-//   - At the end each warp has (O, m, l) for its keys. O is laid down in the warp's own K buffer, and all
-//     threads merge the 8 parts, relative to the largest m. Always in the same order: bit-equal answers.
+//   - Each warp stages its own keys in its own memory and waits only for its own copies. There are two
+//     block-wide barriers, whatever S is: queries landed, and partial results complete.
+//   - K and V have one buffer each. K's is refilled as soon as the scores are computed, during softmax and
+//     P·V; V's during the next scores.
+//   - A fragment of K or V serves two stripes of 16 rows: half the shared-memory reads per product.
+//   - At the end each warp has (O, m, l) for its keys. O is written to the warp's K buffer, and all threads
+//     merge the 8 parts, relative to the largest m, always in the same order: bit-equal answers.
 //
-// Sizes are macros (attention/split_keys_sizes.cuh); what is said above is of their defaults.
+// Sizes are macros (attention/split_keys_sizes.cuh); this text describes their defaults.
 //
-// The idea is that of split_keys, whose warps share the fetching, a barrier each turn, and WMMA's detours
-// through shared memory; here a warp is on its own until the end.
+// The idea is split_keys', whose warps share the loads, a barrier per turn, and WMMA's way through shared
+// memory; here warps are independent until the end.
 //
-// From: none of the documents; the step beyond them that a grid of 64 blocks asks for.
+// From: no design document; the next step for a grid of 64 blocks.
 
 #include <attention/mma_stripe.cuh>
 #include <attention/part.cuh>
@@ -35,14 +35,14 @@ constexpr int kRows = kStripes * kMmaRows;
 constexpr int kKeys = KEYS;
 constexpr int kWarps = WARPS;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kLoaders = kRows * 8 % kThreads == 0 ? kThreads : 128;  // of the queries
-constexpr int kPass = kWarps * kKeys;        // keys that the block takes in at a time
+constexpr int kLoaders = kRows * 8 % kThreads == 0 ? kThreads : 128;  // threads that load the queries
+constexpr int kPass = kWarps * kKeys;        // keys of the block per pass
 constexpr int kTile = kKeys * kHeadDim;      // halves of a warp's K, or V
 constexpr int kPart = kRows * kHeadDim * 4;  // bytes of a warp's part of O
 
 static_assert(kKeys % 16 == 0, "KEYS: a multiple of 16");
 
-// A warp's K and V lie side by side, so that its part of O may run over into V's buffer.
+// A warp's K and V are adjacent, so that its part of O may extend into V's buffer.
 constexpr int kWarpBytes = 2 * kTile * 2;
 static_assert(kPart <= kWarpBytes, "KEYS: as many as there are rows: a part of O lies in the warp's K and V");
 
@@ -70,8 +70,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
   const std::size_t head = head_offset(seq);
   const std::size_t block = head + static_cast<std::size_t>(first_row) * kHeadDim;
 
-  // This warp's keys of a pass that starts at key `first`. Past the end nothing is asked for, and an
-  // empty group is committed.
+  // This warp's keys of a pass that starts at key `first`. Past the end nothing is requested, and an empty
+  // group is committed.
   const auto fetch = [&](half* tile, const half* source, int first) {
     const int mine = first + warp * kKeys;
     if (mine < seq) {
@@ -97,13 +97,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
   clear<kStripes>(o);
 
   wait_copies<1>();
-  __syncthreads();  // the queries are whole
+  __syncthreads();  // the queries are complete
   load_queries<Layout, kStripes>(a, queries, flip);
 
   for (int first = 0; first < seq; first += kPass) {
-    const int left = seq - first - warp * kKeys;  // of this warp's keys, the same in all lanes
-    if (left <= 0) break;                         // nor are there any in a later pass
-    wait_copies<1>();                             // K has landed, V may be on its way
+    const int left = seq - first - warp * kKeys;  // of this warp's keys, uniform in the warp
+    if (left <= 0) break;                         // a later pass has none either
+    wait_copies<1>();                             // K has landed, V may be in flight
     __syncwarp();
     // phase: scores
     ScoreTile<kStripes, kKeys> s;
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
     if (left < kKeys) mask_scores<kStripes, kKeys>(s, left);
 #pragma unroll
     for (int i = 0; i < kStripes; ++i) weigh(state[i], s[i], o[i], scale_log2e);
-    wait_copies<1>();  // V has landed, the next K may be on its way
+    wait_copies<1>();  // V has landed, the next K may be in flight
     __syncwarp();
     // phase: output
     multiply_values<Layout, kStripes, kKeys>(o, s, values);
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
   }
 
   // phase: other
-  // Nothing is under way into this warp's buffers: what was asked for last lay past the end.
+  // Nothing is in flight into this warp's buffers: the last request was past the end.
   float* part = reinterpret_cast<float*>(keys);
   __syncwarp();
 #pragma unroll
@@ -140,9 +140,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
       }
     }
   }
-  __syncthreads();  // all parts are whole
+  __syncthreads();  // all parts are complete
 
-  // Eight threads a row, with columns c to c + 3 and 32 further on.
+  // Eight threads per row, with columns c to c + 3 and 32 columns further.
   for_each_piece<kRows * 8, kThreads>([&](unsigned piece) {
     const int row = piece / 8;
     const int col = piece % 8 * 4;

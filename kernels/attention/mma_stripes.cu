@@ -1,15 +1,15 @@
-// mma_stripes: where the ladder to Hopper's top starts, and what other archs run.
+// mma_stripes: the start of the ladder to Hopper's fastest kernel, and the kernel of all other archs.
 //
-// Products by mma.sync, two stages of 64 keys by cp.async, everything else in registers: what FlashAttention-2 does. D =
-// 64 and 128, causal or not, query heads that share K and V, fp16 or bf16; sm_80 and newer.
+// Products by mma.sync, two stages of 64 keys by cp.async, everything else in registers, like FlashAttention-2. D = 64
+// and 128, causal or not, query heads that share K and V, fp16 or bf16; sm_80 and newer.
 //
-// From: none of the documents.
+// From: no design document.
 
 #include <attention/stripes/launch.cuh>
 
 namespace {
 
-// 128 rows a block. At D = 128 a warp's registers hold one stripe of O, at D = 64 two, which halves what is read of K and V.
+// 128 rows per block. Registers of a warp fit one stripe of O at D = 128, two at D = 64, which halves reads of K and V.
 using D64 = stripes::Config<64, 4, 2>;
 using D128 = stripes::Config<128, 8, 1>;
 

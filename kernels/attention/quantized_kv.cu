@@ -1,24 +1,24 @@
-// quantized_kv: K and V as 8-bit codes in shared memory, dequantised on the way to the tensor cores.
+// quantized_kv: K and V as 8-bit codes in shared memory, dequantized on the way to the tensor cores.
 // FORMAT = 0 (u8) or 1 (fp8 e4m3).
 //
-// Against xor_swizzle: a first kernel writes codes and a scale for each row of K and V into the
-// workspace; the second stages those. A tile takes half the shared memory and half of the traffic to it;
-// every code then costs instructions to become a half, in every warp that reads it. Where K and V lie in
-// L2 anyway, that is a poor trade: expect no speed-up at the mission shape.
+// Compared with xor_swizzle: a first kernel writes codes and a scale for each row of K and V into the
+// workspace; the second one stages those. A tile takes half the shared memory and half the traffic to it,
+// but each code then costs instructions to become a half, in every warp that reads it. If K and V are in L2
+// anyway, that is a poor trade: expect no speedup on the mission shape.
 //
-// No tile of halves is ever laid down: codes become operands in registers.
-//   K  A lane reads 16 codes of one key, 16·t to 16·t + 15 (t = lane % 4), and takes 4 of them for each of
-//      the four depth steps. Which d stands for which depth is free as long as Q agrees: a lane reads the
+// No tile of halves is ever stored: codes become operands in registers.
+//   K  A lane reads 16 codes of one key, 16·t to 16·t + 15 (t = lane % 4), and uses 4 of them for each of
+//      the four depth steps. The assignment of d to depth is arbitrary if Q's is the same: a lane reads the
 //      same 16 columns of its rows of Q, from global memory.
-//   V  ldmatrix moves pairs of bytes: transposed, a register holds columns 2g and 2g + 1 of keys 2t and
+//   V  ldmatrix moves pairs of bytes: transposed, a register has columns 2g and 2g + 1 of keys 2t and
 //      2t + 1. Even bytes are the operand of one accumulator, odd bytes of another: accumulator 2J + e
-//      has columns 16J + 2n + e, and a lane four neighbouring columns of the output.
+//      has columns 16J + 2n + e, and a lane has four neighboring columns of the output.
 //
-// No scale goes into an operand, where it would be rounded: K's multiplies the column of scores, V's the
-// weight, both in fp32, the latter before the weight is rounded.
+// Scales are not applied to operands, where they would be rounded: K's multiplies the column of scores, V's
+// the weight, both in fp32, the latter before the weight is rounded.
 //
-// From: FlashCore design 000, its 8-bit staging. It dequantises (and transposes K) into a second tile in
-// shared memory, which gives back what the codes saved.
+// From: FlashCore design 000, its 8-bit staging. It dequantizes (and transposes K) into a second tile in
+// shared memory, which gives back the space that the codes save.
 
 #include <attention/async_copy.cuh>
 #include <attention/mma_stripe.cuh>
@@ -46,13 +46,13 @@ constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kThreads = kRows / kMmaRows * kWarp;
-constexpr int kTile = kKeys * kHeadDim;  // codes of one stage of K, or of V
+constexpr int kTile = kKeys * kHeadDim;  // codes per stage of K, or of V
 
 static_assert(kThreads == 2 * kKeys, "a thread fetches one scale of a tile: of K or of V");
 
 constexpr int kKeysAt = 0;
 constexpr int kValuesAt = after(kKeysAt, kStages * kTile);
-constexpr int kScalesAt = after(kValuesAt, kStages * kTile);  // of a stage: K's, then V's
+constexpr int kScalesAt = after(kValuesAt, kStages * kTile);  // per stage: K's, then V's
 constexpr int kSharedBytes = after(kScalesAt, kStages * 2 * kKeys * 4);
 
 constexpr int kQuantizeThreads = 256;
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_key_codes(ScoreTile<1, kKeys>& s, const
   }
 }
 
-// o += P · codes of V, its columns in the order said above.
+// o += P · codes of V, its columns in the order described above.
 __device__ __forceinline__ void multiply_value_codes(OutputTile<1>& o, const ScoreTile<1, kKeys>& p,
                                                      const Code* values) {
   const int lane = threadIdx.x % kWarp;
@@ -123,7 +123,7 @@ __device__ __forceinline__ void load_query_row(QueryOperand<1>& a, int h, const 
 
 }  // namespace
 
-// Eight lanes a row, eight values a lane. blockIdx.y: 0 for K, 1 for V, whose codes and scales follow
+// Eight lanes per row, eight values per lane. blockIdx.y: 0 for K, 1 for V, whose codes and scales follow
 // those of all rows of K.
 extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
     quantize_rows_kernel(const half* __restrict__ k, const half* __restrict__ v, Code* __restrict__ codes,
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
   for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(x[i]));
   largest = warp_max<kLanesOfRow>(largest);
   if (!exists) return;
-  // __fdiv_rn: fast math would divide by way of an approximate reciprocal.
+  // __fdiv_rn: fast math would use an approximate reciprocal.
   const float scale = largest > 0.0f ? __fdiv_rn(largest, Format::kLargest) : 1.0f;
   unsigned word[2] = {0, 0};
 #pragma unroll
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       copy4_async(tile_scales + stage * 2 * kKeys + threadIdx.x,
                   scales + threadIdx.x / kKeys * rows + head_row + first + (exists ? key : 0), exists);
     }
-    commit_copies();  // one group a tile, if only an empty one
+    commit_copies();  // one group per tile, possibly empty
   };
 
   // phase: load
@@ -193,9 +193,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 
   for (int tile = 0; tile < tiles; ++tile) {
-    wait_copies<kStages - 2>();  // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();             // everybody's copies have, and nobody reads the last tile any more
-    fetch(tile + kStages - 1);   // into the last tile's stage
+    wait_copies<kStages - 2>();  // the oldest of kStages - 1 requested tiles, this one, has landed
+    __syncthreads();             // all threads' have, and all have read the previous tile
+    fetch(tile + kStages - 1);   // into the previous tile's stage
 
     // phase: scores
     const int stage = tile % kStages;

@@ -1,16 +1,16 @@
 // register_o: the output stays in the tensor cores' accumulators.
 //
-// Against fewer_syncs: P·V is accumulated in fragments that live as long as the block. The 17 KiB of
-// output in shared memory are gone, and with them, for every tile, reading, rescaling and writing it
-// and fetching and storing the fragments.
+// Compared with fewer_syncs: P·V is accumulated in fragments that live as long as the block. This removes
+// the 17 KiB of output in shared memory and, for every tile, reading, rescaling and writing it, and loading
+// and storing the fragments.
 //
-// WMMA does not say which lane holds which row of a fragment, and rows must be rescaled. But fragments
-// of one type are alike: 16 factors in shared memory are loaded as an accumulator whose columns are all
-// the same 16 numbers (column-major, 0 elements from one column to the next), which puts row r's factor
-// into every slot that holds an element of row r. The rest is a product slot by slot. The same trick
-// normalises the output at the end; it leaves through the stripe's buffer, 32 columns at a time.
+// WMMA does not specify which lane has which row of a fragment, and rows must be rescaled. But fragments of
+// one type have the same layout: 16 factors in shared memory are loaded as an accumulator whose columns are
+// all the same 16 numbers (column-major, stride 0 between columns), which puts row r's factor into every
+// slot with an element of row r. The rest is a product slot by slot. The same trick normalizes the output
+// at the end; it is stored through the stripe's buffer, 32 columns at a time.
 //
-// From: FlashCore design 004, whose list of risks (71.5 KB of shared memory against 64) this mends
+// From: FlashCore design 004, whose list of risks (71.5 KB of shared memory against 64) this resolves
 // without giving up fp32, a buffer or tile size.
 
 #include <attention/async_stages.cuh>
@@ -29,7 +29,7 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
 
 static_assert(kStages >= 2, "STAGES: at least 2: a single stage needs the second barrier");
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
 
   RowState state;
@@ -65,9 +65,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   clear_fragments(o);
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
-    stages.fetch(tile + kStages - 1);  // into the last tile's stage
+    wait_copies<kStages - 2>();        // the oldest of kStages - 1 requested tiles, this one, has landed
+    __syncthreads();                   // all threads' have, and all have read the previous tile
+    stages.fetch(tile + kStages - 1);  // into the previous tile's stage
 
     // phase: scores
     Accumulator c[kKeys / kMma];

@@ -1,20 +1,20 @@
-// register_softmax: the softmax where the scores are, in the accumulators. USE_FUSED_SOFTMAX, STEPS.
+// register_softmax: the softmax on the scores in the accumulators. USE_FUSED_SOFTMAX, STEPS.
 //
 //   USE_FUSED_SOFTMAX = 0  register_o, line by line: accumulators → shared memory → lanes by rows →
 //                          softmax → weights in shared memory
-//   USE_FUSED_SOFTMAX = 1  against it: a lane takes the maximum, exp2 and the sum over the slots it has,
-//                          whose rows the introspected table tells (see fragment.cuh). No scores in
-//                          shared memory; only the weights are laid down, for WMMA to read. As the
-//                          factors of the output's rows are in the very lanes that hold those rows, they
-//                          do not pass through shared memory either.
+//   USE_FUSED_SOFTMAX = 1  compared with it: a lane computes maximum, exp2 and sum over its own slots,
+//                          whose rows are in the introspected table (see fragment.cuh). No scores in
+//                          shared memory; only the weights are stored, for WMMA to read. The factors of
+//                          the output's rows are in the lanes that have those rows, so they do not pass
+//                          through shared memory either.
 //
 // Design 002 expects 4 KB less shared memory; the parent's scores already shared the weights' buffer, so
-// what goes is the traffic, not the space (and 256 bytes of factors).
+// this removes the traffic, not the space (except 256 bytes of factors).
 //
-// Where the table has not been found to hold, the variant refuses to run.
+// On GPUs for which the table was not verified, the variant refuses to run.
 //
-// STEPS = 1 writes scores, weights, m and l out as well (problem `softmax_steps`): with both values of
-// USE_FUSED_SOFTMAX, this compares each step of the one softmax with that of the other.
+// STEPS = 1 also writes scores, weights, m and l (problem `softmax_steps`): with both values of
+// USE_FUSED_SOFTMAX, this compares each step of one softmax with the other's.
 //
 // From: FlashCore design 002.
 
@@ -41,7 +41,7 @@ using namespace attention;
 constexpr int kRows = 64;
 constexpr int kKeys = 64;
 constexpr int kStages = 2;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kPitch = Stripe<kKeys>::kPitch;
 
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   load_rows_async<kRows, kHeadDim, kStride, kThreads>(shared_at<half>(Memory::kQueriesAt), q + block, kHeadDim,
-                                                      seq - first_row);  // in the group of tile 0
+                                                      seq - first_row);  // in tile 0's group
 #pragma unroll
   for (int tile = 0; tile < kStages - 1; ++tile) stages.fetch(tile);
 
@@ -92,9 +92,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #endif
 
   for (int tile = 0; tile < stages.tiles; ++tile) {
-    wait_copies<kStages - 2>();        // of kStages - 1 tiles asked for, the oldest: this one has landed
-    __syncthreads();                   // everybody's copies have, and nobody reads the last tile any more
-    stages.fetch(tile + kStages - 1);  // into the last tile's stage
+    wait_copies<kStages - 2>();        // the oldest of kStages - 1 requested tiles, this one, has landed
+    __syncthreads();                   // all threads' have, and all have read the previous tile
+    stages.fetch(tile + kStages - 1);  // into the previous tile's stage
 
     // phase: scores
     Accumulator c[kKeys / kMma];

@@ -1,20 +1,20 @@
 // row_stripe: each warp owns a stripe of 16 query rows. BLOCK_M × BLOCK_N, STAGES.
 //
-// Against tile_64x64:
-//   - a warp scores its 16 rows against all keys of the tile, so the softmax of a row, the rescaling of
-//     its output and its P·V concern one warp alone: two of four barriers a tile become __syncwarp();
-//   - a row's state (m, l) and factor live in the registers of the two lanes that look after it;
-//   - scores and weights pass through one buffer of the size of the weights (see stripe.cuh): 9 KiB
-//     instead of 17 + 9;
-//   - K and V have STAGES buffers, and tile t + STAGES - 1 is fetched before tile t is computed on. The
-//     copies are still ordinary loads and stores, for which every thread waits, so the stages cost
-//     shared memory and win nothing yet: cp_async changes that.
+// Compared with tile_64x64:
+//   - a warp scores its 16 rows against all keys of the tile, so a row's softmax, the rescaling of its
+//     output and its P·V concern only one warp: two of four barriers per tile become __syncwarp();
+//   - a row's state (m, l) and factor are in the registers of its two lanes;
+//   - scores and weights pass through one buffer of the weights' size (see stripe.cuh): 9 KiB instead of
+//     17 + 9;
+//   - K and V have STAGES buffers, and tile t + STAGES - 1 is loaded before tile t is computed. The copies
+//     are still ordinary loads and stores, for which every thread waits, so the stages only cost shared
+//     memory: cp_async changes that.
 //
 // A block has BLOCK_M / 16 warps: 4, where tile_64x64 has 8. The sweep of design 004's phase 3 (64 × 96,
-// 96 × 64, 128 × 64) is this source.
+// 96 × 64, 128 × 64) uses this source.
 //
-// From: FlashCore design 004, the blueprint, phases 2 and 3. Its 79.5 and 71.5 KB count scores of 4 and
-// of 2 bytes; here they are fp32 and take 2 bytes a key all the same, in two batches.
+// From: FlashCore design 004, the blueprint, phases 2 and 3. Its 79.5 and 71.5 KB assume scores of 4 and of
+// 2 bytes; here they are fp32 but take 2 bytes per key, in two batches.
 
 #include <attention/forward.cuh>
 #include <attention/stripe_memory.cuh>
@@ -37,9 +37,9 @@ using namespace attention;
 constexpr int kRows = BLOCK_M;
 constexpr int kKeys = BLOCK_N;
 constexpr int kStages = STAGES;
-constexpr int kWarps = kRows / kMma;  // a stripe each
+constexpr int kWarps = kRows / kMma;  // one stripe each
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kTile = kKeys * kStride;  // halves of one stage of K, or of V
+constexpr int kTile = kKeys * kStride;  // halves per stage of K, or of V
 
 static_assert(kRows % kMma == 0 && kThreads <= 1024, "BLOCK_M: a multiple of 16");
 static_assert(kStages >= 1, "STAGES: at least 1");
@@ -85,8 +85,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   RowState state;
 
   for (int tile = 0; tile < tiles; ++tile) {
-    fetch(tile + kStages - 1);  // into the stage that was read in the last turn
-    __syncthreads();            // this tile is whole (and, the first time, the queries)
+    fetch(tile + kStages - 1);  // into the stage read in the previous turn
+    __syncthreads();            // this tile is complete (and at first the queries)
 
     // phase: scores
     const int stage = tile % kStages * kTile;
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     __syncwarp();  // the output is rescaled
     // phase: output
     accumulate_stripe<kKeys>(output, weights, values + stage, kStride);
-    __syncthreads();  // nobody reads this tile any more
+    __syncthreads();  // all threads have read this tile
   }
 
   // phase: other

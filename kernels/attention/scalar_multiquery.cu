@@ -1,12 +1,12 @@
 // scalar_multiquery: several query rows per block share each K/V tile; still scalar.
 //
-// Against scalar_row: a block takes 16 query rows instead of one, so K and V are read from L2 once for
-// 16 rows; the tile of 32 keys goes through shared memory with coalesced 16-byte loads; and reductions
-// are warp shuffles, so one warp works for itself between the two barriers that guard the tile.
+// Compared with scalar_row: a block processes 16 query rows instead of one, so K and V are read from L2 once
+// per 16 rows; the tile of 32 keys is loaded to shared memory with coalesced 16-byte loads; and reductions
+// are warp shuffles, so warps are independent between the two barriers that guard the tile.
 //
-// A warp has 4 rows. Scoring, a lane owns one key and holds it against all 4 rows: a key that was read
-// is used 4 times. Accumulating, a lane owns 2 columns of the output. The weights change hands between
-// the two through shared memory, 4 rows of one key as one 16-byte word.
+// A warp has 4 rows. For scores, a lane has one key and multiplies it with all 4 rows: a key is used 4 times
+// per read. For the output, a lane has 2 columns. The weights pass between the two through shared memory, 4
+// rows of one key as one 16-byte word.
 //
 // From: FlashCore design 000, its baseline.
 
@@ -25,9 +25,9 @@ namespace {
 
 using namespace attention;
 
-constexpr int kRows = BLOCK_M;   // query rows of a block
-constexpr int kRowsOfWarp = 4;   // one float4 of weights a key
-constexpr int kKeys = kWarp;     // of a tile: a lane scores one
+constexpr int kRows = BLOCK_M;   // query rows per block
+constexpr int kRowsOfWarp = 4;   // one float4 of weights per key
+constexpr int kKeys = kWarp;     // per tile: a lane scores one
 constexpr int kThreads = kRows / kRowsOfWarp * kWarp;
 static_assert(kRows % kRowsOfWarp == 0 && kThreads >= kWarp && kThreads <= 1024, "BLOCK_M: a multiple of 4 up to 128");
 static_assert(kHeadDim == 2 * kWarp, "a lane owns two columns of the output");
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, the queries)
+    __syncthreads();  // the tile is complete (and at first the queries)
 
     // phase: scores
     float score[kRowsOfWarp] = {};
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       state[r].add(warp_sum(p[r]));
     }
     own_weights[lane] = make_float4(p[0], p[1], p[2], p[3]);
-    __syncwarp();  // the warp's weights are whole; no other warp reads them
+    __syncwarp();  // the warp's weights are complete; no other warp reads them
 
     // phase: output
 #pragma unroll 8
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       o[2] = make_float2(fmaf(w.z, value.x, o[2].x), fmaf(w.z, value.y, o[2].y));
       o[3] = make_float2(fmaf(w.w, value.x, o[3].x), fmaf(w.w, value.y, o[3].y));
     }
-    __syncthreads();  // nobody reads this tile, or these weights, any more
+    __syncthreads();  // this tile and these weights have been read
   }
 
   // phase: other

@@ -1,13 +1,13 @@
 // scalar_row: one block per query row, scalar arithmetic, online softmax.
 //
-// The first rung: attention as its definition reads, with the one idea that all but unfused_wmma keep.
-// The row of scores is never stored whole; keys come in tiles of 64, and a running maximum and sum
-// (softmax.cuh) let each tile be folded into the output and forgotten.
+// The first step: attention by its definition, with the one idea that all variants but unfused_wmma share.
+// The row of scores is never stored completely; keys come in tiles of 64, and a running maximum and sum
+// (softmax.cuh) allow each tile to be folded into the output and discarded.
 //
-// A thread plays two parts: it scores one key of the tile, then owns one column of the output. So tile
-// and head dimension are both 64, and so is the block. What holds it back is left as it is on purpose:
-// each of the S blocks of a head reads all of K and V again, a thread reads its key 128 bytes away from
-// its neighbour's, and 64 threads are two warps.
+// A thread has two roles: it scores one key of the tile, then accumulates one column of the output. So tile
+// and head dimension are both 64, and so is the block. Its limits are left on purpose: each of the S blocks
+// of a head reads all of K and V again, a thread's key is 128 bytes away from its neighbor's, and 64 threads
+// are only two warps.
 //
 // From: FlashCore design 003, phase 0.
 
@@ -20,7 +20,7 @@ namespace {
 using namespace attention;
 
 constexpr int kThreads = kHeadDim;
-constexpr int kKeys = kThreads;  // of a tile: a thread scores one
+constexpr int kKeys = kThreads;  // per tile: a thread scores one
 static_assert(kKeys == kHeadDim, "thread t scores key t and then owns column t");
 
 }  // namespace
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   query[t] = __half2float(q[row + t]) * scale_log2e;
   __syncthreads();
 
-  RowState state;  // every thread keeps the row's state: the same numbers in all of them
+  RowState state;  // every thread keeps the row's state: the same values in all of them
   float o = 0.0f;  // column t
 
   for (int first = 0; first < seq; first += kKeys) {
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int d = 0; d < kHeadDim; ++d) score = fmaf(query[d], __half2float(keys[t * kHeadDim + d]), score);
     }
     scores[t] = score;
-    __syncthreads();  // scores are whole; and nobody reads the last tile's weights any more
+    __syncthreads();  // scores are complete; the last tile's weights have been read
 
     // phase: softmax
     float tile_max = kMasked;
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kKeys; ++j) tile_max = fmaxf(tile_max, scores[j]);
     o *= state.raise(tile_max);
     weights[t] = state.weight(score);
-    __syncthreads();  // weights are whole; and nobody reads this tile's scores any more
+    __syncthreads();  // weights are complete; and nobody reads this tile's scores any more
 
     // phase: output
     const int count = min(kKeys, left);

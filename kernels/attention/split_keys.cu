@@ -1,19 +1,19 @@
 // split_keys: the warps of a block share its rows and split the keys. BLOCK_M, BLOCK_N, GROUPS.
 //
-// Against register_o: 32 query rows a block instead of 64, and 8 warps instead of 4: 2 stripes times 4
-// groups of keys. In every turn a group takes its own BLOCK_N of the keys that the block has fetched,
-// with its own running maximum, sum and output. So a warp's chain of dependent steps is a quarter as
-// long, and there are twice as many blocks: at the mission shape 128 for 132 SMs instead of 64.
+// Compared with register_o: 32 query rows per block instead of 64, and 8 warps instead of 4: 2 stripes times
+// 4 groups of keys. In every turn a group processes its BLOCK_N of the keys that the block has loaded, with
+// its own running maximum, sum and output. So a warp's chain of dependent steps is a quarter as long, and
+// there are twice as many blocks: 128 for 132 SMs on the mission shape instead of 64.
 //
-// At the end the groups are brought to one maximum, normalised, and added up through shared memory, in
-// the space of K and V, always in the same order: repeats are bit-equal. A group without keys (S smaller
-// than a turn) has the maximum "no key" and the factor 0.
+// At the end the groups are rescaled to one maximum, normalized, and added up through shared memory, in the
+// space of K and V, always in the same order: repeats are bit-equal. A group without keys (S smaller than a
+// turn) has the maximum "no key" and the factor 0.
 //
-// K and V are read from L2 twice as often as with 64 rows: what it wins in latency on a small grid it
-// may lose on a large one.
+// K and V are read from L2 twice as often as with 64 rows: the lower latency on a small grid may cost time
+// on a large one.
 //
-// From: none of the documents; what is left when design 004's kernel is limited by the length of one
-// warp's work and by a grid that fills half of the chip.
+// From: no design document; the remaining step when design 004's kernel is limited by the length of one
+// warp's work and by a grid that fills only half of the chip.
 
 #include <attention/async_stages.cuh>
 #include <attention/forward.cuh>
@@ -36,9 +36,9 @@ namespace {
 using namespace attention;
 
 constexpr int kRows = BLOCK_M;
-constexpr int kKeys = BLOCK_N;           // of one group in one turn
+constexpr int kKeys = BLOCK_N;           // of one group per turn
 constexpr int kGroups = GROUPS;
-constexpr int kTurn = kGroups * kKeys;   // keys of all groups in one turn
+constexpr int kTurn = kGroups * kKeys;   // keys of all groups per turn
 constexpr int kStages = 2;
 constexpr int kStripes = kRows / kMma;
 constexpr int kWarps = kStripes * kGroups;
@@ -47,7 +47,7 @@ constexpr int kOutputs = kMma * kOutStride;  // floats of one warp's output, at 
 
 static_assert(kRows % kMma == 0 && kThreads <= 1024, "BLOCK_M: a multiple of 16; BLOCK_M / 16 * GROUPS warps");
 
-using Stages = AsyncStages<kTurn, kStages, kThreads>;  // a tile is what all groups take in one turn
+using Stages = AsyncStages<kTurn, kStages, kThreads>;  // a tile is what all groups process per turn
 constexpr int kQueriesAt = 0;
 constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);
 constexpr int kValuesAt = after(kKeysAt, Stages::kBytes);
@@ -90,15 +90,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   for (int turn = 0; turn < stages.tiles; ++turn) {
     wait_copies<kStages - 2>();        // this turn's copies have landed
-    __syncthreads();                   // everybody's have, and nobody reads the last turn's any more
-    stages.fetch(turn + kStages - 1);  // into the last turn's stage
+    __syncthreads();                   // all threads' have, and all have read the previous turn's
+    stages.fetch(turn + kStages - 1);  // into the previous turn's stage
 
     // phase: scores
     const int own = group * kKeys * kStride;
     Accumulator c[kKeys / kMma];
     stripe_scores(c, queries, stages.keys_of(turn) + own, kStride);
     // phase: softmax
-    const int left = seq - turn * kTurn - group * kKeys;  // none or less: all are masked
+    const int left = seq - turn * kTurn - group * kKeys;  // may be negative: then all are masked
     scale_fragments(o, factors, stripe_weights<kKeys>(state, weights, c, scale_log2e, left));
     // phase: output
     stripe_values<kKeys>(o, weights, Stripe<kKeys>::kPitch, stages.values_of(turn) + own, kStride);
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % kWarp;
   state.l += __shfl_xor_sync(kAllLanes, state.l, kMma);
   if (lane < kMma) states[warp * kMma + lane] = make_float2(state.m, state.l);
-  __syncthreads();  // all states are there, and nobody reads K and V any more
+  __syncthreads();  // all states are written, and K and V have been read
   RowState whole;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     nvcuda::wmma::store_matrix_sync(outputs + warp * kOutputs + j * kMma, o[j], kOutStride,
                                     nvcuda::wmma::mem_row_major);
   }
-  __syncthreads();  // all groups' outputs are there
+  __syncthreads();  // all groups' outputs are written
 
   constexpr int kPieces = kHeadDim / 8;  // of a row
   for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {

@@ -1,10 +1,10 @@
 // tiles: the tile's size as a config, in dynamic shared memory. BLOCK_M × BLOCK_N, WARPS.
 //
-// Against vector_io: a larger tile reads K and V for more rows at once, and passes fewer barriers for
-// the same keys; 48 × 48 already takes more than the 48 KiB that may be declared statically, so the
-// block asks for its shared memory at the launch. Score and output pieces are dealt out to however many
-// warps there are: 48 × 48 has 9 and 12 of them for 8 warps, so that in both products half of the warps
-// or more wait for the others. The softmax takes BLOCK_M / WARPS rows a warp; 48 keys fill one and a
+// Compared with vector_io: a larger tile reads K and V for more rows at once and needs fewer barriers for the
+// same keys. 48 × 48 already exceeds the 48 KiB of static shared memory, so the block uses dynamic shared
+// memory. Score and output pieces are distributed over the warps: 48 × 48 has 9 and 12 of them for 8 warps,
+// so in both products half of the warps or more wait for the others. The softmax takes BLOCK_M / WARPS rows
+// per warp; 48 keys are one and a half passes of a warp's 32 lanes.
 // half turns of a warp's 32 lanes.
 //
 // From: FlashCore design 000, its small, medium and large design; designs 002 and 003 (32 × 64).
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   float* scores = shared_at<float>(Memory::kScoresAt);
   half* weights = shared_at<half>(Memory::kWeightsAt);
   float* output = shared_at<float>(Memory::kOutputAt);
-  float* factors = shared_at<float>(Memory::kFactorsAt);  // what each row of the output is multiplied by
+  float* factors = shared_at<float>(Memory::kFactorsAt);  // the factor of each output row
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
@@ -71,22 +71,22 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     clear_piece(output + p / kOutAcross * kMma * kOutStride + p % kOutAcross * kMma, kOutStride);
   }
 
-  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+  RowState state[kRowsOfWarp];  // of this warp's rows in the softmax
 
   for (int first = 0; first < seq; first += kKeys) {
     const int left = seq - first;
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
+    __syncthreads();  // the tile is complete (and at first the queries and zeros)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     for (int p = warp; p < kPieces; p += kWarps) {
       const int row = p / kOutAcross * kMma;
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       // phase: output
       accumulate_piece<kKeys>(piece, kOutStride, weights + row * kWeightStride, kWeightStride, values + col, kStride);
     }
-    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
+    __syncthreads();  // this tile, its weights and factors have been read; the output is stored
   }
 
   // phase: other

@@ -1,23 +1,23 @@
-// tma_split_keys: mma_split_keys with nothing in a warp's way. The same macros.
+// tma_split_keys: mma_split_keys without its warps waiting for each other. The same macros.
 //
-// In mma_split_keys the 8 warps go in step: all load, all multiply, all take exponentials, all multiply
-// again. While one unit works the others wait, and the phases add up. What is new:
+// In mma_split_keys the 8 warps run in lockstep: all load, all multiply, all take exponentials, all multiply
+// again. While one unit works the others are idle, and the phases add up. New here:
 //
-//   - Tiles come by bulk tensor copies: a lane asks for a tile and goes on. They replace 33
-//     cp.async a thread and their addresses; at S = 512 a warp executes 1,157 instructions in all, not 1,367.
-//   - A warp's 64 keys are two halves, with products of one beside exponentials of the other:
-//     Q·Kᵀ of b | weights of a, then P·V of a | weights of b. Nothing but their order says so; the compiler
-//     mixes what is independent and stands in one straight stretch of code.
-//   - Weights are relative to the largest score of the *first* half, which is known while the second is still
-//     being multiplied. Any reference will do as long as weights stay within a half's range, so the second half
-//     raises it only where it lies more than 2^8 above: hardly ever, and then everything is rescaled.
-//   - PROGRAMMATIC 1: programmatic dependent launch. The block is set up before its predecessor has ended; it
+//   - Tiles come by bulk tensor copies: a lane requests a tile and continues. They replace 33 cp.async per
+//     thread and their address arithmetic; at S = 512 a warp executes 1,157 instructions, not 1,367.
+//   - A warp's 64 keys are two halves, and products of one overlap exponentials of the other:
+//     Q·Kᵀ of b | weights of a, then P·V of a | weights of b. Only their order expresses this; the compiler
+//     interleaves independent instructions within a straight-line block.
+//   - Weights are relative to the largest score of the *first* half, which is available while the second is
+//     still being multiplied. Any reference works if weights stay within a half's range, so the second half
+//     raises it only if it is more than 2^8 larger: rarely, and then everything is rescaled.
+//   - PROGRAMMATIC 1: programmatic dependent launch. The block sets up before its predecessor has ended, and
 //     waits for it before the first copy.
 //
-// K's buffer is filled anew as soon as the scores are computed, V's once P·V is; each half has a barrier of
-// the warp's own. Past S = 512 a block goes round once for every 512 keys.
+// K's buffer is refilled as soon as the scores are computed, V's after P·V; each half has a barrier per warp.
+// Past S = 512 a block loops once per 512 keys.
 //
-// From: none of the documents; what the stall reasons of mma_split_keys ask for.
+// From: no design document; motivated by the stall reasons of mma_split_keys.
 
 #include <attention/mma_stripe.cuh>
 #include <attention/part.cuh>
@@ -29,10 +29,10 @@ namespace {
 
 using namespace attention;
 
-using Layout = Swizzled;  // which is how a bulk tensor copy lays rows of 128 bytes down
+using Layout = Swizzled;  // the layout of bulk tensor copies with rows of 128 bytes
 constexpr int kStripes = STRIPES;
 constexpr int kRows = kStripes * kMmaRows;
-constexpr int kKeys = KEYS;  // of a warp, a pass
+constexpr int kKeys = KEYS;  // per warp and pass
 constexpr int kHalf = kKeys / 2;
 constexpr int kWarps = WARPS;
 constexpr int kThreads = kWarps * kWarp;
@@ -43,13 +43,13 @@ constexpr int kHalfTile = kTile / 2;
 
 using Scores = ScoreTile<kStripes, kHalf>;
 
-// By how much, in powers of two, a score may lie above what weights are relative to. A weight is then at most
-// 256, and a row's 64 of a pass at most 16,384: far from a half's end, and as exact as below 1.
+// How far, in powers of two, a score may exceed the reference of the weights. A weight is then at most 256, and
+// a row's sum over a pass's 64 keys at most 16,384: within a half's range, and as exact as below 1.
 constexpr float kSlack = 8.0f;
 
-// Tiles of the 128-byte swizzle start at multiples of 1,024 bytes. So does dynamic shared memory, as long as
-// the kernel has no static.
-constexpr int kTilesAt = 0;  // [warp][K, V]; a warp's part of O takes their place
+// Tiles with the 128-byte swizzle start at multiples of 1,024 bytes. So does dynamic shared memory if the kernel
+// has no static shared memory.
+constexpr int kTilesAt = 0;  // [warp][K, V]; a warp's part of O replaces them
 constexpr int kQueriesAt = kTilesAt + kWarps * 2 * kTileBytes;
 constexpr int kStatesAt = after(kQueriesAt, kRows * kRowBytes);
 constexpr int kBarriersAt = after(kStatesAt, 2 * kWarps * kRows * 4);
@@ -57,7 +57,7 @@ constexpr int kSharedBytes = after(kBarriersAt, (1 + 4 * kWarps) * sizeof(Barrie
 static_assert(kRows * kHeadDim * 4 <= 2 * kTileBytes, "a warp's part of O lies in its K and V buffers");
 static_assert(kKeys % 32 == 0, "KEYS: two halves of whole steps");
 
-// Lets the successor start, or waits for the predecessor's end and for what it has written.
+// Lets the successor start, or waits for the predecessor's end and its writes.
 __device__ __forceinline__ void release_successor() {
 #if PROGRAMMATIC
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
   float* sums = maxima + kWarps * kRows;
 
   const int lane = threadIdx.x % kWarp;
-  // From one lane, so that the compiler sees that a warp's barriers and tiles are the warp's.
+  // Broadcast from one lane, so that the compiler knows that a warp's barriers and tiles are uniform.
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarp, 0);
   half* keys = shared_at<half>(kTilesAt + warp * 2 * kTileBytes);
   half* values = keys + kTile;
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
     fetch(tile, map, first, 1, here);
   };
 
-  if (threadIdx.x == kThreads - kWarp) {  // of the last warp, which has the least to do here
+  if (threadIdx.x == kThreads - kWarp) {  // the last warp, which has the least to do here
     prefetch_map(q);
     prefetch_map(k);
     prefetch_map(v);
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
       copy_tile(queries, q, first_row, head, queries_here);
     }
   }
-  // What is wanted first is asked for first, by all warps: tiles come one after another.
+  // All warps request tiles in the order of their use, since tiles arrive one after another.
   fetch(keys, k, 0, 0, keys_here);
   release_successor();
   __syncthreads();  // all may wait for the queries
@@ -181,13 +181,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
 
     unsigned parity = 0;
     for (int first = 0;;) {
-      const int left = seq - first - warp * kKeys;  // of this warp's keys, the same in all lanes
+      const int left = seq - first - warp * kKeys;  // of this warp's keys, uniform in the warp
       // phase: scores
       Scores s, t;                                  // of the first half, of the second
       multiply_keys<Layout, kStripes, kHalf>(s, a, keys);
       if (__builtin_expect(left < kHalf, 0)) mask_scores<kStripes, kHalf>(s, left);
       // phase: softmax
-      float factor[kStripes][2];  // what the passes before are to be multiplied by
+      float factor[kStripes][2];  // the factor for the previous passes
 #pragma unroll
       for (int i = 0; i < kStripes; ++i) {
 #pragma unroll
@@ -261,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
       parity ^= 1;
       wait(keys_here, parity);
     }
-    __syncwarp();  // nothing is under way into K's buffer, and all have read it
+    __syncwarp();  // nothing is in flight into K's buffer, and all have read it
   }
 
   // phase: other
@@ -281,12 +281,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, MIN_BLOCKS)
 #pragma unroll
     for (int h = 0; h < 2; ++h) store_part_row(part, i * kMmaRows + h * 8 + lane / 4, o[i], h);
   }
-  __syncthreads();  // all parts are whole
+  __syncthreads();  // all parts are complete
 
-  // Eight threads a row, relative to the largest m; always in the same order: bit-equal answers.
+  // Eight threads per row, relative to the largest m; always in the same order: bit-equal answers.
   for_each_piece<kRows * 8, kThreads>([&](unsigned piece) {
     const int row = piece / 8;
-    const int col = piece % 8 * 4;  // to col + 3, and 32 further on
+    const int col = piece % 8 * 4;  // to col + 3, and 32 columns further
     if (row >= seq - first_row) return;
     float factor[kWarps];
     float top = kMasked, l = 0.0f;  // the largest m is finite: warp 0 has a key

@@ -1,11 +1,11 @@
-// tma_wgmma: both products on Hopper's warpgroups (wgmma), Q, K and V brought by bulk tensor copies.
+// tma_wgmma: both products with Hopper's wgmma; Q, K and V loaded by bulk tensor copies.
 //
-// A block has two or three warpgroups with 64 query rows each, which hold their scores, weights and part of O in
-// registers: P·V takes the weights from there. Q, K and V lie in shared memory as the copies leave them, in panels of 64
-// columns with a swizzle of 128 bytes. K and V come in tiles of 128 keys, two of them under way at a time; all warpgroups
-// go in step, and one thread asks for tiles.
+// A block has two or three warpgroups with 64 query rows each, which keep their scores, weights and part of O in
+// registers; P·V takes the weights from there. Q, K and V are in shared memory in the copies' layout, panels of 64
+// columns with the 128-byte swizzle. K and V come in tiles of 128 keys, with two tiles in flight. All warpgroups run in
+// step, and one thread requests tiles.
 //
-// From: none of the documents.
+// From: no design document.
 
 #include <attention/warpgroups/in_step.cuh>
 #include <attention/warpgroups/launch.cuh>

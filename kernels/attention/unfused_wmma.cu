@@ -1,18 +1,18 @@
 // unfused_wmma: three kernels, scores and weights in global memory; both products on the tensor cores.
 //
-// Against scalar_multiquery: the two matrix products become WMMA, 16 × 16 × 16 at a time. The softmax
-// between them is a kernel of its own, so the S × S scores go out to memory and come back:
+// Compared with scalar_multiquery: the two matrix products use WMMA, 16 × 16 × 16 at a time. The softmax
+// between them is a separate kernel, so the S × S scores are written to memory and read back:
 //
 //   unfused_wmma_qk_kernel       S = round16(Q·Kᵀ · scale)     32 × 32 tiles, 4 warps as 2 × 2
 //   unfused_wmma_softmax_kernel  P = round16(softmax(S))       one warp per row, in place
 //   unfused_wmma_pv_kernel       O = P·V                       32 × 64 tiles, 8 warps as 2 × 4
 //
-// P overwrites S, so the workspace is one S × S half matrix a head, its sides rounded up to whole tiles:
-// no tile load has to ask whether a score exists. Padded columns hold weight 0 after the softmax;
-// padded rows hold scores of zeroed queries, finite, and their output rows are not stored.
+// P overwrites S, so the workspace is one S × S half matrix per head, its sides rounded up to whole tiles:
+// tile loads need no bounds check. Padded columns have weight 0 after the softmax; padded rows have scores
+// of zeroed queries, which are finite, and their output rows are not stored.
 //
-// Here the scores are in natural units, scale included: that is what a reader of S expects to find.
-// They must fit a half: |q·k · scale| up to 65,504.
+// Here the scores are in natural units, including the scale, as a reader of S expects. They must fit a
+// half: |q·k · scale| up to 65,504.
 //
 // From: FlashCore design 001, phase 1.0.
 
@@ -48,7 +48,7 @@ __device__ __forceinline__ std::size_t score_row(int row, int seq) {
 
 }  // namespace
 
-// blockIdx.x counts tiles along a row of tiles, then down.
+// blockIdx.x enumerates tiles row by row.
 extern "C" __global__ void __launch_bounds__(kScoreWarps* kWarp)
     unfused_wmma_qk_kernel(const half* __restrict__ q, const half* __restrict__ k, half* __restrict__ scores,
                            int seq, float scale) {
@@ -71,12 +71,12 @@ extern "C" __global__ void __launch_bounds__(kScoreWarps* kWarp)
   __syncthreads();
   score_tile<kTile, kTile, kHeadDim, kScoreWarps>(products, kScoreStride, queries, keys, kStride);
   __syncthreads();
-  // The whole tile, padding too: the workspace holds no byte that was never written.
+  // The whole tile, including padding: every byte of the workspace is written.
   store_rows<kTile, kTile, kScoreStride, kThreads>(scores + score_row(row, seq) + key, side, products, kTile,
                                                    [scale](int) { return scale; });
 }
 
-// One warp per row, three passes: maximum, sum, weights. A lane reads back only what it alone writes.
+// One warp per row, three passes: maximum, sum, weights. A lane reads back only what it wrote itself.
 extern "C" __global__ void __launch_bounds__(kSoftmaxWarps* kWarp)
     unfused_wmma_softmax_kernel(half* scores, int seq) {
   // phase: softmax
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(kOutWarps* kWarp)
   const std::size_t head = head_offset(seq);
   const half* own_weights = weights + score_row(first_row, seq);
   const int warp = threadIdx.x / kWarp;
-  const int row = warp / kOutAcross * kMma;  // of the warp's 16 × 16 piece of the output tile
+  const int row = warp / kOutAcross * kMma;  // first row of the warp's 16 × 16 output piece tile
   const int col = warp % kOutAcross * kMma;
 
   Accumulator o;
@@ -137,9 +137,9 @@ extern "C" __global__ void __launch_bounds__(kOutWarps* kWarp)
     load_rows<kTile, kTile, kWeightStride, kThreads>(p_tile, own_weights + first, side, kTile);
     load_rows<kTile, kHeadDim, kStride, kThreads>(v_tile, v + head + static_cast<std::size_t>(first) * kHeadDim,
                                                   kHeadDim, seq - first);
-    __syncthreads();  // both tiles are whole
+    __syncthreads();  // both tiles are complete
     multiply<kTile>(o, p_tile + row * kWeightStride, kWeightStride, v_tile + col, kStride);
-    __syncthreads();  // nobody reads them any more
+    __syncthreads();  // both have been read
   }
   nvcuda::wmma::store_matrix_sync(o_tile + row * kOutStride + col, o, kOutStride, nvcuda::wmma::mem_row_major);
   __syncthreads();

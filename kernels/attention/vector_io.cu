@@ -1,14 +1,14 @@
-// vector_io: how wide the block's own loads and stores are. VECTOR = 0 or 1.
+// vector_io: the width of the kernel's explicit loads and stores. VECTOR = 0 or 1.
 //
-//   element_io (0)  against warp_softmax: tiles come and the output goes one half (2 bytes) at a time.
-//                   What the documents' kernels did before they were vectorised; a step back, so that
-//                   the next one starts where the documents start.
-//   vector_io  (1)  against element_io: 16 bytes at a time between global and shared memory, and 16
-//                   bytes at a time where the output is rescaled in shared memory.
+//   element_io (0)  compared with warp_softmax: tiles are loaded and the output is stored one half (2 bytes)
+//                   at a time, like the kernels of the design documents before vectorization; a step back, so
+//                   that the next step starts where the documents start.
+//   vector_io  (1)  compared with element_io: 16 bytes at a time between global and shared memory, and for
+//                   rescaling the output in shared memory.
 //
-// Either way a warp's global accesses are coalesced, so the bytes that move are the same: what is saved
-// is instructions, and with them the wait for the queue to the memory pipe. Products and softmax are
-// those of warp_softmax; WMMA's own accesses are not the source's to choose.
+// Either way a warp's global accesses are coalesced, so the same bytes move: this saves instructions, and
+// with them stalls on the memory pipe's instruction queue. Products and softmax are those of warp_softmax;
+// the source cannot choose the width of WMMA's fragment loads.
 //
 // From: FlashCore design 001, phase 1.5; design 004, phase 4.
 
@@ -34,7 +34,7 @@ static_assert(VECTOR == 0 || VECTOR == 1, "VECTOR: 0 or 1");
 constexpr int kRows = 32;
 constexpr int kKeys = 32;
 constexpr int kOutAcross = kHeadDim / kMma;
-constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
+constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one output piece each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
 constexpr int kScoreStride = kKeys + kPadFloat;
@@ -68,11 +68,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ alignas(128) float scores[kRows * kScoreStride];
   __shared__ alignas(128) half weights[kRows * kWeightStride];
   __shared__ alignas(128) float output[kRows * kOutStride];
-  __shared__ float factors[kRows];  // what each row of the output is multiplied by
+  __shared__ float factors[kRows];  // the factor of each output row
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
-  const int piece_row = warp / kOutAcross * kMma;  // of the warp's 16 × 16 piece of the output
+  const int piece_row = warp / kOutAcross * kMma;  // first row of the warp's 16 × 16 output piece
   const int piece_col = warp % kOutAcross * kMma;
   float* piece = output + piece_row * kOutStride + piece_col;
   const int first_row = blockIdx.x * kRows;
@@ -83,29 +83,29 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   fetch<kRows>(queries, q + block, seq - first_row);
   clear_piece(piece, kOutStride);
 
-  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+  RowState state[kRowsOfWarp];  // of this warp's rows in the softmax
 
   for (int first = 0; first < seq; first += kKeys) {
     const int left = seq - first;
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     fetch<kKeys>(keys, k + tile, left);
     fetch<kKeys>(values, v + tile, left);
-    __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
+    __syncthreads();  // the tile is complete (and at first the queries and zeros)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     rescale(piece, factors + piece_row);
     __syncwarp();
     // phase: output
     accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
                             kStride);
-    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
+    __syncthreads();  // this tile, its weights and factors have been read; the output is stored
   }
 
   // phase: other

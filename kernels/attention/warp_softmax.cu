@@ -1,9 +1,9 @@
 // warp_softmax: the softmax by whole warps instead of one thread per row.
 //
-// Against fused_wmma: a warp takes a row of scores, a lane one of its 32 keys, and the maximum and the
-// sum are butterfly shuffles. Each of the 8 warps has 4 rows, so all 256 threads work where 32 did; a
-// row's state is kept by its warp, the same numbers in all lanes. Nothing else is changed, but that the
-// compiler no longer has to be told how many blocks to make room for.
+// Compared with fused_wmma: a warp takes a row of scores, a lane one of its 32 keys, and the maximum and the
+// sum are butterfly shuffles. Each of the 8 warps has 4 rows, so all 256 threads work instead of 32; all
+// lanes of a warp have its rows' states. Nothing else changes, except that the compiler no longer needs a
+// minimum number of blocks.
 //
 // From: FlashCore design 001, phase 1.3, which puts the scalar softmax at 45 % of the kernel's time.
 
@@ -29,7 +29,7 @@ using namespace attention;
 constexpr int kRows = BLOCK_M;
 constexpr int kKeys = BLOCK_N;
 constexpr int kOutAcross = kHeadDim / kMma;
-constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one piece of the output each
+constexpr int kWarps = (kRows / kMma) * kOutAcross;  // one output piece each
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kRowsOfWarp = kRows / kWarps;  // in the softmax
 constexpr int kScoreStride = kKeys + kPadFloat;
@@ -53,11 +53,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ alignas(128) float scores[kRows * kScoreStride];
   __shared__ alignas(128) half weights[kRows * kWeightStride];
   __shared__ alignas(128) float output[kRows * kOutStride];
-  __shared__ float factors[kRows];  // what each row of the output is multiplied by
+  __shared__ float factors[kRows];  // the factor of each output row
 
   const int lane = threadIdx.x % kWarp;
   const int warp = threadIdx.x / kWarp;
-  const int piece_row = warp / kOutAcross * kMma;  // of the warp's 16 × 16 piece of the output
+  const int piece_row = warp / kOutAcross * kMma;  // first row of the warp's 16 × 16 output piece
   const int piece_col = warp % kOutAcross * kMma;
   float* piece = output + piece_row * kOutStride + piece_col;
   const int first_row = blockIdx.x * kRows;
@@ -68,29 +68,29 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   load_rows<kRows, kHeadDim, kStride, kThreads>(queries, q + block, kHeadDim, seq - first_row);
   for (int i = lane; i < kMma * kMma; i += kWarp) piece[i / kMma * kOutStride + i % kMma] = 0.0f;
 
-  RowState state[kRowsOfWarp];  // of the rows that this warp takes in the softmax
+  RowState state[kRowsOfWarp];  // of this warp's rows in the softmax
 
   for (int first = 0; first < seq; first += kKeys) {
     const int left = seq - first;
     const std::size_t tile = head + static_cast<std::size_t>(first) * kHeadDim;
     load_rows<kKeys, kHeadDim, kStride, kThreads>(keys, k + tile, kHeadDim, left);
     load_rows<kKeys, kHeadDim, kStride, kThreads>(values, v + tile, kHeadDim, left);
-    __syncthreads();  // the tile is whole (and, the first time, queries and zeros)
+    __syncthreads();  // the tile is complete (and at first the queries and zeros)
 
     // phase: scores
     score_tile<kRows, kKeys, kHeadDim, kWarps>(scores, kScoreStride, queries, keys, kStride);
-    __syncthreads();  // products are whole
+    __syncthreads();  // products are complete
 
     // phase: softmax
     warp_softmax_rows<kKeys>(state, weights, kWeightStride, factors, scores, kScoreStride, scale_log2e, left);
-    __syncthreads();  // weights and factors are whole
+    __syncthreads();  // weights and factors are complete
 
     rescale_elements(piece, kOutStride, factors + piece_row);
     __syncwarp();
     // phase: output
     accumulate_piece<kKeys>(piece, kOutStride, weights + piece_row * kWeightStride, kWeightStride, values + piece_col,
                             kStride);
-    __syncthreads();  // nobody reads this tile, its weights or factors any more; the output is stored
+    __syncthreads();  // this tile, its weights and factors have been read; the output is stored
   }
 
   // phase: other

@@ -1,22 +1,22 @@
-// warp_specialized: two warps fetch, four compute; barriers in shared memory. STAGES.
+// warp_specialized: two warps load, four compute; barriers in shared memory. STAGES.
 //
-// Against xor_swizzle: there every warp stops at a block-wide barrier once a tile, and copies between
-// computing. Here warp 4 fetches K and warp 5 fetches V, as far ahead as there are stages, and the four
+// Compared with xor_swizzle, where every warp stops at a block-wide barrier per tile and copies between
+// computing: here warp 4 loads K and warp 5 loads V, as far ahead as there are stages, and the four
 // computing warps never wait for each other. A stage of K (and one of V) has two barriers:
 //
-//   full   32 arrivals, one a lane of the fetching warp, made by the hardware when its copies land
-//   empty  128 arrivals, one a lane of the computing warps, when it has read the stage. One lane could arrive
-//          for its warp, behind a __syncwarp(): the same order, but compute-sanitizer's racecheck does not
-//          follow it and reports every refill of a stage as a hazard
+//   full   32 arrivals, one per lane of the loading warp, made by the hardware when its copies land
+//   empty  128 arrivals, one per lane of the computing warps, when it has read the stage. One lane could arrive
+//          for its warp, after a __syncwarp(): the same order, but compute-sanitizer's racecheck does not
+//          track it and reports every refill of a stage as a hazard
 //
-// so that scores start when K is there, whatever V does, and K's stage is free before the softmax. There
-// is one __syncthreads() a block, after the barriers are initialised, whatever S is.
+// so that scores start when K has landed, independently of V, and K's stage is free before the softmax. There
+// is one __syncthreads() per block, after the barriers are initialized, whatever S is.
 //
-// Layout, products and softmax are those of xor_swizzle. Rows that a block has too many are computed on
-// zeros, as there: no warp leaves the pipeline early.
+// Layout, products and softmax are xor_swizzle's. A block's rows past the end are computed on zeros, as
+// there: no warp leaves the pipeline early.
 //
-// From: FlashCore design 003, phase 3. Its volatile flags (kv_ready, kv_consumed) are mbarriers here: a
-// flag says nothing about when cp.async's data is there.
+// From: FlashCore design 003, phase 3. Its volatile flags (kv_ready, kv_consumed) are mbarriers here: a flag
+// does not guarantee that cp.async's data has landed.
 
 #include <attention/barrier.cuh>
 #include <attention/forward.cuh>
@@ -38,7 +38,7 @@ constexpr int kKeys = 64;
 constexpr int kStages = STAGES;
 constexpr int kConsumers = kRows / kMmaRows;      // warps
 constexpr int kThreads = (kConsumers + 2) * kWarp;
-constexpr int kTile = kKeys * kHeadDim;           // halves of one stage of K, or of V
+constexpr int kTile = kKeys * kHeadDim;           // halves per stage of K, or of V
 
 static_assert(kStages >= 1 && kStages <= 8, "STAGES: 1 to 8");
 
@@ -48,7 +48,7 @@ constexpr int kValuesAt = after(kKeysAt, kStages * kTile * 2);
 constexpr int kBarriersAt = after(kValuesAt, kStages * kTile * 2);
 constexpr int kSharedBytes = after(kBarriersAt, 4 * kStages * 8);
 
-// The stages of K, or of V: a ring that tile t passes in stage t % kStages, for the (t / kStages)-th time.
+// The stages of K, or of V: a ring in which tile t uses stage t % kStages, for the (t / kStages)-th time.
 struct Ring {
   half* tiles;
   Barrier* full;
@@ -58,11 +58,11 @@ struct Ring {
   __device__ __forceinline__ void wait_full(int t) const { wait(full + t % kStages, t / kStages % 2); }
   __device__ __forceinline__ void wait_empty(int t) const { wait(empty + t % kStages, t / kStages % 2 ^ 1); }
 
-  // This lane of a consumer has read tile t.
+  // This lane of a computing warp has read tile t.
   __device__ __forceinline__ void release(int t) const { arrive(empty + t % kStages); }
 };
 
-// A fetching warp's life.
+// The loop of a loading warp.
 __device__ __forceinline__ void fetch_all(const Ring& ring, const half* source, int seq, int tiles,
                                           flashcore::Phases& phases) {
   for (int t = 0; t < tiles; ++t) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ void fetch_all(const Ring& ring, const half* source, 
     arrive_when_copied(ring.full + t % kStages);
   }
   FLASHCORE_PHASE(phases, "wait_copies");
-  wait_copies<0>();  // a thread does not leave with copies under way
+  wait_copies<0>();  // a thread must not exit with copies in flight
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     init_barrier(value_ring.full + threadIdx.x, kWarp);
     init_barrier(value_ring.empty + threadIdx.x, kConsumers * kWarp);
   }
-  __syncthreads();  // the only one
+  __syncthreads();  // the only block-wide barrier
 
   // phase: load
   if (warp == kConsumers) {
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     return;
   }
 
-  // This warp's stripe. It fetches its own queries.
+  // This warp's stripe. It loads its own queries.
   FLASHCORE_ROLE(phases, "compute");
   FLASHCORE_PHASE(phases, "queries");
   const int row = warp * kMmaRows;

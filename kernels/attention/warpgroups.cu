@@ -1,24 +1,24 @@
-// Attention forward on Hopper's warpgroup products (wgmma): long sequences, D = 64 and 128, causal or not, query
-// heads that share K and V, fp16 or bf16.
+// Attention forward with Hopper's wgmma: long sequences, D = 64 and 128, causal or not, query heads that share K and V,
+// fp16 or bf16.
 //
-// A block has 2 to 4 warpgroups with 64 query rows each, which hold their scores, weights and part of O in registers;
-// only Q, K and V lie in shared memory, brought there by bulk tensor copies, K and V through a ring of stages. One more
-// warpgroup asks for tiles and gives its registers to the others (tma_wgmma.cu goes without). Each switch is a technique
-// of its own, and each rung of the ladder turns one on:
+// A block has 2 to 4 warpgroups with 64 query rows each, which keep their scores, weights and part of O in registers;
+// only Q, K and V are in shared memory, loaded by bulk tensor copies, K and V through a ring of stages. One more
+// warpgroup requests tiles and gives its registers to the others (not in tma_wgmma.cu). Each switch is a separate
+// technique, and each step of the ladder turns one on:
 //
-//   LAZY         how seldom a row's maximum is raised: 0, 1, 2
+//   LAZY         how rarely a row's maximum is raised: 0, 1, 2
 //   PINGPONG     warpgroups issue their products in turn
-//   OVERLAP      P·V of one tile beside the softmax of the next
-//   SMALL_TILES  64 keys a tile and one warpgroup more: 256 rows a block at D = 64, 192 at D = 128
-//   JOINT        K and V of a tile under one barrier
-//   PERSISTENT   a block an SM: 1 tiles in a fixed order, 2 each takes the next one left
+//   OVERLAP      P·V of one tile overlaps the softmax of the next
+//   SMALL_TILES  64 keys per tile and one more warpgroup: 256 rows per block at D = 64, 192 at D = 128
+//   JOINT        K and V of a tile share one barrier
+//   PERSISTENT   one block per SM: 1: tiles in a fixed order, 2: each takes the next free one
 //   KEY_GROUPS   warpgroups that share 64 rows and split their keys
-//   STAGES       tiles of keys under way at D = 64
+//   STAGES       tiles of keys in flight at D = 64
 //
-// include/attention/warpgroups/config.cuh says more of each. Keys go from the first to the last, so that every row
-// has a finite maximum after its first tile, and what needs a mask (the diagonal, the end) comes last.
+// See include/attention/warpgroups/config.cuh for details. Keys are processed from first to last, so that every row has
+// a finite maximum after its first tile, and tiles that need a mask (the diagonal, the end) come last.
 //
-// From: none of the documents.
+// From: no design document.
 
 #include <attention/warpgroups/launch.cuh>
 
@@ -35,15 +35,15 @@ static_assert(PERSISTENT >= 0 && PERSISTENT <= 2, "PERSISTENT: 0, 1 or 2");
 static_assert(KEY_GROUPS == 1 || KEY_GROUPS == 2 || KEY_GROUPS == 4, "KEY_GROUPS: 1, 2 or 4");
 static_assert(KEY_GROUPS == 1 || SMALL_TILES, "key groups take small tiles");
 
-// At D = 64 three warpgroups leave each 160 registers, which hold 64 x 128 scores, their weights and 64 x 64 of O;
-// four leave 112, for 64 x 64. At D = 128 O is twice as large, and there is one warpgroup less.
+// At D = 64 three warpgroups have 160 registers per thread each, for 64 x 128 scores, their weights and 64 x 64 of O;
+// four have 112, for 64 x 64. At D = 128 O is twice as large, so there is one warpgroup less.
 template <int kHeadDim>
 struct Rung {
   static constexpr bool kSmallHead = kHeadDim == 64;
   static constexpr int kKeys = SMALL_TILES ? 64 : 128;
   static constexpr int kConsumers = kSmallHead ? 3 + SMALL_TILES : KEY_GROUPS > 1 ? 2 : 2 + SMALL_TILES;
   static constexpr int kKeyGroups = kSmallHead || KEY_GROUPS == 1 ? KEY_GROUPS : 2;
-  static constexpr int kStages = kSmallHead ? STAGES : SMALL_TILES ? 4 : 2;  // what memory leaves at D = 128
+  static constexpr int kStages = kSmallHead ? STAGES : SMALL_TILES ? 4 : 2;  // limited by shared memory at D = 128
   using Type = Config<kHeadDim, kKeys, kConsumers, kStages, true, PINGPONG != 0, OVERLAP != 0, LAZY,
                       JOINT != 0, PERSISTENT, kKeyGroups>;
 };

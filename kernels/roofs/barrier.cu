@@ -1,9 +1,9 @@
-// barrier: what a barrier costs when all threads arrive together.
+// barrier: the cost of a barrier when all threads arrive together.
 //
-// CLUSTER 1: __syncthreads. CLUSTER 2, 4, 8: the barrier of a cluster of so many blocks, arrive.release
-// and wait.acquire, as cluster.sync() does it; RELAXED 1 arrives without the release, which orders no
-// memory and is what is left when there was nothing to publish. Sixteen barriers a loop turn; between turns each thread
-// steps a number of its own (v = 3v + 1), which proves the turns and costs a sixteenth of an instruction.
+// CLUSTER 1: __syncthreads. CLUSTER 2, 4, 8: the barrier of a cluster of that many blocks, arrive.release and
+// wait.acquire, like cluster.sync(). RELAXED 1 arrives without the release, which orders no memory: the cost when
+// nothing must be published. Sixteen barriers per loop turn; between turns each thread updates a number (v = 3v + 1),
+// which proves the turns and costs a sixteenth of an instruction.
 
 #include <flashcore/problem.h>
 
@@ -20,7 +20,7 @@
 
 namespace {
 
-constexpr int kBarriers = 16;  // a loop turn; the problem's file knows it too
+constexpr int kBarriers = 16;  // per loop turn; repeated in the problem's file
 static_assert(CLUSTER == 1 || CLUSTER == 2 || CLUSTER == 4 || CLUSTER == 8, "CLUSTER: 1, 2, 4 or 8 blocks");
 
 __device__ void barrier() {

@@ -1,5 +1,5 @@
-// dram_copy: how fast DRAM can be read and written at once. Eight 16-byte loads in flight a thread, then as
-// many stores; a block for each tile of 32 KiB.
+// dram_copy: bandwidth of reading and writing DRAM at once. Eight 16-byte loads in flight per thread, then as
+// many stores; one block per tile of 32 KiB.
 
 #include <flashcore/problem.h>
 

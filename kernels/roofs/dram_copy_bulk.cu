@@ -1,10 +1,10 @@
-// dram_copy_bulk: DRAM read and written at once by the bulk copy engine. A block takes TILE KiB into shared
-// memory and out again; one thread asks for it, no data passes a register.
+// dram_copy_bulk: reads and writes DRAM with the bulk copy engine. A block loads TILE KiB into shared memory and
+// stores it again; one thread issues the copies, and no data passes through registers.
 //
-// RESIDENT blocks fit an SM, by the shared memory that they claim. Fewer is faster: of what all blocks together
-// have on its way (64 KiB an SM for 16 tiles of 4 KiB) DRAM sees a window that moves through memory; with all
-// that shared memory holds it is three times as wide and an H200 copies 4 % slower, it is believed for the
-// pages that DRAM has to open and close.
+// RESIDENT blocks fit per SM, limited by their shared memory. Fewer are faster: the data in flight of all
+// blocks (64 KiB per SM for 16 tiles of 4 KiB) is a window that moves through memory. With all of the shared
+// memory the window is three times as wide, and an H200 copies 4 % slower, presumably because DRAM must open
+// and close more pages.
 
 #include <flashcore/problem.h>
 
@@ -25,7 +25,7 @@ namespace {
 using namespace roofs;
 
 constexpr int kBytes = TILE * 1024;
-constexpr int kBlocksOfRow = kTileWords * 4 / kBytes;  // blocks that share a row of clocks; the first notes it
+constexpr int kBlocksOfRow = kTileWords * 4 / kBytes;  // blocks that share a row of clocks; the first writes it
 constexpr int kBulkThreads = 32;
 constexpr unsigned kSharedBytes = shared_bytes_for(RESIDENT);
 static_assert(TILE >= 1 && kTileWords * 4 % kBytes == 0, "TILE: 1, 2, 4, 8, 16 or 32 KiB");

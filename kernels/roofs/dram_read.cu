@@ -1,8 +1,8 @@
-// dram_read: how fast DRAM can be read. UNROLL independent 16-byte loads in flight a thread.
+// dram_read: bandwidth of reading DRAM. UNROLL independent 16-byte loads in flight per thread.
 //
-// 29 KiB in flight an SM cover the latency of an H200's DRAM at its full rate (4.8 TB/s over 0.8 us and
-// 132 SMs); 1,024 threads with 4 or 8 vectors each have 64 or 128. The sum of all words proves that they
-// were read; it costs two additions a vector.
+// 29 KiB in flight per SM cover the latency of an H200's DRAM at its full rate (4.8 TB/s over 0.8 us and 132
+// SMs); 1,024 threads with 4 or 8 vectors each have 64 or 128. The sum of all words proves that they were read;
+// it costs two additions per vector.
 
 #include <flashcore/problem.h>
 

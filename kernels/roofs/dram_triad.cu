@@ -1,5 +1,5 @@
-// dram_triad: out = x + factor · y, two streams in and one out. Four 16-byte loads of each in flight a thread;
-// a block for each tile of 32 KiB.
+// dram_triad: out = x + factor · y, two streams in and one out. Four 16-byte loads of each in flight per
+// thread; one block per tile of 32 KiB.
 
 #include <flashcore/problem.h>
 

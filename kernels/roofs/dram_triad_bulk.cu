@@ -1,7 +1,7 @@
-// dram_triad_bulk: out = x + factor · y with all of DRAM's bytes moved by the bulk copy engine. A block takes
-// TILE KiB of x and of y into shared memory, writes the answer over x's, and that out again.
+// dram_triad_bulk: out = x + factor · y with all DRAM traffic by the bulk copy engine. A block loads TILE KiB of
+// x and of y into shared memory, overwrites x's with the result, and stores that.
 //
-// RESIDENT blocks fit an SM, by the shared memory that they claim; why so few: dram_copy_bulk.cu.
+// RESIDENT blocks fit per SM, limited by their shared memory; dram_copy_bulk.cu explains why so few.
 
 #include <flashcore/problem.h>
 
@@ -23,7 +23,7 @@ namespace {
 using namespace roofs;
 
 constexpr int kBytes = TILE * 1024;
-constexpr int kBlocksOfRow = kTileWords * 4 / kBytes;  // blocks that share a row of clocks; the first notes it
+constexpr int kBlocksOfRow = kTileWords * 4 / kBytes;  // blocks that share a row of clocks; the first writes it
 constexpr int kRowBytes = kStreamThreads * 16;
 constexpr unsigned kSharedBytes = shared_bytes_for(RESIDENT);
 static_assert(kBytes % kRowBytes == 0 && kTileWords * 4 % kBytes == 0, "TILE: 4, 8, 16 or 32 KiB");

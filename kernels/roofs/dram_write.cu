@@ -1,7 +1,7 @@
-// dram_write: how fast DRAM can be written. Eight independent 16-byte stores a thread.
+// dram_write: bandwidth of writing DRAM. Eight independent 16-byte stores per thread.
 //
-// What is written looks random and costs next to nothing: each thread keeps 16 random bytes of `seed`
-// and flips them by a multiple of an odd constant, another one for each row of 256 vectors.
+// The written data look random and cost almost nothing: each thread has 16 random bytes of `seed` and XORs them
+// with a multiple of an odd constant, a different one for each row of 256 vectors.
 
 #include <flashcore/problem.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using namespace roofs;
 
-constexpr uint32_t kMix = 0x9E3779B1u;  // odd, its bits well mixed: rows differ in about half of theirs
+constexpr uint32_t kMix = 0x9E3779B1u;  // odd, with well mixed bits: rows differ in about half of theirs
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-// exp2: the rate of the special-function units, by ex2.approx.
+// exp2: the rate of the special-function units, measured with ex2.approx.
 //
-// Each thread keeps eight exponents and adds up 2^x while x moves on by `step`. All exponents are
-// multiples of 2⁻¹⁶ below 8 and so exact; the sum of n powers has a closed form to be checked against.
-// The two additions a power go to the FMA pipes, at eight times the rate: they do not show.
+// Each thread has eight exponents and adds up 2^x while x advances by `step`. All exponents are multiples of 2⁻¹⁶
+// below 8 and thus exact; the sum of n powers has a closed form for checking. The two additions per power go to
+// the FMA pipes, at eight times the rate, so they do not limit.
 
 #include <flashcore/problem.h>
 
@@ -14,7 +14,7 @@ using namespace roofs;
 namespace {
 
 constexpr int kChains = 8;
-constexpr int kSteps = 8;  // of each chain, a loop turn; the problem's file knows it too
+constexpr int kSteps = 8;  // of each chain per loop turn; repeated in the problem's file
 
 __device__ float power_of_two(float x) {
   float y;

@@ -1,9 +1,9 @@
 // fp32_fma: the rate of fp32 fused multiply-adds.
 //
-// Each thread turns eight points of the plane, again and again, by x −= slope·y, y += slope·x: two FMAs
-// that no rounding lets run away or settle (the map keeps areas), so the operands stay random for as
-// long as it runs, and n steps have a closed form to be checked against. Eight independent chains a
-// thread and four warps a scheduler hide the latency; one loop turn is 256 FMAs.
+// Each thread rotates eight points of the plane repeatedly by x −= slope·y, y += slope·x: two FMAs that neither
+// diverge nor converge under rounding (the map preserves areas), so the operands stay random indefinitely, and n
+// steps have a closed form for checking. Eight independent chains per thread and four warps per scheduler hide
+// the latency; one loop turn is 256 FMAs.
 
 #include <flashcore/problem.h>
 
@@ -14,7 +14,7 @@ using namespace roofs;
 
 namespace {
 
-constexpr int kSteps = 16;  // of each point, a loop turn; the problem's file knows it too
+constexpr int kSteps = 16;  // of each point per loop turn; repeated in the problem's file
 
 }  // namespace
 
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(kLaneThreads, 1)
                     long long* __restrict__ clocks, int iterations, int clocked) {
   const int own = blockIdx.x * kLaneThreads + threadIdx.x;
   const float s = slope[own];
-  float v[16];  // x and y of a point side by side
+  float v[16];  // x and y of each point, interleaved
   load_lane(state, own, v);
 
   Stopwatch watch;

@@ -1,12 +1,12 @@
-// integer_add: how many instructions an SM can issue, by independent integer additions.
+// integer_add: the SM's issue rate, measured with independent integer additions.
 //
-// Eight pairs of numbers a thread, each walking along Fibonacci's sequence modulo 2³²: a += b, b += a.
-// An addition for each pair is in the way of none of the others', one loop turn is 256 of them, and n
-// steps are a power of a 2 × 2 matrix.
+// Eight pairs of numbers per thread, each following Fibonacci's sequence modulo 2³²: a += b, b += a. The pairs'
+// additions are independent of each other, one loop turn is 256 of them, and n steps are a power of a 2 × 2
+// matrix.
 //
-// PIPES 1: both halves as additions, which the ALU does (half a warp a clock and scheduler where it has
-// 16 lanes). PIPES 2: every other one as a multiply-add by a 1 that the compiler cannot know, which goes
-// to the FMA pipe; together they can fill every issue slot.
+// PIPES 1: both halves as additions on the ALU (half a warp per clock and scheduler if it has 16 lanes).
+// PIPES 2: every other one as a multiply-add by a 1 that the compiler does not know, which goes to the FMA pipe;
+// together they can fill every issue slot.
 
 #include <flashcore/problem.h>
 
@@ -22,7 +22,7 @@ using namespace roofs;
 namespace {
 
 static_assert(PIPES == 1 || PIPES == 2, "PIPES: 1 or 2");
-constexpr int kSteps = 16;  // of each pair, a loop turn; the problem's file knows it too
+constexpr int kSteps = 16;  // of each pair per loop turn; repeated in the problem's file
 
 __device__ uint32_t add(uint32_t a, uint32_t b) {
   uint32_t sum;

@@ -1,4 +1,4 @@
-// l1_read: how fast an SM can read its L1. Plain 16-byte loads that hit, each warp's 512 bytes in a row.
+// l1_read: bandwidth of reading an SM's L1. Plain 16-byte loads that hit, each warp's 512 bytes contiguous.
 
 #include <flashcore/problem.h>
 
@@ -30,7 +30,7 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, const flashcore::Plan& p, void*,
                    cudaStream_t stream) {
-  // As much of the SM's memory as L1 as there can be. It is a hint, and asking again costs little.
+  // Requests the largest possible L1. It is a hint, and repeating it costs little.
   const cudaError_t error = cudaFuncSetAttribute(l1_read_kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                                  cudaSharedmemCarveoutMaxL1);
   if (error != cudaSuccess) return error;

@@ -1,8 +1,8 @@
-// l2_read: how fast the SMs together can read L2. UNROLL independent 16-byte loads in flight a thread.
+// l2_read: bandwidth of reading L2 from all SMs. UNROLL independent 16-byte loads in flight per thread.
 //
-// The working set is a third of L2 (the two halves of a large L2 may each keep a copy of a line) and
-// stays there from the second tile on; L1 is left out by the load itself (.cg). Block b starts at its own
-// tile and walks on through the whole set, so every SM draws on every slice, near and far.
+// The working set is a third of L2 (the two halves of a large L2 may each keep a copy of a line) and stays there
+// from the second tile on; the loads bypass L1 (.cg). Block b starts at its own tile and iterates over the whole
+// set, so every SM reads from every slice, near and far.
 
 #include <flashcore/problem.h>
 

@@ -1,11 +1,11 @@
-// launch: what a kernel costs that does nothing.
+// launch: the cost of an empty kernel.
 //
-// One call launches 32 kernels in a row: 31 that are empty and one that writes the answer, so that there
-// is something to check. Called eagerly, a call's time over 32 is the price of a plain launch; replayed
-// from a graph, that of a node.
+// One call launches 32 kernels in sequence: 31 empty ones and one that writes the answer, for checking. Called
+// eagerly, a call's time over 32 is the cost of a plain launch; replayed from a graph, the cost of a graph
+// node.
 //
-// PROGRAMMATIC 1: programmatic dependent launch. Each kernel lets its successor start at once and then
-// waits for its predecessor, as any kernel must that touches memory: what is left is the hand-over.
+// PROGRAMMATIC 1: programmatic dependent launch. Each kernel lets its successor start at once and then waits for
+// its predecessor, as any kernel that accesses memory must: what remains is the hand-over.
 
 #include <flashcore/problem.h>
 
@@ -19,7 +19,7 @@
 
 namespace {
 
-constexpr int kLaunches = 32;  // the problem's file knows it too
+constexpr int kLaunches = 32;  // repeated in the problem's file
 static_assert(PROGRAMMATIC == 0 || PROGRAMMATIC == 1, "PROGRAMMATIC: 0 or 1");
 static_assert(kLaunches == flashcore::Plan::kCapacity, "as many as a plan holds");
 

@@ -1,13 +1,13 @@
-// mma_sync: the rate of the warp-wide matrix instruction, operands and accumulators in registers.
+// mma_sync: the rate of the warp-wide matrix instruction, with operands and accumulators in registers.
 //
-// A warp holds 64 × 32 of the result (16 independent accumulators) and four steps of both operands. One
-// loop turn is a product from scratch: every step of A with every step of B, 256 instructions, of which
-// the first 16 start from zero. A block has 8 warps of 64 rows each; all share the same 32 columns.
+// A warp has 64 × 32 of the result (16 independent accumulators) and four steps of both operands. One loop turn
+// is a complete product: every step of A with every step of B, 256 instructions, of which the first 16 start
+// from zero. A block has 8 warps of 64 rows each; all share the same 32 columns.
 //
-// The result proves the last turn, `total` all of them: it adds up one element a thread, once a turn.
+// The result proves the last turn, `total` all turns: it sums one element per thread and turn.
 //
-// ELEMENT: 16 fp16, 17 bf16, 8 fp8 e4m3. sm_90 has no warp-wide fp8 instruction: the compiler would widen
-// to fp16, twice as many instructions and additions besides, so that is no roof there.
+// ELEMENT: 16 fp16, 17 bf16, 8 fp8 e4m3. sm_90 has no warp-wide fp8 instruction: the compiler would convert to
+// fp16, with twice as many instructions plus conversions, so that is no roof there.
 
 #include <flashcore/problem.h>
 
@@ -19,7 +19,7 @@ using namespace roofs;
 namespace {
 
 constexpr int kSteps = 4;
-constexpr int kRowTiles = 4;     // of 16 rows, a warp
+constexpr int kRowTiles = 4;     // of 16 rows, per warp
 constexpr int kColumnTiles = 4;  // of 8 columns
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;

@@ -1,7 +1,7 @@
-// shared_read: how fast an SM can read its shared memory, free of bank conflicts.
+// shared_read: bandwidth of reading an SM's shared memory without bank conflicts.
 //
-// LDMATRIX 0: ld.shared of 16 bytes a lane. LDMATRIX 1: ldmatrix, four 8 × 8 matrices a warp. Both read
-// 512 bytes in a row a warp, so both give the same sum: it does not matter which lane holds what.
+// LDMATRIX 0: ld.shared of 16 bytes per lane. LDMATRIX 1: ldmatrix, four 8 × 8 matrices per warp. Both read 512
+// contiguous bytes per warp, so both have the same sum: it does not depend on which lane has which element.
 
 #include <flashcore/problem.h>
 
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(kSmThreads, 1)
     return LDMATRIX ? load_matrices(first + offset) : load_shared(first + offset);
   };
   Stopwatch watch;
-  watch.start();  // a barrier: the tile is whole
+  watch.start();  // a barrier: the tile is complete
   const Checksum sum = read_again(iterations, load);
   watch.stop(clocks, clocked);
   store_sum<kSmThreads>(sum, out + blockIdx.x);

@@ -1,12 +1,12 @@
-// wgmma: the rate of the warpgroup-wide matrix instruction, both operands in shared memory.
+// wgmma: the rate of the warpgroup-wide matrix instruction, with both operands in shared memory.
 //
-// One block an SM, two warpgroups with 64 × 256 of the result each, over the same 256 columns: the tile
-// of a good matrix product. Four panels of A (128 rows) and of B (256), 128 bytes deep, stay in shared
-// memory, 192 KiB. A loop turn starts from zero and goes over all of them twice, 32 instructions of 128
-// clocks, before it waits: while one warpgroup drains, the other keeps the pipe busy. (Two products from
-// scratch would not do: the compiler drops the first one, whose result nobody reads.)
+// One block per SM, two warpgroups with 64 × 256 of the result each, over the same 256 columns: the tile of a good
+// matrix product. Four panels of A (128 rows) and of B (256), 128 bytes deep, stay in shared memory, 192 KiB. A
+// loop turn starts from zero and goes over all panels twice, 32 instructions of 128 clocks, before it waits: while
+// one warpgroup drains, the other keeps the pipe busy. (Two complete products would not work: the compiler removes
+// the first one, whose result is never read.)
 //
-// The result proves the last turn, `total` every turn: it adds up one element a thread, once a turn.
+// The result proves the last turn, `total` all turns: it sums one element per thread and turn.
 //
 // ELEMENT: 16 fp16, 17 bf16, 8 fp8 e4m3.
 
@@ -22,18 +22,18 @@ namespace {
 
 constexpr int kPanels = 4;
 constexpr int kWarpgroups = 2;
-constexpr int kPasses = 2;  // over all panels, a loop turn; the problem's file knows it too
+constexpr int kPasses = 2;  // over all panels per loop turn; repeated in the problem's file
 constexpr int kThreads = kWarpgroups * 128;
 constexpr int kRows = kWarpgroups * kTileRows;
-constexpr int kBytesA = kRows * kRowBytes;  // a panel
+constexpr int kBytesA = kRows * kRowBytes;  // per panel
 constexpr int kBytesB = kTileColumns * kRowBytes;
-constexpr unsigned kSharedBytes = kPanels * (kBytesA + kBytesB) + kGroupBytes;  // and room to align
+constexpr unsigned kSharedBytes = kPanels * (kBytesA + kBytesB) + kGroupBytes;  // and space for alignment
 
-// Copies panels of `rows` rows from row-major global memory, swizzling.
+// Copies panels of `rows` rows from row-major global memory, with swizzling.
 __device__ void load_panels(char* shared, const uint4* global, int rows) {
   constexpr int kChunks = kRowBytes / 16;
   for (int i = threadIdx.x; i < kPanels * rows * kChunks; i += kThreads) {
-    const int row = i / kChunks;  // counted through all panels: a panel is whole groups of eight
+    const int row = i / kChunks;  // counted over all panels: a panel is a multiple of eight rows
     *reinterpret_cast<uint4*>(shared + swizzled(row, i % kChunks)) = global[i];
   }
 }
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   load_panels(panels_b, b, kTileColumns);
   fence_for_tensor_cores();
 
-  // From one lane, so that the compiler sees that a warp has one descriptor and keeps it in uniform registers.
+  // Broadcast from one lane, so that the compiler knows that the descriptor is uniform and uses uniform registers.
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const uint64_t first_a = descriptor(shared_address(panels_a) + warpgroup * kTileRows * kRowBytes);
   const uint64_t first_b = descriptor(shared_address(panels_b));
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   float sum = 0.0f;
 
   Stopwatch watch;
-  watch.start();  // a barrier: the panels are whole
+  watch.start();  // a barrier: the panels are complete
 #pragma unroll 1
   for (int turn = 0; turn < iterations; ++turn) {
     warpgroup_arrive();

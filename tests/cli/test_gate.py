@@ -51,7 +51,7 @@ def test_a_baseline_that_is_named_and_not_there_is_refused(tmp_path: Path, where
     elif where == "of another suite":
         other = factory.record(factory.suite(name="other"))
         (tmp_path / "baseline.txt").write_text(baseline.save(other, None).baseline.text())
-    with pytest.raises(UsageError, match=r"expected the baseline that|expected a baseline of attention"):
+    with pytest.raises(UsageError, match=r"expected the (given|declared) baseline|expected a baseline of attention"):
         judge_records(Rules(baseline=named), [factory.record(suite)])
 
 
@@ -92,9 +92,9 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     assert main(["gate", str(folder), "--shape", "misson"]) == Exit.USAGE
     assert "--shape misson: expected one of" in capsys.readouterr().err
     assert main(["gate", str(folder), "--suite", str(tmp_path)]) == Exit.USAGE
-    assert "--suite: expected without RUN" in capsys.readouterr().err
+    assert "--suite: expected no RUN" in capsys.readouterr().err
     assert main(["gate", str(folder), "--ratchet"]) == Exit.USAGE
-    assert "--ratchet: expected with RUN the --baseline FILE" in capsys.readouterr().err
+    assert "--ratchet: with RUN, expected --baseline FILE" in capsys.readouterr().err
 
 
 def test_only_the_selected_shapes_are_required() -> None:

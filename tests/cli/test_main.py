@@ -124,10 +124,10 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
         ("metrics --chip gh100 stall_gnma", "(did you mean stall_gmma?)"),
         ("gate --require everything", "invalid choice: 'everything'"),
         ("check --time-limit long", "invalid float value: 'long'"),
-        (f"list --suite nowhere --suite {TOY}", f"--suite: expected it once, found nowhere and {TOY}"),
-        ("gate --variant a --variant=b", "--variant: expected it once, found a and b"),
+        (f"list --suite nowhere --suite {TOY}", f"--suite: expected one value, found nowhere and {TOY}"),
+        ("gate --variant a --variant=b", "--variant: expected one value, found a and b"),
         ("gate --varian=b", "unrecognized arguments: --varian=b (did you mean --variant?)"),
-        ("gate --require timing --require static", "--require: expected it once, found timing and static"),
+        ("gate --require timing --require static", "--require: expected one value, found timing and static"),
         ("list --suite nowhere", "nowhere/suite.toml: expected a suite's manifest, found no such file"),
         (f"build --suite {TOY} --variant x*", "--variant x*: expected a glob matching one of plain"),
         (f"gate --suite {TOY} --shape x", "--shape x: expected one of tail, small"),
@@ -174,7 +174,7 @@ def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
     [
         ("DEBUG", "maybe", "DEBUG=maybe: expected 0 or 1"),
         ("CUDA_ARCH", "5.2", "CUDA_ARCH=5.2: expected one of the suite's archs (sm_80, sm_90a)"),
-        ("MAX_JOBS", "many", "MAX_JOBS=many: expected how many compilers may run at once"),
+        ("MAX_JOBS", "many", "MAX_JOBS=many: expected the number of compilers to run at once"),
         ("NVCC", "/nowhere/nvcc", "NVCC=/nowhere/nvcc: expected a compiler's path, found no such file"),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> No
     assert done.returncode == 0, done.stderr
     done = here.run("profile", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
     assert done.returncode == Exit.INCAPABLE
-    assert "profile needs the Python package jinja2, found none\n  hint: pip install jinja2" in done.stderr
+    assert "profile needs the Python package jinja2, which is not installed\n  hint: pip install jinja2" in done.stderr
     assert "Traceback" not in done.stderr
     assert "build:" not in done.stderr
 
@@ -396,7 +396,7 @@ def test_resuming_with_other_sources_is_refused(here: Workplace) -> None:
     here.edit("two_steps.cu", "copy[i] * factor", "copy[i] + factor")
     done = here.run("profile", "--resume")
     assert done.returncode == Exit.USAGE
-    assert "expected the sources that the run began with, found others" in done.stderr
+    assert "the sources changed since the run began" in done.stderr
 
 
 def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> None:

@@ -126,7 +126,7 @@ def test_options_of_one_run_are_refused_with_several(chips: list[str], capsys: p
     assert main(["report", *chips[:2], "--against", chips[2]]) == Exit.USAGE
     assert main(["gate", *chips[:2], "--ratchet"]) == Exit.USAGE
     said = capsys.readouterr().err
-    assert "--against: expected with one run" in said and "--ratchet: expected one run" in said
+    assert "--against: expected one run" in said and "--ratchet: expected one run" in said
 
 
 def test_a_packed_run_stands_beside_others_and_one_of_an_older_schema_is_refused(

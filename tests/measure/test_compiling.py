@@ -90,7 +90,7 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
     assert ahead.plans == whole.plans
     assert {(f.subject, f.name, f.value) for f in ahead.facts} == {(f.subject, f.name, f.value) for f in whole.facts}
     assert [n.stage for n in ahead.notes] == ["build"]
-    assert any("sm_90a in " in text and "the others meanwhile" in text for text in said)
+    assert any("sm_90a in " in text and "the other archs in the background" in text for text in said)
 
 
 def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(

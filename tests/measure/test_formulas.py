@@ -47,10 +47,10 @@ def test_each_case_has_the_amounts_of_its_shape_and_roof(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("__import__('os')._exit(0)", UsageError, r"problem.py: expected work.. to give amounts, found .* exit code 0"),
+        ("__import__('os')._exit(0)", UsageError, r"problem.py: expected work.. to return amounts, but .* exit code 0"),
         ("print('disk is full'); raise SystemExit(3)", UsageError, r"exit code 1(.|\n)*SystemExit: 3"),
-        ("raise KeyError('S')", UsageError, "expected work.. to give amounts for .*, found KeyError"),
-        ("pass\n1 / 0\nif 1:\n  pass", FlashcoreError, "can be imported, found IndentationError"),
+        ("raise KeyError('S')", UsageError, "expected work.. to return amounts for .*, found KeyError"),
+        ("pass\n1 / 0\nif 1:\n  pass", FlashcoreError, "its import failed with IndentationError"),
         ("__import__('os').kill(__import__('os').getpid(), 9)", UsageError, "exit code -9"),
     ],
 )  # fmt: skip
@@ -92,6 +92,6 @@ def test_a_shape_that_is_the_same_as_another_has_its_flop_and_bytes(tmp_path: Pa
     if refused:
         with pytest.raises(UsageError, match=r"other\.same_as: .*'bytes': 32768.*found .*16384") as error:
             formula_facts(context)
-        assert "hint: without same_as they are two rows" in str(error.value)
+        assert "hint: remove same_as to show two rows" in str(error.value)
     else:
         assert {f.subject.case for f in formula_facts(context)} == {"wider/other"}

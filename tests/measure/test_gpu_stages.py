@@ -103,7 +103,7 @@ def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkey
     assert [(name, cases) for name, cases, _ in log] == [
         ("check", ["slow/mission"]), ("bench", ["slow/mission", "fast/mission"])
     ]  # fmt: skip
-    assert said[0] == "check: 1 cases, 1 known to be right"
+    assert said[0] == "check: 1 cases, 1 checked in an earlier run"
 
 
 def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(

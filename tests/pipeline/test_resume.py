@@ -43,7 +43,7 @@ def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None
     folder = begun(tmp_path)
     (folder / "settings.json").write_text(text)
     settings = Settings("suite", profiles=str(tmp_path))
-    with pytest.raises(UsageError, match=r"settings\.json: expected what the run began with"):
+    with pytest.raises(UsageError, match=r"settings\.json: expected the settings that the run began with"):
         resume.unfinished(settings, silent)
     with pytest.raises(UsageError, match="record a new run"):
         resume.require_same(folder, CLOSURES)
@@ -54,5 +54,5 @@ def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None
 def test_other_sources_are_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     assert json.loads((folder / "settings.json").read_text())["closures"] == CLOSURES
-    with pytest.raises(UsageError, match="expected the sources"):
+    with pytest.raises(UsageError, match="the sources changed"):
         resume.require_same(folder, {"fast sm_80": "other"})

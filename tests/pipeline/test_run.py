@@ -111,9 +111,9 @@ def test_one_command_records_a_run_for_each_kind(
     ("words", "asked", "tables", "said"),
     [
         ([], [("GPU-b", True), ("GPU-c", False)], 3,
-         ["resume: 20260102T040000Z-0002 on NVIDIA L4 had ended", "resume: --gpus GPU-c: a separate run"]),
+         ["resume: 20260102T040000Z-0002 on NVIDIA L4 is complete", "resume: --gpus GPU-c: a separate run"]),
         (["--gpus", "GPU-z"], [("GPU-z", True)], 1,
-         ["resume: only the run that did not end; not begun: --gpus GPU-c\n"]),
+         ["resume: only the unfinished run; not begun: --gpus GPU-c\n"]),
     ],
 )  # fmt: skip
 def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(

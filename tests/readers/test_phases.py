@@ -302,12 +302,12 @@ SAMPLED = {START: 3, START + 0x20: 1}
     ("given", "why"),
     [
         (row({}, WHOLE), "no warp was sampled"),
-        (row({START + 0x40: 3}, WHOLE), "an instruction at 0x40 of the kernel"),
-        (row({START + 0x50: 3, START + 0x40: 1}, WHOLE), "an instruction at 0x40 of the kernel"),  # the first
-        (row(SAMPLED, {START - 0x10: 8} | WHOLE), "an instruction at 0x40 of the kernel"),
-        (row(SAMPLED, {}), "tells where the kernel begins"),
+        (row({START + 0x40: 3}, WHOLE), "an instruction at 0x40 in the kernel"),
+        (row({START + 0x50: 3, START + 0x40: 1}, WHOLE), "an instruction at 0x40 in the kernel"),  # the first
+        (row(SAMPLED, {START - 0x10: 8} | WHOLE), "an instruction at 0x40 in the kernel"),
+        (row(SAMPLED, {}), "gives the kernel's start"),
         (row(SAMPLED, WHOLE, total=9), "do not add up to its total 9"),
-        (row(SAMPLED, WHOLE, kernel="another"), "the kernel another is not in the variant's own code"),
+        (row(SAMPLED, WHOLE, kernel="another"), "the kernel another is not in the variant's code"),
     ],
 )
 def test_what_cannot_be_told_apart_is_unmeasured_and_says_why(given: Result, why: str) -> None:
@@ -362,9 +362,9 @@ def test_shares_of_several_kernels_are_weighted_by_their_time() -> None:
 
 
 def test_nobody_marks_nobody_asks() -> None:
-    assert SAMPLES not in ncu_facts.metrics_to_ask("gh100")
-    assert SAMPLES in ncu_facts.metrics_to_ask("gh100", sampled=True)
-    assert SAMPLES not in ncu_facts.metrics_to_ask("gh100", [SAMPLES], sampled=True)
+    assert SAMPLES not in ncu_facts.metrics_to_request("gh100")
+    assert SAMPLES in ncu_facts.metrics_to_request("gh100", sampled=True)
+    assert SAMPLES not in ncu_facts.metrics_to_request("gh100", [SAMPLES], sampled=True)
     names = {f.name for f in facts_of([row(SAMPLED, WHOLE)], None)}
     assert not any(name.startswith(PHASE_SHARE) for name in names)
 

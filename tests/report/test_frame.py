@@ -32,7 +32,7 @@ def test_the_top_line_tells_where_gpu_results_come_from() -> None:
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "times"),),
     )
     assert frame.line(joined).endswith(
-        "; no GPU on its machine; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
+        "; recorded without a GPU; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
     )
 
 

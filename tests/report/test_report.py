@@ -272,8 +272,8 @@ def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -
         for part in packed:
             assert f'data-shape="long">{gzip.decompress(base64.b64decode(part)).decode()}' in unpacked(every[name])
     overview = Page(unpacked(every["index"]))
-    assert [text for text in overview.text if text.startswith("Every variant at ")] == [
-        f"Every variant at {shape}: time, speed-ups, distance from the floor, correctness, limits, limiter"
+    assert [text for text in overview.text if text.startswith("Every variant on ")] == [
+        f"Every variant on {shape}: time, speedups, distance from the floor, correctness, limits, limiter"
         for shape in ("mission", "long")
     ]
 
@@ -395,7 +395,7 @@ def test_an_unmeasured_counter_is_never_zero(pages: dict[str, str]) -> None:
 
 def test_a_zero_is_shown_as_measured(pages: dict[str, str]) -> None:
     words = Page(pages["variant/fast.html"]).words
-    zero = re.search(r"Measured, and 0 in every column: ([\w, ]+)", words)
+    zero = re.search(r"0 in every column: ([\w, ]+)", words)
     assert zero and re.search(r"\bspill_instructions\b", zero[1])
 
 
@@ -405,7 +405,7 @@ def test_counters_that_are_all_zero_are_measured(tmp_path: Path) -> None:
     zero = factory.fact("spill_instructions", 0, "fast", shape="mission", source=Source.NCU)
     record = dataclasses.replace(factory.record(suite), facts=Facts([zero]))
     words = Page(render(record, tmp_path)["variant/fast.html"]).words
-    assert "Measured, and 0 in every column: spill_instructions" in words
+    assert "0 in every column: spill_instructions" in words
     assert "No counters:" not in words
 
 
@@ -460,7 +460,7 @@ def test_a_limit_is_at_risk_with_under_five_percent_of_room(value: float, risk: 
     html = (tmp_path / "r" / "index.html").read_text(encoding="utf-8")
     assert ('class="badge at_risk">few_registers' in html) is (risk[0] == "1")
     assert f"0 failed , {risk} , 0 waived of" in words
-    assert ("few_registers fast: registers 124 on sm_90a, limit ≤ 128, 3 % room" in words) is (value == 124)
+    assert ("few_registers fast: registers 124 on sm_90a, limit ≤ 128, 3 % headroom" in words) is (value == 124)
 
 
 def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
@@ -477,12 +477,12 @@ def test_the_winners_limits_at_risk_stand_first(tmp_path: Path) -> None:
         "warp",
     ]
     facts.append(factory.fact("isolated_p50", 5.0, "best", shape="mission", source=Source.EVENTS))
-    assert "None at risk is of best. few warp: registers 127" in screen(
+    assert "None of best's limits is at risk. few warp: registers 127" in screen(
         factory.bare_record(suite, facts), tmp_path / "a"
     )
     facts.append(factory.fact("isolated_p50", 4.0, "fast", shape="mission", source=Source.EVENTS))
     words = screen(factory.bare_record(suite, facts), tmp_path / "b")
-    assert "few fast: registers 124 on sm_90a" in words and "None at risk" not in words
+    assert "few fast: registers 124 on sm_90a" in words and "limits is at risk" not in words
 
 
 def test_skipped_stages_are_named(tmp_path: Path) -> None:
@@ -674,7 +674,7 @@ def test_a_variants_page_says_what_holds_it_with_evidence_and_what_helped_elsewh
     )
     row = page.row("barrier")  # the first of the ranking
     assert row[0][2] == "barrier stalls 6 %" and row[2][2].startswith("stall_share_barrier 5.56 %, issue_active 30 %")
-    assert "waits for" not in words and "no step removed it" in row[3][2]
+    assert "waits for" not in words and "no step reduced it" in row[3][2]
 
 
 LISTED = Listing(
@@ -812,7 +812,7 @@ def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tm
     record = full()
     bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     pages = render(bare, tmp_path / "r")
-    assert "No counters at mission: drawn from the FLOPs and bytes of the problem's formula" in unescape(
+    assert "No counters on mission: drawn from the problem formula's FLOPs and bytes" in unescape(
         pages["roofline.html"]
     )
     _, *rows = roofline_of(pages, "mission")["table"]
@@ -827,7 +827,7 @@ def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tm
 
 def test_shares_of_the_time_say_where_no_counter_stands_behind_them(tmp_path: Path) -> None:
     record = full()
-    said = "No counters at mission: these shares are by the problem's formulas."
+    said = "No counters on mission: these shares are from the problem's formulas."
     bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     assert said in unescape(render(bare, tmp_path / "bare")["index.html"])
     one = factory.fact("dram_bytes", 1e6, "fast", shape="mission", source=Source.NCU)
@@ -843,7 +843,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     )
     found = render(record, tmp_path / "r")
     words = Page(found["index.html"]).words
-    assert "No times at mission" in words and "no GPU" in words
+    assert "No times on mission" in words and "recorded without a GPU" in words
     assert "No roof is known" in found["roofline.html"]
     row = Page(found["index.html"]).cells("fast")
     assert row["time"][2] == "unmeasured" and row["registers"][2] == "96"

@@ -16,8 +16,8 @@ from flashcore.pipeline.judging import baseline_path
 from flashcore.pipeline.present import present
 
 EXAMPLES = (
-    ("flashcore baseline save", "the present facts of every variant"),
-    ("flashcore baseline save --variant wide", "only those of one variant"),
+    ("flashcore baseline save", "the current facts of every variant"),
+    ("flashcore baseline save --variant wide", "only one variant's"),
 )
 
 
@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> Exit:
-    """Writes the present facts as the baseline. Facts that are worse than the old ones, and those of variants that do
-    not build, keep their lines, and the command exits 1 (4 if the machine stopped every compilation that failed)."""
+    """Writes the current facts as the baseline. Facts worse than the old ones, and those of variants that do not build,
+    keep their lines; then the command exits 1 (4 if the machine stopped every failed compilation)."""
     saved = baseline.save(record, old, ratchet=ratchet)
     if not saved.baseline.values:
         raise UsageError(f"{file}: expected static facts to write, found none: nothing was built")

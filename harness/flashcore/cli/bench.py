@@ -8,8 +8,8 @@ from flashcore.cli import check, options, text_tables
 from flashcore.errors import worst
 
 EXAMPLES = (
-    ("flashcore bench --shape small", "every variant at one shape"),
-    ("flashcore bench --against HEAD", "in turns with the sources of a git revision"),
+    ("flashcore bench --shape small", "every variant on one shape"),
+    ("flashcore bench --against HEAD", "interleaved with the sources of a git revision"),
 )
 
 

@@ -1,4 +1,4 @@
-"""``flashcore build``: compiles, and prints what needs no GPU."""
+"""``flashcore build``: compiles, and prints each kernel's resources and occupancy."""
 
 from __future__ import annotations
 

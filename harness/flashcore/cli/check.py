@@ -1,4 +1,4 @@
-"""``flashcore check``: proves every case right on this GPU."""
+"""``flashcore check``: checks every case's answers on this GPU."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.on_cpu import check_peers
+from flashcore.pipeline.on_cpu import check_references
 from flashcore.pipeline.run import Run
 
 EXAMPLES = (
-    ("flashcore check", "every variant at every shape, on this GPU"),
+    ("flashcore check", "every variant on every shape, on this GPU"),
     ("flashcore check --variant wide --repeats 5", "one variant, five times with new inputs"),
 )
 
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments, upto="check")
     if arguments.device == "cpu":
         with progress.shown(arguments.quiet) as say:
-            record = check_peers(settings, say)
+            record = check_references(settings, say)
         print(text_tables.checked(record))
         return failed(record)
     records = [run.record for run in measured(arguments, settings)]
@@ -40,19 +40,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measured(arguments: argparse.Namespace, settings: Settings) -> list[Run]:
-    """The records of a command that needs a GPU, one for each kind of GPU."""
+    """Records the runs of a command that needs a GPU, one per GPU model."""
     with progress.shown(arguments.quiet) as say:
         return pipeline.runs(settings, say, resume=arguments.resume, needed=True)
 
 
 def failed(record: Record) -> Exit:
-    """The exit code of a command that measured: whether anything failed in this run."""
+    """The exit code of a measuring command: whether anything failed in this run."""
     bad = any(o.status == "failed" and not o.origin for o in record.outcomes)
     return Exit.FAILED if bad else built(record.artifacts, record.plans)
 
 
 def built(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
-    """The exit code of a build: whether a variant or its plan failed, or the machine stopped either."""
+    """The exit code of a build: whether a variant or its plan failed, or the machine stopped one."""
     failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.crashed)]
     if not all(isinstance(cause, MachineStopped) for cause in failures):
         return Exit.FAILED

@@ -1,4 +1,4 @@
-"""``flashcore doctor``: what this machine can do, stage by stage, and how to fix what it cannot."""
+"""``flashcore doctor``: what this machine supports, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(as_json(parts, can))
     else:
         print(terminal.painted("\n".join(p.text for p in parts)))
-        print(f"so this machine can: {'; '.join(can) or 'nothing yet'}")
+        print(f"this machine can: {'; '.join(can) or 'nothing yet'}")
     return Exit.OK if can and can[0] != "report" else Exit.INCAPABLE
 
 
 class Part(NamedTuple):
-    """Something that stages need: what was found, or why nothing was and how to fix it."""
+    """Something that stages need: its version and place, or why it is missing and how to fix that."""
 
     name: str
     found: bool
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def examine() -> list[Part]:
-    """Looks for everything that a stage needs."""
+    """Checks for everything that a stage needs."""
 
     def nvcc() -> str:
         compiler = toolchain.find_nvcc()
@@ -112,13 +112,13 @@ def examine() -> list[Part]:
 
 
 def as_json(parts: Sequence[Part], can: Sequence[str]) -> str:
-    """``parts`` (``name``, whether it is ``found``, the ``detail`` or why not, what it is ``needed_for``, the way to
-    ``mend`` it) and what the machine ``can`` do."""
+    """``parts`` (``name``; ``found``: whether it is installed; ``detail``: its version or why it is missing;
+    ``needed_for``; ``mend``: how to fix it) and ``can``: what the machine can do."""
     return output.document(parts=[part._asdict() for part in parts], can=can)
 
 
 def abilities(parts: Collection[str]) -> list[str]:
-    """What a machine with these parts can do; all but the report begins with a build."""
+    """The stages that a machine with these parts can run; all but the report require a build."""
 
     def has(*names: str) -> bool:
         return all(name in parts for name in names)

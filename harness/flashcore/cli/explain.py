@@ -1,4 +1,4 @@
-"""``flashcore explain``: what to change, with the evidence and the most that it can gain."""
+"""``flashcore explain``: advice on what to change, with the evidence and the largest possible gain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
     options.add_profiles(parser)
     options.add_records(parser)
-    text = "variants whose names match (default: the fastest of each shape; all, if none was timed)"
+    text = "variants whose names match (default: the fastest on each shape; all, if none was timed)"
     parser.add_argument("--variant", metavar="GLOB", help=text)
     options.add_shapes(parser)
     text = "table, or json: rules, facts with values, bounds (default: %(default)s)"
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", None)
         return Exit.OK
     rows = [[x.subject.case, f"{x.gain:.0f} %" if x.gain is not None else "", x.rule, sentence(x)] for x in items]
-    print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to what was recorded")
+    print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""``flashcore facts``: every fact of a recorded run as CSV or JSON, exactly as it was recorded."""
+"""``flashcore facts``: every fact of a recorded run as CSV or JSON, exactly as recorded."""
 
 from __future__ import annotations
 
@@ -43,23 +43,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_csv(record: Record) -> str:
-    """A header, then a line per fact. An empty field stands for ``None``; ``type`` distinguishes ``1`` from ``1.0`` and
-    from text; an apostrophe is put before a text that a spreadsheet would take for a formula, or that begins with
-    one."""
+    """A header, then a line per fact. An empty field is ``None``; ``type`` distinguishes ``1`` from ``1.0`` and from
+    text. Text that a spreadsheet would take for a formula, or that begins with an apostrophe, is prefixed with one."""
     lines: list[str] = []
-    # With its own line end the writer quotes a carriage return in a note; Unix tools want only the newline.
+    # With its default line end the writer quotes carriage returns in notes; Unix tools want only the newline.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
     writer.writerows((frames.EXPORT, *(map(_inert, row) for row in frames.export_rows(record))))
     return "".join(lines)
 
 
 def _inert(value: Value | None) -> Value | None:
-    """The value of a cell; a text that a spreadsheet would calculate begins with an apostrophe, as texts do there."""
+    """The value of a cell, with an apostrophe before text that a spreadsheet would evaluate."""
     return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r'")) else value
 
 
 def as_json(record: Record) -> str:
-    """The run's name, and an object per fact; ``null`` stands for ``None``."""
+    """The run's id and suite, and an object per fact; ``null`` is ``None``."""
     facts = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(record)]
     head = {"version": JSON_VERSION, "tool": f"flashcore {__version__}", "run": record.id, "suite": record.suite.name}
     return json.dumps({**head, "facts": facts}, ensure_ascii=False, allow_nan=False) + "\n"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 EXAMPLES = (
-    ("flashcore gate", "the present sources, without a GPU"),
+    ("flashcore gate", "the current sources, without a GPU"),
     ("flashcore gate 20260103 --require counters", "a recorded run, whose counters must be measured"),
 )
 
@@ -42,23 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_gating(parser)
     add_formats(parser)
-    text = "further [[budget]] tables; their unmeasured facts exit 3"
+    text = "more [[budget]] tables; their unmeasured facts exit 3"
     parser.add_argument("--budgets", metavar="FILE", help=text)
     parser.add_argument("--baseline", metavar="FILE", help="the baseline to compare with (default: the suite's)")
-    parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where there is slack")
+    parser.add_argument("--ratchet", action="store_true", help="tighten the baseline where facts are better than it")
     parser.add_argument("--what-if", action="store_true", help="for each kernel, show how to fit one more block per SM")
-    # Each gives notes and verdicts on the recorded runs that are judged or joined; plugins add theirs.
+    # Each yields notes and verdicts on the judged or joined runs; plugins add theirs.
     parser.set_defaults(checks=[_integrity])
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
-    """Where the result goes, in which form."""
-    text = f"{', '.join(formats())}, on standard output or into FILE; repeatable (default: table)"
+    """Adds the option for the result's formats and files."""
+    text = f"{', '.join(formats())}, to standard output or FILE; repeatable (default: table)"
     parser.add_argument("--format", action="append", default=[], metavar="FORMAT[=FILE]", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Facts and verdicts are never garbage: kernels/attention takes 2.1 s of processor time, without this line 2.9 s.
+    # Facts and verdicts are never garbage: the gate of kernels/attention takes 2.1 s of CPU time instead of 2.9 s.
     gc.set_threshold(100_000)
     outputs = output.parse(arguments.format, formats())
     rules = _rules(arguments)
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
-                f"  hint: flashcore gate {name} --budgets FILE; only to look at them: flashcore report {name}"
+                f"  hint: flashcore gate {name} --budgets FILE; to only view them: flashcore report {name}"
             )
     notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
     judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
-    """Refuses runs whose files were altered since they were recorded."""
+    """Refuses runs whose files changed since they were recorded."""
     for run in runs:
         store.verify(run)
         yield f"run {run.name}: intact"
@@ -102,13 +102,13 @@ def _integrity(runs: Sequence[Traversable]) -> Iterator[str]:
 
 def _rules(arguments: argparse.Namespace) -> Rules:
     if arguments.recorded and arguments.suite is not None:
-        hint = "leave out RUN to check the suite's sources; --budgets FILE adds budgets to those in RUN"
-        raise UsageError(f"--suite: expected without RUN, which has its suite's budgets; found both\n  hint: {hint}")
+        hint = "omit RUN to check the suite's sources; --budgets FILE adds budgets to those in RUN"
+        raise UsageError(f"--suite: expected no RUN, which has its suite's budgets; found both\n  hint: {hint}")
     if arguments.ratchet and len(arguments.recorded) > 1:
         raise UsageError("--ratchet: expected one run to tighten the baseline by, found several")
     compare = not arguments.recorded or arguments.baseline is not None
     if arguments.ratchet and not compare:
-        raise UsageError("--ratchet: expected with RUN the --baseline FILE to tighten, found none")
+        raise UsageError("--ratchet: with RUN, expected --baseline FILE to tighten, found none")
     return Rules(
         require=arguments.require,
         budgets=_budgets(arguments.budgets),
@@ -122,13 +122,13 @@ def _rules(arguments: argparse.Namespace) -> Rules:
 def _budgets(file: str | None) -> Sequence[Budget]:
     if file is None:
         return ()
-    from flashcore.suites import budgets  # imports pydantic, which takes as long as a gate with nothing to build
+    from flashcore.suites import budgets  # imports pydantic, which takes as long as an up-to-date gate
 
     return budgets.read(Path(file))
 
 
 def show(judged: Judged, outputs: Sequence[tuple[str, str | None]] = (("table", None),)) -> None:
-    """Writes the judgement in each of the formats; see :func:`flashcore.cli.output.parse`."""
+    """Writes the judgement in each format; see :func:`flashcore.cli.output.parse`."""
     first = judged.records[0]
     places = Places(first, _repository(Path(first.suite.root)))
     for form, file in outputs:
@@ -141,7 +141,7 @@ def show(judged: Judged, outputs: Sequence[tuple[str, str | None]] = (("table", 
 
 
 def tighten(judged: Judged) -> None:
-    """Tightens the baseline where there is slack, unless static facts could not be judged at all."""
+    """Tightens the baseline where facts are better than it, unless static facts could not be judged."""
     if judged.file is None or judged.judgement.exit_code is Exit.INCAPABLE:
         return
     save(judged.records[0], judged.baseline, judged.file, ratchet=True)
@@ -154,15 +154,15 @@ def formats() -> list[str]:
 
 
 def _repository(folder: Path) -> Path:
-    """The root of the git repository that ``folder`` lies in; the working directory if it is in none."""
+    """The root of the git repository of ``folder``; the working directory if it is in none."""
     absolute = folder.resolve()
     return next((p for p in (absolute, *absolute.parents) if (p / ".git").exists()), Path.cwd())
 
 
 def next_steps(record: Record) -> str:
-    """Every kernel on every arch: its occupancy, what limits it and the distance to the next step.
+    """For every kernel on every arch: its occupancy, its limiter, and the change needed for one more block per SM.
 
-    Shapes on which a kernel is launched alike share a line.
+    Shapes with equal launches of a kernel share a line.
     """
     lines: list[str] = []
     plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
@@ -174,6 +174,6 @@ def next_steps(record: Record) -> str:
                     pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
                     text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
                     seen.setdefault(text, []).append(shape)
-            alike = len(seen) == len({text.split(":")[0] for text in seen})
-            lines += [text if alike else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
+            same = len(seen) == len({text.split(":")[0] for text in seen})
+            lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
     return "\n".join(lines)

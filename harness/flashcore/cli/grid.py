@@ -1,4 +1,4 @@
-"""Plain text tables, which also read well in a log file."""
+"""Plain text tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flashcore.model.text import UNMEASURED, fixed
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns under a header: text to the left, numbers to the right."""
+    """Aligned columns under a header: text left, numbers right."""
     body = [list(r) for r in rows]
     right = {i for i in range(len(header)) if body and all(_is_number(r[i]) for r in body)}
     rule = ["-" * max(map(len, column)) for column in zip(header, *body, strict=True)]

@@ -1,4 +1,4 @@
-"""The four answers of the inner loop: is it right, is it faster, what limits it, did it miss a budget."""
+"""Answers the four questions of the inner loop: is it right, is it faster, what limits it, did it miss a budget."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from flashcore.pipeline.judging import today
 
 
 def answers(record: Record, previous: Record | None, variant: str) -> list[str]:
-    """The four answers for one variant, against the last comparable run if there is one.
+    """The four answers for one variant, compared with the last comparable run if there is one.
 
     Args:
-        previous: an earlier record; one of another GPU or suite is not compared with, and it says so.
+        previous: an earlier record. If it is another GPU's or suite's, the answer says that it is not compared.
     """
     reason = "" if previous is None else diff.comparable(previous, record)
     before = None if reason else previous
     shapes = [s for s in record.suite.shapes if any(f.subject.shape == s for f in record.facts.of(variant))]
-    none = ": ".join(filter(None, ("no earlier run to compare with", reason)))
-    against = f"against run {before.id}" if before else none
+    no_run = ": ".join(filter(None, ("no earlier run to compare with", reason)))
+    against = f"against run {before.id}" if before else no_run
     gaps = {c.subject: c.gaps for c in roofline.case_bounds(record)}
     lines = [f"{variant} on {record.gpu or 'no GPU'} ({against})", f"1 right?     {_right(record, variant)}"]
     lines += _labelled("2 faster?   ", [x for s in shapes for x in _faster(record, before, variant, s)])
@@ -50,7 +50,7 @@ def _right(record: Record, variant: str) -> str:
         reasons = dict.fromkeys(o.reason for o in outcomes if o.reason)
         return "unmeasured: " + ("; ".join(reasons) or "it was not checked")
     errors = [f.number for f in record.facts.of(variant) if f.name == "max_error_over_class" and f.number is not None]
-    worst = f"; error at most {max(errors):.2f} × that of its tolerance class" if errors else ""
+    worst = f"; error at most {max(errors):.2f} × its tolerance class's" if errors else ""
     gaps = f"; not checked on {len(outcomes) - len(judged)}" if len(judged) < len(outcomes) else ""
     return f"yes, on {len(judged)} shapes{worst}{gaps}"
 
@@ -80,10 +80,10 @@ def _faster(record: Record, before: Record | None, variant: str, shape: str) -> 
     if parent and of_parent and now:
         change = diff.time_change(subject, regime, of_parent, now, True, False)
         yield f"{'':{len(shape)}}  {change.text} than its parent {parent}"
-    for what in ("baseline", "peer"):
-        values = [record.facts.number(f"speedup_vs_{what}{end}", subject) for end in ("", "_low", "_high")]
+    for key, name in (("baseline", "baseline"), ("peer", "fastest library")):
+        values = [record.facts.number(f"speedup_vs_{key}{end}", subject) for end in ("", "_low", "_high")]
         if None not in values:
-            yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {what} [{values[1]:.2f}, {values[2]:.2f}]"
+            yield f"{'':{len(shape)}}  {values[0]:.2f}× the speed of the {name} [{values[1]:.2f}, {values[2]:.2f}]"
 
 
 def _words(regime: str) -> str:
@@ -122,7 +122,7 @@ def _budgets(record: Record, before: Record | None, variant: str) -> Iterator[st
         value, reason = value_of(v) and f"{value_of(v)}, ", f" ({v.reason.splitlines()[0]})" if v.reason else ""
         yield f"failed: {v.budget} on {v.subject}: {value}limit {v.limit}{reason}"
     if before is not None:
-        # A launch plan is of every shape; what belongs to no arch is of the cases that a run chose.
+        # Facts with an arch are static and cover every shape. Others are compared only on shapes that both runs have.
         cases = [{f.subject.shape for f in r.facts.of(variant) if f.subject.arch is None} for r in (before, record)]
         for c in diff.changes(before, record):
             if c.subject.variant == variant and (c.subject.arch or all(c.subject.shape in shapes for shapes in cases)):

@@ -1,4 +1,4 @@
-"""``flashcore list``: what a suite declares, the catalogue of facts, and the form of manifests."""
+"""``flashcore list``: a suite's variants, shapes and budgets, the catalogue of facts, or the schema of manifests."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(suite: Suite) -> str:
-    """``suite``, ``variants``, ``shapes`` and ``budgets``, each with its entries in the manifest; limits are in
-    ``unit``, and ``null`` where there is none. With ``--facts`` it is only ``facts``."""
+    """``suite``, ``variants``, ``shapes`` and ``budgets``, with the manifest's entries. Limits are in ``unit``, or
+    ``null``. With ``--facts`` only ``facts``."""
     limits = ("name", "fact", "minimum", "maximum", "unit", "tier", "severity", "source", "device")
     ways = ("name", "problem", "parent", "technique", "roof", "tolerance")
     return output.document(
@@ -61,7 +61,7 @@ def _kind(variant: Variant) -> dict[str, object]:
 
 
 def suite_table(declared: Suite) -> str:
-    """Variants, shapes and budgets of a suite."""
+    """A suite's variants, shapes and budgets."""
     variants = [
         (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in declared.variants.values()
     ]
@@ -83,5 +83,5 @@ def suite_table(declared: Suite) -> str:
 def facts_table() -> str:
     """Every fact's name, unit, tier and meaning."""
     rows = [(s.name, s.unit, s.tier or "-", s.ncu or "-", s.why) for s in FACTS.values()]
-    rows.append((f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of the warps' time in a phase that is marked"))
+    rows.append((f"{PHASE_SHARE}<phase>", "pct", "counters", "-", "share of warp samples in a marked phase"))
     return grid(("fact", "unit", "tier", "ncu metric", "meaning"), rows)

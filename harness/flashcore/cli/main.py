@@ -1,8 +1,8 @@
 """The command line: finds the command, runs it, and maps errors to exit codes.
 
-A command is a module of this package with its name, or one that a plugin adds: ``add_arguments(parser)``,
-``run(arguments)``, which returns the exit code, and ``EXAMPLES``: command lines, each with what it does. Only the
-requested command is imported, so that ``flashcore --help`` answers at once.
+A command is a module of this package with its name, or one that a plugin adds. It has ``add_arguments(parser)``,
+``run(arguments)``, which returns the exit code, and ``EXAMPLES``: (command line, description). Only the requested
+command is imported, so that ``flashcore --help`` is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flashcore.model.suggest import did_you_mean
 from flashcore.model.text import shortened
 from flashcore.pipeline import plugins
 
-#: Groups of commands by purpose, in the order of the help.
+#: Groups of commands, in the help's order.
 GROUPS = {
     "make": "make a suite and build it",
     "measure": "measure on a GPU, or import measurements",
@@ -32,7 +32,7 @@ GROUPS = {
     "explain": "see results and what limits them",
     "share": "keep, compare and pass on runs",
 }
-#: The commands of the core with their group and help, the most common first; those of plugins follow.
+#: Core commands → (group, help), the most common first; plugins' commands follow.
 COMMANDS = {
     "profile": ("measure", "build, check, time, profile, report and gate in one command"),
     "gate": ("judge", "check the current sources, or recorded runs, against budgets"),
@@ -47,11 +47,11 @@ COMMANDS = {
     "roofs": ("measure", "measure this machine's roofs"),
     "doctor": ("make", "what this machine supports, and how to add what is missing"),
 }
-#: What running kernels and drawing reports need in addition to a gate.
+#: Packages that running kernels and rendering reports need, but not the gate.
 RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
-COMES_WITH = {"markupsafe": "jinja2"}  # a module → the package whose dependency it is
+COMES_WITH = {"markupsafe": "jinja2"}  # module → the package that depends on it
 
-#: Errors of a file or a disk, not of flashcore.
+#: Errors of files and disks, as opposed to defects of flashcore.
 _FILE_ERRORS = {
     errno.EACCES,
     errno.EDQUOT,
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 arguments.run(arguments)
             else:
                 top.print_help()
-            # Not 0: a script whose command is empty by mistake must not pass for a gate.
+            # Not 0: a script with an empty command by mistake must not pass as a gate.
             return int(Exit.USAGE)
         code = int(arguments.run(arguments))
     except KeyboardInterrupt:
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         reason = _reason(error, arguments.command)
         if reason is None:
-            # Python's own exit code for this is 1, which here means that a budget failed.
+            # Python would exit with 1, which here means that a budget failed.
             traceback.print_exc()
             print("flashcore: this is a defect of flashcore; please report it", file=sys.stderr)
             return int(Exit.INCAPABLE)
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complete(line: str) -> NoReturn:
-    """Answers a shell that completes ``line``, through argcomplete; runs no command."""
+    """Completes ``line`` for the shell, through argcomplete; runs no command."""
     import argcomplete
 
     argcomplete.autocomplete(parser(line.split()[1:]), exclude=["--help", "-h"])
@@ -115,11 +115,11 @@ def _complete(line: str) -> NoReturn:
 
 
 def _reason(error: Exception, command: str) -> FlashcoreError | None:
-    """The error in words for the user; ``None`` for a defect of flashcore."""
+    """The error to show to the user; ``None`` for a defect of flashcore."""
     if isinstance(error, FlashcoreError):
         return error
     if isinstance(error, OSError) and error.errno in _FILE_ERRORS:
-        hint = "name another file or folder, free space, or change its permissions"
+        hint = "give another file or folder, free disk space, or change its permissions"
         return UsageError(f"{str(error.filename)[:200]}: {error.strerror}\n  hint: {hint}")
     if isinstance(error, UnicodeEncodeError):
         return UsageError(f"{shortened(error.object)}: expected a name in UTF-8")
@@ -127,26 +127,26 @@ def _reason(error: Exception, command: str) -> FlashcoreError | None:
         module = str(error.name).split(".")[0]
         package = COMES_WITH.get(module, module)
         hint = f"pip install {package}, or install flashcore with its extra `run`, which has all of them"
-        needed = CapabilityError(f"{command} needs the Python package {package}, found none", hint)
+        needed = CapabilityError(f"{command} needs the Python package {package}, which is not installed", hint)
         return plugin.absent(error) or (needed if module in RUN_EXTRA else None)
     return None
 
 
 class _Once(argparse.Action):
-    """Stores an option's value. A second one is refused: the first would be dropped silently."""
+    """Stores an option's value. Refuses a second one, which would silently replace the first."""
 
     _first: Any = None
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
         if option and self._first is not None:
-            parser.error(f"{option}: expected it once, found {self._first} and {values}")
+            parser.error(f"{option}: expected one value, found {self._first} and {values}")
         self._first = values
         setattr(namespace, self.dest, values)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Suggests the command, option or choice that a misspelled one may have meant; takes no abbreviation of an option,
-    which another option of a plugin could be."""
+    """Suggests corrections for misspelled commands, options and choices. Accepts no abbreviated options, which options
+    of plugins could make ambiguous."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more | {"allow_abbrev": False})
@@ -172,8 +172,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser that ``words`` need: with the options of the command that they name, or none."""
-
+    """The parser for ``words``, with the options of the command in ``words`` only."""
     form: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     title = "Build, check, time and profile every variant of a CUDA kernel family; check them against budgets."
     usage = "flashcore [-h] [--version] COMMAND ..."
@@ -202,12 +201,12 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _helps() -> dict[str, str]:
-    """Every command's line in the help."""
+    """Command → its line in the help."""
     return {name: text for name, (_, text) in COMMANDS.items()} | dict(plugins.entries("help"))
 
 
 def _overview() -> str:
-    """The commands by group; those without one of :data:`GROUPS` come last."""
+    """The commands by group; commands in no group of :data:`GROUPS` come last."""
     groups = {name: group for name, (group, _) in COMMANDS.items()} | dict(plugins.entries("groups"))
     helps, sections = _helps(), []
     for key, title in (GROUPS | {"": "other commands"}).items():
@@ -219,7 +218,7 @@ def _overview() -> str:
 
 
 def all_commands() -> dict[str, str]:
-    """Every command's module: those of the core, then those of plugins."""
+    """Command → module: core commands, then plugins'."""
     return {name: f"flashcore.cli.{name}" for name in COMMANDS} | dict(plugins.entries("commands"))
 
 
@@ -228,7 +227,7 @@ def _extended(
     extensions: Sequence[Callable[[argparse.Namespace], int | None]],
     arguments: argparse.Namespace,
 ) -> int:
-    """Runs the command, unless an extension of a plugin handles these arguments."""
+    """Runs the command, unless a plugin's extension handles these arguments."""
     for extension in extensions:
         if (code := extension(arguments)) is not None:
             return code

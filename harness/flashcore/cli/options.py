@@ -1,7 +1,7 @@
 """Options that several commands share.
 
-An option that sets a field of :class:`~flashcore.measure.settings.Settings` has the field's name, such as ``gpus`` or
-``check.repeats``, and its default.
+An option that sets a field of :class:`~flashcore.measure.settings.Settings` has the field's name as its destination,
+such as ``gpus`` or ``check.repeats``, and the field's default.
 """
 
 from __future__ import annotations
@@ -35,30 +35,32 @@ def default(name: str) -> Any:
 
 
 def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
-    """The user's settings for a run; ``fixed`` are those that the command itself decides."""
-    given = vars(arguments)
+    """The user's settings for a run; ``fixed`` are set by the command."""
+    values = vars(arguments)
     for name in _POSITIVE:
-        if not given.get(name, 1) > 0:
+        if not values.get(name, 1) > 0:
             option = name.rpartition(".")[2].replace("_", "-")
-            raise UsageError(f"--{option} {given[name]:g}: expected a number above 0")
-    for place in given.get("records", ()):  # before anything is compiled
+            raise UsageError(f"--{option} {values[name]:g}: expected a number above 0")
+    for place in values.get("records", ()):  # report errors before compiling
         lookup.runs_at(Path(place))
-    chosen: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    chosen |= {"sanitize": Sanitize() if given.get("sanitize") else None}
+    chosen: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    chosen |= {"sanitize": Sanitize() if values.get("sanitize") else None}
     chosen |= {"command": recorded_command(["flashcore", *sys.argv[1:]])}
     if "suite" not in fixed:
         chosen["suite"] = suite_folder(arguments.suite)
     chosen |= fixed
     made = Settings(**{name: chosen[name] for name in Settings.__dataclass_fields__ if name in chosen})
-    for name, value in given.items():
+    for name, value in values.items():
         stage, of_stage, setting = name.partition(".")
         if of_stage:
             made = replace(made, **{stage: replace(getattr(made, stage), **{setting: value})})
-    return made.with_time_limit(given["time_limit"]) if "time_limit" in given else made
+    return made.with_time_limit(values["time_limit"]) if "time_limit" in values else made
 
 
 def recorded_command(words: Sequence[str]) -> str:
-    """A command as it is recorded: absolute paths are relative to this folder, or ``.../NAME`` outside of it."""
+    """A command in its recorded form: absolute paths become relative to this folder, or ``.../NAME`` outside it."""
     return shlex.join(map(_without_machine_path, words))
 
 
@@ -71,7 +73,7 @@ def _without_machine_path(word: str) -> str:
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that names the suite."""
+    """Adds the option for the suite's folder."""
     parser.add_argument(
         "--suite", metavar="DIR", help="suite folder or its suite.toml (default: the one here or in kernels/)"
     )
@@ -106,9 +108,9 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
     """Adds the options for running cases on a GPU."""
-    parser.add_argument("--resume", action="store_true", help="continue with the newest run that did not end")
+    parser.add_argument("--resume", action="store_true", help="continue the newest unfinished run")
     add_gpus(parser)
-    text = "time limit of a case in seconds (default: %(default)g)"
+    text = "time limit per case in seconds (default: %(default)g)"
     parser.add_argument("--time-limit", type=float, default=default("check.limits.time_limit"), metavar="S", help=text)
     text = "calls of a case that check compares bit by bit (default: %(default)s)"
     name = "check.repeats"
@@ -122,7 +124,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gpus(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose GPUs."""
+    """Adds the options that select GPUs."""
     text = "GPUs that share the cases, one run per GPU model (default: %(default)s)"
     parser.add_argument("--gpus", default=default("gpus"), metavar="all|N|UUID,...", help=text)
     texts = dict(plugins.entries("help"))
@@ -134,13 +136,13 @@ def add_gpus(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False, default: str = "the newest") -> None:
-    """Adds the recorded run, or several, each of another chip."""
+    """Adds the argument for a recorded run, or for several, one per chip."""
     text = f"a run's id, folder or packed file (default: {default})" + ("; several: one per chip" if of_chips else "")
     parser.add_argument("recorded", nargs="*" if of_chips else "?", metavar="RUN", help=text)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    """Runs that were recorded elsewhere."""
+    """Adds the option for runs recorded elsewhere."""
     text = (
         "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file from "
         "`flashcore pack`; repeatable"
@@ -149,18 +151,18 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """The folders and files in which recorded runs are looked up."""
+    """The folders and files that recorded runs are read from."""
     return (Path(arguments.profiles), *map(Path, arguments.records))
 
 
 def recorded(arguments: argparse.Namespace) -> Record:
-    """The run that the user names; the newest if none."""
+    """The run that the user names, or the newest."""
     return store.read(lookup.find(places(arguments), arguments.recorded))
 
 
 def all_recorded(arguments: argparse.Namespace) -> list[Record]:
-    """The runs that the user names, one of each chip. If none: the newest, and those that its command recorded on other
-    chips, in the order they were recorded.
+    """The runs that the user names, one per chip; or the newest run, and those that its command recorded on other
+    chips, in recording order.
 
     Raises:
         UsageError: see :func:`flashcore.explain.chips.names`.
@@ -178,12 +180,12 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the report's place and form."""
+    """Adds the options for the report's folder and form."""
     parser.add_argument("-o", "--output", metavar="DIR", help="report folder (default: reports/<run>)")
     parser.add_argument("--single-file", action="store_true", help="one HTML file instead of a folder")
 
 
 def add_gating(parser: argparse.ArgumentParser) -> None:
-    """The highest tier that the gate requires."""
+    """Adds the option for the highest tier that the gate requires."""
     text = "highest required tier: missing or stale facts exit 3 (default: %(default)s)"
     parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER", help=text)

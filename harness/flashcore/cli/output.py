@@ -1,8 +1,7 @@
-"""Where a command's output goes (``--format FORMAT[=FILE]``), and the form of its JSON: one object, with the
-``version`` of its form and the ``tool`` that wrote it.
+"""Writes a command's output to the targets of ``--format FORMAT[=FILE]``, and makes its JSON: one object, with the
+format's ``version`` and the ``tool`` that wrote it.
 
-A form may get new keys within a version; one that changes or loses a key gets a new version. What is not measured is
-``null``, with a reason beside it.
+Adding keys keeps the version; changing or removing one increments it. Unmeasured values are ``null``, next to a reason.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ VERSION = 1
 
 
 def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[str, str | None]]:
-    """``FORMAT`` or ``FORMAT=FILE`` each; the table on standard output where nothing else goes there.
+    """Parses each ``FORMAT`` or ``FORMAT=FILE`` to (format, file). Adds the table if no format goes to standard output.
 
     Raises:
-        UsageError: a format is not known, or two want standard output or the same file.
+        UsageError: a format is unknown, or two go to standard output or the same file.
     """
     outputs: list[tuple[str, str | None]] = []
     for text in requested:
@@ -40,17 +39,17 @@ def parse(requested: Sequence[str], available: Collection[str]) -> list[tuple[st
         outputs.append((form, file or None))
     targets = [file for _, file in outputs]
     if len(set(targets)) < len(targets):
-        raise UsageError(f"--format {' '.join(requested)}: expected one format for each file and for standard output")
+        raise UsageError(f"--format {' '.join(requested)}: expected one format per file and for standard output")
     return outputs if None in targets else [*outputs, ("table", None)]
 
 
 def write(text: str, file: str | None) -> None:
-    """Writes to standard output, or into a file: completely or not at all.
+    """Writes to standard output, or into a file, completely or not at all.
 
     Raises:
         FlashcoreError: the file cannot be written.
     """
-    plain = visible(text.encode("utf-8", "replace").decode())  # half a surrogate pair cannot be written anywhere
+    plain = visible(text.encode("utf-8", "replace").decode())  # lone surrogates cannot be encoded
     if file is None:
         trusted = isinstance(text, terminal.Trusted)
         sys.stdout.write(terminal.Trusted(plain) if trusted else terminal.painted(plain))
@@ -61,17 +60,17 @@ def write(text: str, file: str | None) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """The option; its keys stand in the docstring of the command's ``as_json``."""
-    text = f"table, or json in version {VERSION} of its form (default: %(default)s)"
+    """Adds ``--format``. The docstring of the command's ``as_json`` documents the keys."""
+    text = f"table, or json, format version {VERSION} (default: %(default)s)"
     parser.add_argument("--format", choices=("table", "json"), default="table", help=text)
 
 
 def document(**content: Any) -> str:
-    """The object as text."""
+    """The JSON document with this content."""
     head = {"version": VERSION, "tool": f"flashcore {__version__}"}
     return json.dumps({**head, **content}, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def picked(thing: Any, *names: str) -> dict[str, Any]:
-    """Some of its attributes."""
+    """The named attributes of ``thing``."""
     return {name: getattr(thing, name) for name in names}

@@ -1,4 +1,4 @@
-"""``flashcore profile``: builds, measures, judges and reports, and answers the four questions for selected variants."""
+"""``flashcore profile``: builds, measures, gates and reports, and answers the four questions for selected variants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flashcore.pipeline.profile import profile
 
 EXAMPLES = (
     ("flashcore profile", "the suite of this folder, or of kernels/"),
-    ("flashcore profile --variant wide --shape small", "one case of it"),
+    ("flashcore profile --variant wide --shape small", "one case"),
 )
 
 

@@ -1,4 +1,4 @@
-"""A command's progress messages, on standard error: lines in a log, a bar below them on a terminal."""
+"""A command's progress messages on standard error: lines, and on a terminal a bar below them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Say = Callable[[str], None]
 
 @contextmanager
 def shown(quiet: bool = False) -> Iterator[Say]:
-    """Yields the function that takes the lines; ``quiet`` drops all but failures. Progress ends before the results are
-    printed."""
+    """Yields the function that prints progress lines; ``quiet`` drops all but failures. Leave the context before
+    printing results."""
     if quiet:
         write = plain()
         yield lambda text: write(text) if isinstance(text, Failure) else None
@@ -30,7 +30,7 @@ def shown(quiet: bool = False) -> Iterator[Say]:
 
 
 def plain(put: Say = lambda text: print(text, file=sys.stderr, flush=True)) -> Say:
-    """Prints each line at once, with the seconds since the start."""
+    """Prints each line immediately, with the seconds since the start."""
     started = time.monotonic()
     return lambda text: put(f"[{time.monotonic() - started:6.1f} s] {text}")
 
@@ -46,9 +46,9 @@ def _bar() -> Iterator[Say]:
         progress.TimeElapsedColumn(),
         progress.TextColumn("{task.description}"),
     )
-    # It is drawn when there is a new line, not periodically: nothing may run beside a measurement.
+    # Redrawn for new lines only, not periodically, so that nothing runs during a measurement.
     with progress.Progress(*columns, console=drawn, auto_refresh=False, transient=True) as bar:
-        # Whole lines, which the terminal wraps: a compiler's output can then be copied.
+        # The terminal wraps lines, so that a compiler's output can be copied.
         write = plain(lambda text: drawn.print(terminal.harmless(text), markup=False, highlight=False, soft_wrap=True))
         task = bar.add_task("", total=None)
 

@@ -1,4 +1,4 @@
-"""``flashcore report``: draws a recorded run."""
+"""``flashcore report``: renders recorded runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = options.all_recorded(arguments)
     if arguments.against and len(records) > 1:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
-        raise UsageError(f"--against: expected with one run, found it with several, each of another chip{hint}")
+        raise UsageError(f"--against: expected one run to compare, found several, one per chip{hint}")
     if arguments.format == "md":
         overviews = [make for page, make in plugins.objects("pages") if page == INDEX]
         parts = [markdown.render(r, require=arguments.require, today=today(), overviews=overviews) for r in records]

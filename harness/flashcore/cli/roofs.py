@@ -1,4 +1,4 @@
-"""``flashcore roofs``: the ceilings of this machine."""
+"""``flashcore roofs``: measures and prints this machine's ceilings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def table(measured: Sequence[Measured]) -> str:
-    """Every measured ceiling: value, value per clock cycle, the clock, the spread, the datasheet."""
+    """Every measured ceiling: value, value per clock cycle, clock, spread, datasheet value."""
     rows = [
         [
             one.subject.case,
@@ -55,4 +55,6 @@ def table(measured: Sequence[Measured]) -> str:
         ]
         for one in sorted(measured, key=lambda m: (m.resource, m.unit == "us", -m.value))
     ]
-    return grid(("case", "roof of", "measured", "unit", "a clock", "MHz", "std/p50", "C", "datasheet", "% of it"), rows)
+    return grid(
+        ("case", "roof of", "measured", "unit", "per clock", "MHz", "std/p50", "C", "datasheet", "% of it"), rows
+    )

@@ -1,4 +1,4 @@
-"""Tables of recorded results."""
+"""Text tables of recorded results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMES = {
 
 
 def ladder(record: Record) -> str:
-    """Times of each row of shapes, fastest first, against the baseline and the fastest peer."""
+    """Times on each row of shapes, fastest first, with speedups over the baseline and the fastest library."""
     parts: list[str] = []
     facts, suite, readings = record.facts, record.suite, Readings(record)
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
@@ -29,7 +29,7 @@ def ladder(record: Record) -> str:
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
-                label = (subject.case if row.shapes[1:] else name) + " (peer)" * suite.variants[name].is_reference
+                label = (subject.case if row.shapes[1:] else name) + " (library)" * suite.variants[name].is_reference
                 few = readings.first_round(row.shape.time, name, subject.shape or "")
                 label += f" ({few})" if few else ""
                 speedups = [(s := row.over(name, x)) and s[0] for x in (suite.baseline, row.reference)]
@@ -38,13 +38,13 @@ def ladder(record: Record) -> str:
                     [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(s, 2) for s in speedups), tflops]
                 )
         if lines:
-            table = grid(("variant", *_TIMES.values(), "x baseline", "x peer", "TFLOP/s"), lines)
+            table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s"), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
     return "\n\n".join(parts) or "no times were recorded"
 
 
 def checked(record: Record) -> str:
-    """The outcome of each case in check, failures first."""
+    """Each case's check outcome, failures first."""
 
     def cells(subject: Subject) -> list[str]:
         error = record.facts.number("max_error", subject)
@@ -58,12 +58,12 @@ def checked(record: Record) -> str:
 
 
 def outcomes(record: Record, stage: Stage) -> list[CaseOutcome]:
-    """The outcomes of a stage, failures first."""
+    """A stage's outcomes, failures first."""
     return sorted((o for o in record.outcomes if o.stage == stage), key=lambda o: o.status == "ok")
 
 
 def show(table: Callable[[Record], str], records: Sequence[Record]) -> None:
-    """Prints a table of each run, with a heading if there are several."""
+    """Prints each run's table, with headings if there are several."""
     for record in records:
         text = table(record)
         print(f"{record.gpu}, run {record.id}:\n{text}\n" if len(records) > 1 else text)

@@ -1,4 +1,4 @@
-"""The gate's result as the terminal shows it."""
+"""Renders the gate's result as text for the terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from flashcore.model.gate_policy import PREFIX
 from flashcore.model.suite import TIERS
 from flashcore.model.text import number
 
-_SHOWN = 48  # groups of verdicts that are listed; the rest are counted
+_SHOWN = 48  # groups of verdicts to list; the rest are counted
 
 
 def render(result: Judgement) -> str:
-    """A judgement: failures first, the summary last."""
+    """The judgement as text: failures first, the summary last."""
     gaps, tiers = result.unexplained_gaps, TIERS[: TIERS.index(result.require) + 1]
     default = " (the default)" if result.require == TIERS[0] else ""
     other = [v for v in result.limits if v.status == "unmeasured" and not v.required]
@@ -46,31 +46,31 @@ def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], object]) -> l
 
 
 def _short(verdict: Verdict) -> str:
-    """The subject; of a template with many arguments the begin and the end, which has the arch."""
+    """The subject; long template names are cut in the middle, to keep the arch at the end."""
     text = str(verdict.subject)
     return text if len(text) <= 120 else f"{text[:80]}…{text[-39:]}"
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    """Equal verdicts on several shapes, or failed builds for several archs, are one row, so that they do not bury
-    another failure; the title counts them all."""
+    """A row per group of equal verdicts on several shapes, or failed builds for several archs, so that they do not hide
+    other failures; the title counts all verdicts."""
 
-    def alike(v: Verdict) -> object:
+    def key(v: Verdict) -> object:
         subject = replace(v.subject, shape=None, arch=None if v.budget == "builds" else v.subject.arch)
         return v.budget, subject, v.subject.shape is None, v.value, v.unit, v.limit, v.reason or v.source
 
-    groups = _grouped(verdicts, alike)
+    groups = _grouped(verdicts, key)
     rows = []
     for v, *others in groups[:_SHOWN]:
-        what = "shape" if v.subject.shape else "arch"
-        more = f" and {len(others)} more {what}{'s' if len(others) > 1 else ''}" if others else ""
+        noun = "shape" if v.subject.shape else "arch"
+        more = f" and {len(others)} more {noun}{'s' if len(others) > 1 else ''}" if others else ""
         rows.append((v.budget, f"{_short(v)}{more}", value_of(v), v.limit, v.reason or v.source))
     hidden = sum(map(len, groups[_SHOWN:]))
     return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
 
 
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    """Gaps by budget and reason: one missing machine makes hundreds that are all the same."""
+    """Unmeasured verdicts, grouped by budget and reason: one missing machine causes hundreds of equal ones."""
     groups = _grouped(verdicts, lambda v: (v.budget, v.reason, chip_of(v.subject)))
     rows = [(v.budget, f"{_short(v)}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
@@ -86,7 +86,7 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
 
 
 def _loosened(result: Judgement) -> list[str]:
-    """All that the manifest loosens, with the reasons."""
+    """Everything that the manifest loosens, with the reasons."""
     rows = []
     for use in result.loosened:
         w = use.waiver
@@ -97,12 +97,12 @@ def _loosened(result: Judgement) -> list[str]:
 
 
 def _goals(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a goal: how many subjects reached it, and the one that is farthest from it."""
+    """One line per goal: how many subjects reached it, and the farthest one."""
     rows = []
     for goal in _grouped(verdicts, lambda v: v.budget):
         first = goal[0]
         if first.budget.startswith(PREFIX) and all(v.status == "pass" for v in goal):
-            continue  # facts that are only shown matter when they change
+            continue  # informational baseline facts matter only when they change
         measured = [(v.progress, v) for v in goal if v.progress is not None]
         reached = sum(v.status == "pass" for _, v in measured)
         text = f"reached by {reached} of {len(goal)}"
@@ -117,7 +117,7 @@ def _goals(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _passes(verdicts: Sequence[Verdict]) -> list[str]:
-    """How many of each budget passed; a baseline's facts pass as one."""
+    """The number of passes per budget; a baseline's facts count as one budget."""
     names = [("baseline" if v.budget.startswith(PREFIX) else v.budget, v.status) for v in verdicts]
     total = Counter(name for name, _ in names)
     passed = Counter(name for name, status in names if status == "pass")
@@ -125,6 +125,6 @@ def _passes(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _block(title: str, rows: Sequence[Sequence[str]], more: Sequence[str] = ()) -> list[str]:
-    """A title over aligned, indented rows, of each cell its first line; nothing without rows."""
+    """A title over aligned, indented rows, with the first line of each cell; empty without rows."""
     lines = [*(aligned([[c.splitlines()[0] if c else "" for c in row] for row in rows]) if rows else ()), *more]
     return [title, *(f"  {line}" for line in lines)] if lines else []

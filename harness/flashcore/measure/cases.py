@@ -1,4 +1,4 @@
-"""Which cases a stage can run, and each of them as the processes that run kernels need it."""
+"""Selects the cases that a stage can run, and describes each for the processes that run kernels."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
     """The cases that a stage can run, and the outcomes of those that it cannot.
 
     Args:
-        before: the outcomes of the stages before it.
+        before: the outcomes of earlier stages.
     """
     failed = {o.case: o.cause or Unanswered() for o in before if o.status != "ok"}
-    # A variant that is wrong on one shape, or hangs there, is trusted on none.
+    # A variant that is wrong or hangs on one shape is not run on any other.
     bad = [o for o in before if o.status == "failed" and (o.stage == "check" or hangs(o.cause))]
     wrong = {o.variant: o for o in reversed(bad)}
     ready: list[Pair] = []
@@ -55,7 +55,7 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
 
 
 def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseStatus, Cause] | None:
-    """The status of a case that was not built, or that its own launch plan refuses, and why."""
+    """The status and cause of a case that was not built, or whose launch plan refuses the shape."""
     if variant.is_reference:
         return None
     artifact = context.built.artifact(variant.name, context.gpu_arch)
@@ -72,7 +72,7 @@ def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseSta
 
 
 def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[str, Any]:
-    """What a child calls for a variant: the fields of its case that depend on the variant's kind."""
+    """The fields of a case that depend on the variant's kind: what a child calls."""
     kind = variant.kind
     if isinstance(kind, PythonCallable) or artifact is None:
         return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
@@ -88,7 +88,7 @@ def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[s
 
 
 def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
-    """Each case as the processes that run kernels need it."""
+    """The cases as the processes that run kernels receive them."""
     artifacts = {a.variant: a for a in context.built.artifacts if a.arch == context.gpu_arch}
     plans = plans_for(context.built.plans, context.gpu_arch)
     cases = []

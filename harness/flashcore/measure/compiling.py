@@ -1,6 +1,6 @@
-"""What needs no GPU: builds, launch plans, static facts.
+"""The GPU-free part of a run: builds, launch plans, static facts.
 
-Where there is a GPU with work to do, its own arch is compiled first, and the others while it works.
+If a GPU will measure, its arch is compiled first, and the other archs while the GPU works.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 
 def compile_all(context: Context) -> Built:
-    """Build, plans and static facts, for the selected variants (in every shape that they support)."""
+    """Builds, plans and static facts of the selected variants, for every shape that they support."""
     return Compiling(context).finish()
 
 
 class Compiling:
-    """A build under way. :attr:`first` has what checking on this GPU needs; :meth:`finish` returns all of it.
-    Used as a context, it stops compiling in the background if an exception leaves it.
+    """A build in progress. :attr:`first` is the part that checking on this GPU needs; :meth:`finish` returns all.
+
+    As a context manager, it stops background compilation if an exception leaves the block.
 
     Args:
-        ahead: compile for this machine's GPU first, and go on in the background.
+        ahead: compile for this machine's GPU first and for the rest in the background.
     """
 
     def __init__(self, context: Context, *, ahead: bool = False) -> None:
@@ -56,19 +57,19 @@ class Compiling:
         artifacts = self._build((first,) if first else context.archs)
         self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
         if first and len(context.archs) > 1:
-            context.say(f"build: {first} in {self._seconds:.1f} s; the others meanwhile")
-            from concurrent.futures import ThreadPoolExecutor  # a fiftieth of a build that has nothing to do
+            context.say(f"build: {first} in {self._seconds:.1f} s; the other archs in the background")
+            from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
             thread = ThreadPoolExecutor(max_workers=1)
             self._rest = thread.submit(self._build, context.archs)
             thread.shutdown(wait=False)
 
     def finish(self) -> Built:
-        """Waits for what is still being compiled; all builds, their plans and static facts."""
+        """Waits for background compilation; returns all builds, their plans and static facts."""
         if self._result is None:
             built = self.first
             if self._rest is not None:
-                # To the second build, objects compiled by the first are unchanged: they are reported as compiled.
+                # The second build reports the first one's objects as unchanged: keep "compiled".
                 before = {(a.variant, a.arch): a for a in built.artifacts}
                 artifacts = [before.get((a.variant, a.arch), a) for a in self._rest.result()]
                 built = Built(built.nvcc, tuple(artifacts), self._plans(artifacts))
@@ -92,13 +93,13 @@ class Compiling:
             reuse=context.settings.reuse,
             say=self._tell,
         )
-        hung = {a.variant: a for a in self.first.artifacts if isinstance(a.cause, Hang)}  # not waited for again
+        hung = {a.variant: a for a in self.first.artifacts if isinstance(a.cause, Hang)}  # not tried again
         for module, variants in by_language(context.variants):
             rest = [v for v in variants if v.name not in hung]
             artifacts += module.build(context.suite, context.build_folder, archs, rest)
             again = ((hung[v.name], arch) for v in variants if v.name in hung for arch in v.where.archs)
             artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
-        self._seconds = time.monotonic() - self._started  # without the time spent waiting for it
+        self._seconds = time.monotonic() - self._started  # here, since the caller may wait longer for the result
         return artifacts
 
     def _tell(self, text: str) -> None:
@@ -111,26 +112,26 @@ class Compiling:
         shapes = list(context.suite.shapes.values())
         plans = launch_plan.plans(context.suite, artifacts, shapes, self._recorder)
         plans += (p for a in artifacts for p in _plans_of(a, context.suite, shapes))
-        # One that is the same on several archs is recorded once.
-        alike = grouped((replace(p, archs=()), arch) for p in plans for arch in p.archs)
-        return tuple(replace(p, archs=tuple(archs)) for p, archs in alike.items())
+        # A plan that several archs share is recorded once.
+        archs_of = grouped((replace(p, archs=()), arch) for p in plans for arch in p.archs)
+        return tuple(replace(p, archs=tuple(archs)) for p, archs in archs_of.items())
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
-    """The plans that a language made while it compiled; none of a CUDA file."""
+    """The plans that a language plugin made while compiling; none for a CUDA file."""
     module = language(suite.variants[artifact.variant]) if artifact.cubins else None
     return module.plans(artifact, shapes, possible=possible) if module else []
 
 
 def _described(built: Built, context: Context, seconds: float) -> Built:
-    """With the static facts, and the hash of the code in each artifact; reports the outcome of the build."""
+    """Adds static facts, and each artifact's code hash; reports the build's outcome."""
     say = context.say
     failed = [a for a in built.artifacts if a.status == "failed"]
     crashed = [p for p in built.plans if p.crashed]
-    alike: dict[tuple[str, str], list[str]] = {}  # most mistakes are the same on every arch
+    same_error: dict[tuple[str, str], list[str]] = {}  # most errors are the same on every arch
     for artifact in failed:
-        alike.setdefault((artifact.variant, artifact.message), []).append(artifact.arch)
-    for (variant, message), archs in alike.items():
+        same_error.setdefault((artifact.variant, artifact.message), []).append(artifact.arch)
+    for (variant, message), archs in same_error.items():
         say(Failure(f"build: {variant} for {', '.join(archs)} FAILED\n{message}"))
     for plan in crashed:
         say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))

@@ -1,4 +1,4 @@
-"""What every stage needs, made once for a run: suite, selection, machine, settings, workers, log."""
+"""A run's context, which all stages share: suite, selection, machine, settings, workers, log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Executor(Protocol):
     """Where GPU work runs."""
 
     def places(self, requested: str, say: Say) -> tuple[dict[str, Gpu], Pool]:
-        """The requested GPUs by UUID, of one kind, and the pool of workers that runs on them."""
+        """The requested GPUs by UUID, all of one model, and the pool of workers on them."""
         ...
 
 
@@ -42,7 +42,7 @@ class ThisHost:
     """The GPUs of this host."""
 
     def places(self, requested: str, say: Say) -> tuple[dict[str, Gpu], Pool]:
-        """See :class:`Executor`. The one GPU of a host is not named: CUDA gives it."""
+        """See :class:`Executor`. A single default GPU needs no place: CUDA selects it."""
         gpus = gpu_choice.chosen(requested, gpu_choice.visible(), say)
         named = len(gpus) > 1 or requested != gpu_choice.ALL
         places: tuple[Place, ...] = tuple(map(LocalGpu, gpus)) if named else ()
@@ -51,18 +51,18 @@ class ThisHost:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The settings resolved for this suite on this machine.
+    """The settings, resolved for this suite on this machine.
 
     Args:
-        gpu: the GPU to measure on, if there is one; ``gpu_arch`` the suite's arch that runs on it.
-        variants: the selected ones and their references.
-        references: names of the variants that are timed for comparison, and not profiled.
-        workers: the processes that run the suite's code, and the GPUs that they run on.
-        folder: of the run's raw files; each stage has one of its name in it.
-        built: the build's outcome as far as it is known.
+        gpu: the GPU to measure on, or ``None``; ``gpu_arch``: the suite's arch that runs on it.
+        variants: the selected variants and their references.
+        references: names of the variants that are timed for comparison and not profiled.
+        workers: the pool of processes that run the suite's code.
+        folder: the folder of the run's raw files, with a subfolder per stage.
+        built: the build's outcome so far.
         device: ``cpu`` runs stand-ins, for tests.
-        slow: cases that bench found not to be among the first of their shape.
-        resident: the program that serves check and bench in one process, which the pool keeps; ``None``: each its own.
+        slow: cases that bench measured not to be among the fastest of their shape.
+        resident: a program that serves both check and bench and stays in the pool; ``None``: a separate one for each.
     """
 
     settings: Settings
@@ -88,13 +88,13 @@ class Context:
 
     @property
     def build_folder(self) -> Path:
-        """Compiled objects."""
+        """The folder of compiled objects."""
         return Path(self.settings.build)
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
-        """The selected cases that use this stage, shape by shape. A shape that the user names uses every stage.
+        """The selected cases that use this stage, shape by shape. A shape that the user selects uses every stage.
 
-        Peers are profiled only on their first shape: they are there for comparison, and some launch many kernels.
+        Libraries are profiled only on their first shape: they serve for comparison, and some launch many kernels.
         """
         shapes = [s for s in self.shapes if stage in s.stages or s.name in self.settings.shapes]
         first = {v.name: next((s for s in shapes if v.runs_on(s)), None) for v in self.variants}
@@ -109,7 +109,7 @@ class Context:
 
     @property
     def cannot_measure(self) -> str:
-        """Why this machine runs none of the GPU stages; empty if it can."""
+        """Why this machine cannot run the GPU stages; empty if it can."""
         if self.gpu is None:
             return "no GPU on this machine"
         if self.gpu_arch is None:
@@ -121,7 +121,7 @@ class Context:
         return ""
 
     def progress(self, stage: str, total: int) -> Say:
-        """Counts a stage's cases and estimates the remaining time from their rate, without the start-up."""
+        """Counts a stage's cases and estimates the remaining time from their rate, excluding startup."""
         done = 0
         first = 0.0
 
@@ -138,28 +138,28 @@ class Context:
 
 
 def open_context(settings: Settings, executor: Executor, say: Say = silent) -> Context:
-    """Loads the suite and looks at the machine; ``say`` is also called with the GPUs that ``all`` leaves out.
+    """Loads the suite and inspects the machine; ``say`` also reports GPUs that ``all`` leaves out.
 
     Raises:
         UsageError, ManifestError: see :mod:`flashcore.suites.load`.
     """
     suite = load(settings.suite, Path(settings.build))
     options = build.Options.from_environment(suite)
-    if options.archs:  # what is not selected is neither built nor judged
+    if options.archs:  # other archs are neither built nor gated
         suite = replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
     variants, shapes = select(suite, settings.variant, settings.shapes)
     gpus, workers = executor.places(settings.gpus, say)
     gpu = next(iter(gpus.values()), None) or Gpu.find()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
     if gpu and arch and settings.upto == "profile" and (chip := CHIPS.get(gpu.capability)) in lookup.chips():
-        # A limit on what the chip cannot count is a mistake to report now, not after the run.
+        # A budget on a counter that the chip lacks is reported now, not after the run.
         lookup.require_budgets(suite, lookup.table(chip), arch, gpu.name)
     shapes = [_fitted(suite, s, gpu) for s in shapes]
     suite = replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
     references: list[Variant] = []
     if settings.variant is not None and settings.upto in ("bench", "profile"):
         references = _references(suite, variants)
-        if not settings.shapes:  # where none of the selected runs, there is nothing to compare
+        if not settings.shapes:  # omit shapes on which no selected variant runs
             shapes = [s for s in shapes if any(v.runs_on(s) for v in variants)]
     return Context(
         settings,
@@ -176,14 +176,14 @@ def open_context(settings: Settings, executor: Executor, say: Say = silent) -> C
 
 
 def _references(suite: Suite, selected: Sequence[Variant]) -> list[Variant]:
-    """The baseline, the parents of the selected variants, and the peers, without those that are selected."""
+    """The baseline, the selected variants' parents, and the libraries, without the selected variants."""
     names = {suite.baseline, *(v.parent for v in selected)}
     return [v for v in suite.variants.values() if (v.is_reference or v.name in names) and v not in selected]
 
 
 def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:
-    """The shape as its problem cuts it for this machine, if the problem has a ``fit``: the roofs suite
-    loads every SM alike and keeps its working sets within whatever L2 there is."""
+    """The shape, scaled by its problem's ``fit`` for this machine, if it has one: the roofs suite loads all SMs equally
+    and fits its working sets in L2."""
     if gpu is None or shape.params.get("SMS", 1) == 1:
         return shape
     problem = load_problem(suite.root, suite.problems[shape.problem].file)

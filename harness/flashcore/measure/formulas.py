@@ -1,4 +1,4 @@
-"""The problems' own counts, for each case: ``formula_<key>`` for every key of ``work``."""
+"""Facts from the problems' formulas: ``formula_<key>`` for every key of ``work()``, for each case."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TIME_LIMIT = 120.0  # a problem may import torch first
 
 
 def formula_facts(context: Context) -> list[Fact]:
-    """The facts of every case that can run.
+    """The formula facts of every case that can run.
 
     Raises:
-        UsageError: a problem gives an amount of another name, or none, or a shape that is ``same_as`` another has other
-            FLOPs or bytes.
+        UsageError: a problem's ``work()`` fails or returns an unknown key, or a shape has other FLOPs or bytes than the
+            one that it is ``same_as``.
     """
     suite = context.suite
     cases = [(v, s) for s in context.shapes for v in context.variants if v.runs_on(s)]
@@ -33,34 +33,35 @@ def formula_facts(context: Context) -> list[Fact]:
     for (variant, shape), work, expected in zip(cases, amounts, amounts[len(cases) :], strict=False):
         if any(work.get(key) != expected.get(key) for key in ("flop", "bytes")):
             raise UsageError(
-                f"shape.{shape.name}.same_as: expected flop and bytes as of {shape.same_as}, {expected}, found {work}\n"
-                "  hint: without same_as they are two rows"
+                f"shape.{shape.name}.same_as: expected flop and bytes of {shape.same_as}, {expected}, found {work}\n"
+                "  hint: remove same_as to show two rows"
             )
         for key, value in work.items():
             name = f"formula_{key}"
             if name not in FACTS:
                 names = ", ".join(n.removeprefix("formula_") for n in FACTS if n.startswith("formula_"))
-                raise UsageError(f"{suite.problems[shape.problem].file}: work() gives {key!r}: expected {names}")
+                raise UsageError(f"{suite.problems[shape.problem].file}: work() returns {key!r}: expected {names}")
             subject = Subject(variant.name, shape=shape.name)
             facts.append(Fact(subject, name, float(value), FACTS[name].unit, Source.FORMULA))
     return facts
 
 
 def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str, float]]:
-    """The amounts by each case's problem file, whose code runs in another process: it decides nothing but these.
+    """Each case's amounts from its problem's ``work()``, which runs in another process to isolate it from this one.
 
     Raises:
-        UsageError: the file lacks a part, or gives no amounts.
-        FlashcoreError: it cannot be imported.
+        UsageError: the file is incomplete, or its ``work()`` fails.
+        FlashcoreError: the file cannot be imported.
     """
     root = str(Path(suite.root).resolve())
     keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
     if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
         answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
         if isinstance(answer, Ended):
-            how = "none in time" if answer.exit_code is None else f"its process ended with exit code {answer.exit_code}"
+            code = answer.exit_code
+            how = "it timed out" if code is None else f"its process ended with exit code {code}"
             files = ", ".join(dict.fromkeys(file for _, file, *_ in missing))
-            raise UsageError(f"{files}: expected work() to give amounts, found {how}\n{answer.output}".rstrip())
+            raise UsageError(f"{files}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
         if isinstance(answer, dict):
             raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
         _answers.update(zip(missing, answer, strict=True))

@@ -1,6 +1,6 @@
-"""The stages that need a GPU, one after the other: check, bench, profile, sanitize.
+"""Runs the GPU stages in order: check, bench, profile, sanitize.
 
-A case that fails one is not taken to the next; a machine that cannot run them leaves them out and says why.
+A case that fails one stage is skipped in the next. On a machine that cannot run them, they are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile"
 
 
 class Build(Protocol):
-    """A build under way: :class:`flashcore.measure.compiling.Compiling`."""
+    """A build in progress: :class:`flashcore.measure.compiling.Compiling`."""
 
     @property
     def first(self) -> Built:
-        """What checking needs."""
+        """The part that check needs."""
         ...
 
     def finish(self) -> Built:
-        """All that was built, with the static facts; no background work of this process goes on."""
+        """The complete build, with static facts; afterwards nothing compiles in the background."""
         ...
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes of the stages: they import while the build compiles."""
+    """Starts the stages' first processes, which import while the build compiles."""
     for name in () if context.cannot_measure else _upto(context.settings.upto):
-        with contextlib.suppress(CapabilityError):  # said when it is that stage's turn
+        with contextlib.suppress(CapabilityError):  # the stage reports it
             STAGES[name].prepare(context)
 
 
-def measure(context: Context, build: Build, known_right: Collection[str] = ()) -> Measured:
-    """Runs the GPU stages up to the last of the settings. A case that fails one is not taken to the next.
+def measure(context: Context, build: Build, checked: Collection[str] = ()) -> Measured:
+    """Runs the GPU stages up to ``settings.upto``. A case that fails one stage is skipped in the next.
 
     Args:
-        known_right: cases that are not checked again.
+        checked: cases that need no new check.
 
     Raises:
-        CapabilityError: the machine cannot run the first of them after all.
+        CapabilityError: the first stage reports that the machine cannot run it.
     """
     names = _upto(context.settings.upto)
     names = (*names, "sanitize") if context.settings.sanitize else names
@@ -64,7 +64,7 @@ def measure(context: Context, build: Build, known_right: Collection[str] = ()) -
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
             built = build.first if name == "check" else build.finish()
-            measured, done = _run(replace(context, built=built), name, measured, known_right)
+            measured, done = _run(replace(context, built=built), name, measured, checked)
             if not done:
                 break
     if context.workers.places and measured.outcomes:
@@ -74,24 +74,22 @@ def measure(context: Context, build: Build, known_right: Collection[str] = ()) -
     return measured
 
 
-def _run(
-    context: Context, name: suite.Stage, measured: Measured, known_right: Collection[str]
-) -> tuple[Measured, bool]:
-    """What was measured with this stage's results, and whether the next stage can follow.
+def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[str]) -> tuple[Measured, bool]:
+    """Adds this stage's results to ``measured``; also returns whether the next stage can run.
 
     Raises:
         CapabilityError: nothing was measured.
     """
     say, started = context.say, time.monotonic()
     ready, left_out = cases.sort_out(context, name, measured.outcomes)
-    trusted = [(v, s) for v, s in ready if name == "check" and f"{v.name}/{s.name}" in known_right]
+    trusted = [(v, s) for v, s in ready if name == "check" and f"{v.name}/{s.name}" in checked]
     ready = [pair for pair in ready if pair not in trusted]
     slow = frozenset(f.subject.case for f in measured.facts if isinstance(f.detail, FirstRound))
     context = replace(context, slow=slow)
     parts = (
         f"{name}: {len(ready)} cases",
         f"{len(left_out)} left out" if left_out else "",
-        f"{len(trusted)} known to be right" if trusted else "",
+        f"{len(trusted)} checked in an earlier run" if trusted else "",
     )
     say(", ".join(filter(None, parts)))
     (context.folder / name).mkdir(parents=True, exist_ok=True)

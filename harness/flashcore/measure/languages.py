@@ -1,4 +1,4 @@
-"""The kernel languages of a suite's variants, each a module of a plugin."""
+"""The kernel languages of a suite's variants; plugins provide them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashcore.model.suite import CompiledCallable, ForeignLauncher, Suite, Vari
 
 
 def language(variant: Variant) -> Language | None:
-    """The language of a variant's kernels; ``None`` for a CUDA file, and where the kernels are not known.
+    """The language of a variant's kernels; ``None`` for a CUDA file or a Python callable.
 
     Raises:
         UsageError: its plugin is not installed.
@@ -33,7 +33,7 @@ def by_language(variants: Iterable[Variant]) -> list[tuple[Language, list[Varian
 
 
 def recorder(suite: Suite) -> Recorder | None:
-    """The recorder of launch plans that a suite's foreign launchers need; ``None`` if it has none.
+    """The recorder of launch plans, if the suite has foreign launchers, which need it; else ``None``.
 
     Raises:
         UsageError: its plugin is not installed.
@@ -44,7 +44,7 @@ def recorder(suite: Suite) -> Recorder | None:
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """The folders of the suite's present variants, if they are built.
+    """The build folders of the suite's current variants.
 
     Raises:
         CapabilityError: a compiler whose version is part of a folder's name is not installed.

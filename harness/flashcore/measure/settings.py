@@ -1,6 +1,6 @@
-"""The user's choice of what is measured and how; the defaults are here and nowhere else.
+"""The user's settings of a run. All defaults are here.
 
-Without slots, so that a default can be read off its class: ``Bench.samples``.
+The classes have no slots, so that a default can be read from its class: ``Bench.samples``.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from flashcore.measure.machine.ncu import CacheControl, ClockControl
 from flashcore.measure.workers.program import Limits
 
 Tool = Literal["memcheck", "racecheck", "synccheck"]
-#: By how much compute-sanitizer's tools make a case slower.
+#: Slowdown of a case under compute-sanitizer.
 _SANITIZED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """How cases are checked; ``limits.time_limit`` is for each seed and kind of a case.
+    """How cases are checked; ``limits.time_limit`` applies to each seed and kind of a case.
 
     Args:
-        kinds: the kinds of input to use; all that the problem knows unless given.
-        repeats: calls of each case that must agree bit by bit.
-        opcheck: whether operators go through ``torch.library.opcheck``, one of each schema, on its first shape.
-        lanes: processes side by side: most of a check is the host's time, so half of its cores are used.
-        limits: the batch is large, since the journal keeps what was answered: a fault costs no more in a long batch.
+        kinds: the kinds of input to use; default: all that the problem defines.
+        repeats: calls of each case that must agree bit for bit.
+        opcheck: whether to run ``torch.library.opcheck`` on one operator per schema, on its first shape.
+        lanes: concurrent processes: a check is mostly host time, so half of the cores are used.
+        limits: the batch is large, since a fault costs no more in a large batch: the journal keeps earlier answers.
     """
 
     kinds: Sequence[str] | None = None
@@ -41,18 +41,17 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """How cases are timed; ``limits.time_limit`` is for setting up a case, or for a sample.
+    """How cases are timed; ``limits.time_limit`` applies to a case's setup and to a sample.
 
     Args:
-        samples: of each case and mode, at least; calls of many ms may get fewer, and say so. The more cases a shape
-            has, the less time slow calls get.
-        max_samples: at most so many (at least ``samples``), and so many calls for the percentiles of a regime; as many
-            as a 99th percentile needs.
-        seconds: for each shape and mode, after which no more than ``samples`` are taken; of many cases more.
-        noise: relative noise of the median at which sampling may end; twice that in regimes that do not rank, and five
-            times eagerly.
-        first: cases that cannot be among so many of their shape get few samples, except for what a budget or a
-            prediction needs; 0: all get all. Selected variants do.
+        samples: minimum per case and mode; slow calls may get fewer, the more cases a shape has.
+        max_samples: maximum per case and mode (at least ``samples``), and the single calls timed for percentiles; the
+            default is what a 99th percentile needs.
+        seconds: time per shape and mode, after which only ``samples`` are completed; more for shapes of many cases.
+        noise: relative noise of the median at which sampling may end; doubled in modes that do not rank, and five times
+            that for eager calls.
+        first: cases that cannot be among this many fastest of their shape get few samples, except for what a budget or
+            a prediction needs; 0: all cases, and selected variants, get all samples.
         modes: see :mod:`flashcore.measure.bench.timing`.
     """
 
@@ -67,13 +66,13 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How cases are profiled; ``limits.time_limit`` is for one case, all passes together.
+    """How cases are profiled; ``limits.time_limit`` applies to one case, with all its passes.
 
     Args:
-        clock_control: ``base`` locks the clocks while measuring, ``none`` leaves them alone.
+        clock_control: ``base`` locks the clocks while measuring, ``none`` does not.
         cache_control: ``all`` flushes the caches before each pass (cold), ``none`` leaves them warm.
-        keep_report: keep ncu's own reports beside the CSV.
-        limits: the batch bounds what a fault of ncu itself can cost.
+        keep_report: keep ncu's reports next to the CSV.
+        limits: the batch bounds the loss if ncu itself fails.
     """
 
     clock_control: ClockControl = "none"
@@ -84,11 +83,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class Sanitize:
-    """How cases are sanitized; ``limits.time_limit`` is for one case under one tool.
-
-    Args:
-        limits: the batch is of cases that are clean.
-    """
+    """How cases are sanitized; ``limits.time_limit`` applies to one case under one tool."""
 
     tools: Sequence[Tool] = ("memcheck", "racecheck", "synccheck")
     limits: Limits = field(
@@ -103,18 +98,18 @@ _STAGES = {"check": Check, "bench": Bench, "profile": Profile, "sanitize": Sanit
 
 @dataclass(frozen=True)
 class Settings:
-    """The user's choice for a run. Paths are as given on the command line.
+    """All settings of a run. Paths are as given on the command line.
 
     Args:
-        records: runs recorded elsewhere that are joined too: folders, packed runs.
-        reuse: another build folder, whose compiled files are used too.
+        records: more recorded runs to join: folders or packed runs.
+        reuse: another build folder whose compiled files may be used.
         upto: the last GPU stage; ``None``: static facts only.
-        sanitize: besides, under compute-sanitizer.
-        gpus: ``all``, a number, or UUIDs with commas between.
-        executor: a plugin's executor with its address, ``cluster=auto``; empty: this host's GPUs.
-        recording: of one run of several that one command records; see ``Record.recording``.
-        kinds: the ``gpus`` of each of these runs, in their order.
-        roofs: the suite that measures roofs, "": flashcore's own; ``None``: draw without measured ones.
+        sanitize: also run compute-sanitizer.
+        gpus: ``all``, a number, or comma-separated UUIDs.
+        executor: a plugin's executor and its address, ``cluster=auto``; empty: this host's GPUs.
+        recording: the id shared by all runs of one command; see ``Record.recording``.
+        kinds: the ``gpus`` of each of these runs, in order.
+        roofs: the suite that measures roofs; empty: flashcore's; ``None``: do not use measured roofs.
     """
 
     suite: str
@@ -139,16 +134,16 @@ class Settings:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where recorded runs are looked up."""
+        """The folders and files that recorded runs are read from."""
         return (Path(self.profiles), *map(Path, self.records))
 
     @property
     def chooses_gpus(self) -> bool:
-        """Whether the user names the GPUs."""
+        """Whether the user selects GPUs."""
         return bool(self.executor) or self.gpus != ALL
 
     def with_time_limit(self, seconds: float) -> Settings:
-        """With so many seconds for a case; under compute-sanitizer five times as many."""
+        """With this time limit per case; five times as long under compute-sanitizer."""
 
         def limited(limits: Limits, factor: int = 1) -> Limits:
             return replace(limits, time_limit=factor * seconds)
@@ -165,7 +160,7 @@ class Settings:
         """The inverse of :func:`dataclasses.asdict`, through JSON.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: it has another form.
+            ValueError, LookupError, TypeError, AttributeError: ``data`` has another form.
         """
         stages = {
             name: data[name] and kind(**{**_tuples(data[name]), "limits": Limits(**data[name]["limits"])})

@@ -1,4 +1,4 @@
-"""A stage: one kind of measurement of the cases, in processes that it borrows from the pool."""
+"""The interface of a stage: one kind of measurement, in processes borrowed from the pool."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from flashcore.model.record import StageResult
 
 
 class Stage(Protocol):
-    """Check, bench, profile, sanitize: each is a module with these functions, and knows none of the others."""
+    """Check, bench, profile, sanitize: independent modules with these functions."""
 
     def prepare(self, context: Context) -> None:
-        """Starts the stage's first processes before their cases are known: they import while the build compiles.
+        """Starts the stage's first processes before their cases are known, so that they import during the build.
 
         Raises:
-            CapabilityError: a tool that the stage needs is missing; :meth:`run` says so again.
+            CapabilityError: a tool that the stage needs is missing; :meth:`run` reports it again.
         """
         ...
 
     def run(self, context: Context, cases: Sequence[Case]) -> StageResult:
-        """Measures the cases, or what is left of them if ``context.folder`` holds an earlier attempt.
+        """Measures the cases, or the remaining ones if ``context.folder`` contains an earlier attempt.
 
         Raises:
-            CapabilityError: the machine lacks what the stage needs.
-            FlashcoreError: the folder cannot be written; what was measured is kept.
+            CapabilityError: the machine lacks something that the stage needs.
+            FlashcoreError: the folder cannot be written; earlier results are kept.
         """
         ...

@@ -1,4 +1,4 @@
-"""Judges records by their suite's budgets and compares them with its baseline."""
+"""Checks records against their suite's budgets and baseline."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from flashcore.suites.load import select
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules that records are judged by.
+    """How to judge records.
 
     Args:
         require: the highest tier whose missing facts are gaps.
-        budgets: budgets in addition to those of the suite. Their facts are required whatever their tier.
+        budgets: budgets in addition to the suite's. Their facts are required in any tier.
         variant: a glob of the variants to judge; ``None`` for all.
         shapes: the names of the shapes to judge; empty for all. A baseline is compared on all.
         compare: whether to compare with a baseline.
-        baseline: the baseline's file; ``None`` for that of the suite, which need not exist.
-        more: further verdicts; one that failed fails the gate.
-        day: the day that waivers' dates are compared with; today if ``None``.
+        baseline: the baseline's file; ``None`` for the suite's, which need not exist.
+        more: further verdicts; a failed one fails the gate.
+        day: the day to compare waivers' dates with; ``None`` for today.
     """
 
     require: Tier = TIERS[0]
@@ -47,7 +47,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Records with all budgets that they were judged by, and the result.
+    """Records, with all budgets that they were judged by, and the result.
 
     Args:
         variants: the names of the variants that ``Rules.variant`` selects; ``None`` for all.
@@ -62,10 +62,10 @@ class Judged:
 
 
 def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
-    """Judges one run, or one of each chip together: the worst exit code counts.
+    """Judges one run, or one run per chip together: the worst exit code counts.
 
     Raises:
-        UsageError: no variant or shape has the name, or the baseline cannot be read or is one of another suite.
+        UsageError: no variant or shape matches, or the baseline cannot be read or is another suite's.
     """
     records = [replace(r, suite=replace(r.suite, budgets=(*r.suite.budgets, *rules.budgets))) for r in records]
     file, old = baseline_of(records[0].suite, rules)
@@ -98,46 +98,48 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
 
 
 def _require_matches(budget: Budget, suites: Sequence[Suite]) -> None:
-    """Raises:
-    UsageError: a glob of a budget in a file of its own matches nothing of the suites, so that it would never fail.
+    """Requires that every glob of a budget from ``--budgets`` matches something, or the budget could never fail.
+
+    Raises:
+        UsageError: a glob matches nothing in the suites.
     """
-    for what in ("variants", "shapes", "archs") if budget.tier == "static" else ("variants", "shapes"):
-        names = {name for suite in suites for name in getattr(suite, what)}
-        for glob in getattr(budget, what):
+    for part in ("variants", "shapes", "archs") if budget.tier == "static" else ("variants", "shapes"):
+        names = {name for suite in suites for name in getattr(suite, part)}
+        for glob in getattr(budget, part):
             if not any(fnmatchcase(name, glob) for name in names):
                 raise UsageError(
-                    f"budget {budget.name}: {what}: expected a glob that matches one of {', '.join(sorted(names))}, "
+                    f"budget {budget.name}: {part}: expected a glob that matches one of {', '.join(sorted(names))}, "
                     f"found {glob!r}{did_you_mean(glob, names)}"
                 )
 
 
 def baseline_of(suite: Suite, rules: Rules) -> tuple[Path | None, Baseline | None]:
-    """The path of the baseline that the rules compare with, and its content, if it exists.
+    """The path of the baseline to compare with, and its content, if it exists.
 
     Raises:
-        UsageError: it cannot be read or is one of another suite.
+        UsageError: the baseline cannot be read or is another suite's.
     """
     file = baseline_path(suite, rules.baseline) if rules.compare else None
     old = baseline.read(file) if file else None
     if old and not (old.values and old.suite == suite.name):
         raise UsageError(
             f"{file}: expected a baseline of {suite.name}, found one of {old.suite} with {len(old.values)} "
-            "facts\n  hint: name another, or write it again with: flashcore baseline save"
+            "facts\n  hint: give another file, or write it again with: flashcore baseline save"
         )
     return file, old
 
 
 def today() -> date:
-    """The day that waivers' dates are compared with."""
+    """The day to compare waivers' dates with: today in UTC."""
     return datetime.now(UTC).date()
 
 
 def baseline_path(suite: Suite, named: str | None = None, *, new: bool = False) -> Path:
-    """The path of the suite's baseline: the one that the user names, else the manifest's.
+    """The path of the suite's baseline: ``named``, else the manifest's, else the default.
 
     Raises:
-        UsageError: the manifest's path, or a link in its place, leads out of the suite's folder; or a named file does
-            not exist: only the default file may be missing, which is reported.
+        UsageError: the manifest's path leads out of the suite's folder, also through a link; or a named file does not
+            exist. Only the default file may be missing.
     """
     root = Path(suite.root)
     declared = suite.gate.baseline
@@ -146,7 +148,7 @@ def baseline_path(suite: Suite, named: str | None = None, *, new: bool = False) 
         raise UsageError(f"{path}: expected a baseline within the suite's folder, found {path.resolve()}")
     if not path.is_file() and (named or declared or os.path.lexists(path)) and not new:
         raise UsageError(
-            f"{path}: expected the baseline that {'you name' if named else 'the suite names'}, found no such file\n"
+            f"{path}: expected the {'given' if named else 'declared'} baseline, found no such file\n"
             "  hint: correct the name, or write it with: flashcore baseline save, or audit --save-baseline"
         )
     return path

@@ -1,4 +1,4 @@
-"""The runs of one command: a run for each GPU model."""
+"""Splits a command into runs, one for each GPU model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flashcore.suites.load import load
 
 
 def each_kind(settings: Settings, say: Say) -> list[Settings]:
-    """The settings of a run for each GPU model. A model that runs none of the suite's archs is named and left out,
-    unless there is no other. An executor's GPUs of the first model share one run.
+    """The settings of a run for each GPU model. Models that support none of the suite's archs are reported and left
+    out, unless there is no other. An executor's GPUs share one run.
     """
     kinds = _kinds(settings)
     if len(kinds) < 2:
@@ -25,8 +25,8 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
     archs = build.Options.from_environment(suite).archs or suite.archs
     able = [kind for kind in kinds if next(iter(kind.values())).arch_of(archs)]
     for kind in kinds if able else ():
-        fit = "a separate run" if kind in able else f"left out: supports none of {', '.join(archs)}"
-        say(f"{gpu_choice.listed(kind)}: {fit}")
+        decision = "a separate run" if kind in able else f"left out: supports none of {', '.join(archs)}"
+        say(f"{gpu_choice.listed(kind)}: {decision}")
     gpus = tuple(",".join(kind) for kind in able or kinds[:1])
     if len(gpus) == 1:
         return [replace(settings, gpus=gpus[0])]
@@ -35,7 +35,7 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
 
 
 def each_gpu(settings: Settings) -> list[Settings]:
-    """The settings for each GPU that the user asks for; of an executor's GPUs only the first."""
+    """The settings for each requested GPU; an executor's GPUs are not split."""
     uuids = [uuid for kind in _kinds(settings) for uuid in kind]
     return [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
 

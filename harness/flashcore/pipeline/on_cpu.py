@@ -1,4 +1,4 @@
-"""Checks a problem file and its references on a CPU, to find mistakes in them without a GPU."""
+"""Checks a problem file and its references on the CPU, to find their errors without a GPU."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from flashcore.pipeline.opening import open_context
 from flashcore.records import assemble, store
 
 
-def check_peers(settings: Settings, say: Say) -> Record:
-    """Checks every reference, and with it the problem's inputs, reference and emulations. Nothing is recorded on disk.
+def check_references(settings: Settings, say: Say) -> Record:
+    """Checks every reference variant, and with it the problem's inputs, answers and emulations. Writes no record.
 
     Raises:
-        CapabilityError: no torch.
-        UsageError: the user selects no reference.
+        CapabilityError: torch is not installed.
+        UsageError: no reference is selected.
     """
     if torch_root() is None:
         raise lacking("torch")
@@ -35,7 +35,7 @@ def check_peers(settings: Settings, say: Say) -> Record:
     if not pairs:
         raise UsageError(
             f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
-            "  hint: give the problem a reference in Python, such as torch's own function"
+            "  hint: add a Python reference to the suite, such as torch's function"
         )
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:

@@ -1,4 +1,4 @@
-"""The context of a run, with the plugins that it needs."""
+"""Opens a run's context, with the plugins that it needs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from flashcore.pipeline import plugins
 
 
 def open_context(settings: Settings, say: Say = silent) -> Context:
-    """Loads the suite and looks at the machine; see :func:`flashcore.measure.context.open_context`."""
+    """Loads the plugins and the suite, and inspects the machine; see
+    :func:`flashcore.measure.context.open_context`."""
     plugins.load()
     executor = executor_of(settings)
     return context.open_context(settings, executor, say)
 
 
 def executor_of(settings: Settings) -> Executor:
-    """Where the GPU work of a run is done: on this host, or where a plugin does it."""
+    """The executor of a run's GPU work: this host, or a plugin's."""
     if not settings.executor:
         return ThisHost()
     name, _, address = settings.executor.partition("=")
@@ -28,9 +29,12 @@ def executor_of(settings: Settings) -> Executor:
 def open_recordable(settings: Settings, say: Say = silent, *, needs_gpu: bool = False) -> Context:
     """The context of a run that may be recorded.
 
+    Args:
+        needs_gpu: whether the run requires a GPU.
+
     Raises:
-        CapabilityError: it makes no sense without a GPU, and this machine cannot measure.
-        UsageError: the build is one for a debugger.
+        CapabilityError: a GPU is required, and this machine cannot measure.
+        UsageError: this is a debug build.
     """
     opened = open_context(settings, say)
     if needs_gpu and (reason := opened.cannot_measure):

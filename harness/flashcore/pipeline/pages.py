@@ -1,4 +1,4 @@
-"""Writes the report of recorded runs, with the pages and sections that plugins add."""
+"""Writes the report of recorded runs, including plugins' pages and sections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashcore.suites.find import of_project
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a report is written: a folder (``None``: ``reports/<run>``), as one HTML file or as many."""
+    """A report's folder (``None``: ``reports/<run>``) and form: one HTML file or a folder of pages."""
 
     folder: str | None
     single_file: bool
@@ -31,7 +31,7 @@ def write(
     baseline: Baseline | None = None,
     against: Record | None = None,
 ) -> list[Path]:
-    """Writes the pages of a run, or of runs on several chips, and returns them, the entry first; see
+    """Writes the pages of a run, or of runs on several chips; returns their paths, the entry page first. See
     :func:`flashcore.report.render`."""
     first, *others = records
     name = "+".join([first.id, *(r.id.rpartition("-")[2] for r in others)])

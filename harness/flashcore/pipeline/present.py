@@ -27,8 +27,8 @@ def present(settings: Settings, say: Say) -> Record:
 
 
 def each_present(settings: Settings, say: Say) -> list[Record]:
-    """As :func:`present`; where one command recorded the runs to join from, one for each kind of GPU, one record for
-    each of these GPUs whose arch is asked about."""
+    """Like :func:`present`, but if one command recorded runs on several GPU models, one record for each of them whose
+    arch is selected."""
     context = replace(open_recordable(settings), say=say)
     built, run_id = compile_all(context), store.new_id()
     gpu = context.gpu.name if context.gpu else None
@@ -40,13 +40,13 @@ def each_present(settings: Settings, say: Say) -> list[Record]:
 
 
 def _of_gpu(recorded: Sequence[Record], context: Context, run_id: str, built: Built) -> Record:
-    """The present sources joined with the runs of one GPU of several."""
+    """The present sources, joined with the runs of one of several GPU models."""
     newest, say = recorded[0], context.say
     name = newest.gpu or ""
     if context.gpu is None or context.gpu.name != name:
         context = replace(context, gpu=None, gpu_arch=None)
     context = replace(context, say=lambda text: say(prefixed(f"{name}: ", text)))
     record = joined(context, run_id, Outcome(formula_facts(context), built, Measured()), recorded)
-    if record.gpu is None:  # none of it is fresh, and what is missing is of this GPU all the same
+    if record.gpu is None:  # nothing is fresh, but the missing facts are still this GPU's
         record = replace(record, joined=(Origin(newest.id, name, newest.gpu_arch or "", "nothing"),))
     return record

@@ -1,4 +1,4 @@
-"""All of it in order: suite → measure → record → judge, report."""
+"""The whole pipeline: suite → measure → record → judge and report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flashcore.records import lookup
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """The runs of one command, a run for each GPU model, with their judgement and report.
+    """The runs of one command, one per GPU model, with their judgement and report.
 
     Args:
-        previous: for each run the last earlier one on the same GPU model; empty if the user selects no variants.
-        pages: the report's pages, the entry first.
+        previous: for each run, the last earlier one on the same GPU model; empty unless the user selects variants.
+        pages: the report's pages, the entry page first.
     """
 
     runs: Sequence[Run]
@@ -31,10 +31,10 @@ class Profiled:
 
 
 def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *, resume: bool = False) -> Profiled:
-    """Measures and records what the user selects, judges it and writes its report. A resumed run keeps its selection.
+    """Measures and records the selected cases, judges them and writes the report. A resumed run keeps its selection.
 
     Raises:
-        FlashcoreError: see the parts; what was measured until then is kept.
+        FlashcoreError: see the parts; earlier results are kept.
     """
     done = runs(settings, say, resume=resume)
     variant, shapes = done[0].settings.variant, done[0].settings.shapes

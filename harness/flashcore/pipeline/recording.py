@@ -1,4 +1,4 @@
-"""The record of what was built and measured, joined with recorded runs."""
+"""Makes the record of a run's build and measurements, joined with recorded runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flashcore.records import assemble
 
 
 def recorded_before(context: Context, run_id: str | None) -> list[Record]:
-    """The recorded runs to join from: those before a run, or all."""
+    """The recorded runs to join from: those before the run ``run_id``, or all."""
     settings, gpu = context.settings, context.gpu.name if context.gpu else None
     if not settings.join:
         return []
@@ -24,7 +24,7 @@ def recorded_before(context: Context, run_id: str | None) -> list[Record]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run made: its build and measurements."""
+    """A run's build and measurements."""
 
     formulas: Sequence[Fact]
     built: Built
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[Record]) -> Record:
-    """The record of an outcome joined with recorded runs; says what was joined and what is stale."""
+    """The record of an outcome, joined with recorded runs; reports joined and stale results."""
     settings, suite, say = context.settings, context.suite, context.say
     nvcc = toolchain.find_nvcc(context.build_folder) if suite.uses_nvcc else None
     (uuid,) = context.workers.uuids if len(context.workers.uuids) == 1 else ("",)
@@ -54,5 +54,5 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[R
     for origin in record.joined:
         say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
     if record.stale:
-        say(f"join: {len(record.stale)} cases are stale or were never measured, and count as unmeasured")
+        say(f"join: {len(record.stale)} cases are stale or were never measured; they count as unmeasured")
     return record

@@ -1,4 +1,4 @@
-"""What a run stores when it begins, so that it can be resumed."""
+"""Stores the settings and sources that a run begins with, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _FILE = "settings.json"
 
 
 def remember(folder: Path, settings: Settings, closures: Mapping[str, str]) -> None:
-    """Writes down what a run begins with: the user's choice and the sources."""
+    """Stores the settings and the source hashes that a run begins with."""
     data = {"settings": asdict(settings), "closures": closures}
     write_atomically(folder / _FILE, json.dumps(data).encode())
 
 
 def forget(folder: Path) -> None:
-    """A complete run has nothing to resume."""
+    """Removes the stored settings of a complete run."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
 def require_same(folder: Path, closures: Mapping[str, str]) -> None:
-    """Only the sources that a run began with may be measured into it.
+    """Requires the sources that a run began with.
 
     Raises:
-        UsageError: they have changed.
+        UsageError: the sources changed.
     """
     began = _began(folder)[1]
     if began.keys() != closures.keys():
@@ -45,19 +45,19 @@ def require_same(folder: Path, closures: Mapping[str, str]) -> None:
         )
     if began != closures:
         raise UsageError(
-            f"{folder}: expected the sources that the run began with, found others\n"
+            f"{folder}: the sources changed since the run began\n"
             "  hint: record a new run (without --resume); the old folder can be deleted"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The runs of a command that did not end.
+    """The runs of an interrupted command.
 
     Args:
         folder: the folder of the run to continue.
-        settings: the user's choice when that run began, except for GPUs that are chosen anew.
-        ended: the complete runs before it.
+        settings: the settings that run began with, except for newly selected GPUs.
+        ended: its complete runs.
         not_begun: the settings of the runs to record after it.
     """
 
@@ -68,26 +68,26 @@ class Unfinished:
 
 
 def unfinished(settings: Settings, say: Say) -> Unfinished:
-    """The newest run of this suite that did not end. If its command records several runs and the GPUs are not chosen
-    anew, also the others.
+    """The newest unfinished run of this suite. If its command records several runs and the user selects no other GPUs,
+    also these runs.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no unfinished run.
     """
     folder, began = _newest(settings)
     several = began.gpus in began.kinds
     rest = began.kinds[began.kinds.index(began.gpus) + 1 :] if several else ()
     ended: list[Traversable] = []
     resumed = began
-    if settings.chooses_gpus:  # one that it began on may no longer be there
+    if settings.chooses_gpus:  # the run's original GPUs may be gone
         resumed = replace(began, gpus=settings.gpus, executor=settings.executor)
         if rest:
-            say(f"resume: only the run that did not end; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
+            say(f"resume: only the unfinished run; not begun: {'; '.join(f'--gpus {gpus}' for gpus in rest)}")
             rest = ()
     elif several:
         recorded = lookup.recorded_with(Path(began.profiles), load(began.suite).name, {began.recording})
         for run, gpu in reversed(recorded):
-            say(f"resume: {run.name} on {gpu} had ended")
+            say(f"resume: {run.name} on {gpu} is complete")
             ended.append(run)
     say(f"resume: {folder.name.removesuffix(PARTIAL)}, begun as: {began.command}")
     return Unfinished(folder, resumed, ended, [replace(began, gpus=gpus) for gpus in rest])
@@ -107,20 +107,20 @@ def _newest(settings: Settings) -> tuple[Path, Settings]:
 
 
 def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
-    """What the user chose when a run began, and the closures of its builds.
+    """The settings that a run began with, and its builds' source hashes.
 
     Raises:
-        UsageError: it was not written completely, or by another version.
+        UsageError: the file is incomplete, or another version wrote it.
     """
     try:
         data = json.loads((folder / _FILE).read_bytes())
         settings = Settings.from_json(data["settings"])
         closures = {str(k): str(v) for k, v in data["closures"].items()}
         if any(" " not in k for k in closures) or not isinstance(settings.suite, str):
-            raise ValueError("names of another form")
+            raise ValueError("unexpected names")
         return settings, closures
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{folder / _FILE}: expected what the run began with, found something else: {error}\n"
+            f"{folder / _FILE}: expected the settings that the run began with: {error}\n"
             "  hint: record a new run (without --resume); the old folder can be deleted"
         ) from error

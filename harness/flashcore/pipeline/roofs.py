@@ -1,4 +1,4 @@
-"""The roofs of this machine: recorded, or measured now by a run of their own."""
+"""This machine's roofs: recorded, or measured now in a separate run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from flashcore.records import lookup
 from flashcore.suites.find import roofs_suite
 from flashcore.suites.load import load
 
-#: The run that measured, and its ceilings.
+#: The run that measured the roofs, and the ceilings.
 Ceilings = tuple[Record, list[measured_roofs.Measured]]
-#: In seconds, not minutes: a ceiling is one number. Whether torch accepts the operators is tested by `flashcore check`.
+#: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
 _CHECK = Check(repeats=3, opcheck=False)
 _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 
 def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record], *, fresh: bool = False) -> Ceilings:
-    """The roofs of this machine: those recorded for it, or measured now.
+    """This machine's roofs: recorded ones, or measured now.
 
     Args:
-        settings: of the run that is drawn against them; ``roofs`` names their suite.
+        settings: the settings of the run that uses the roofs; ``roofs`` names their suite.
         run: records a run.
-        fresh: measure even if there is a record of the same machine.
+        fresh: measure even if this machine's roofs are recorded.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -52,7 +52,7 @@ def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record]
             join=False,
             check=_CHECK,
             bench=_BENCH,
-            gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # ceilings of one GPU, not the best of several
+            gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # one GPU's ceilings
             roofs=None,
             executor=settings.executor,
             command=settings.command,
@@ -64,8 +64,8 @@ def measure_roofs(settings: Settings, say: Say, run: Callable[[Context], Record]
 
 
 def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
-    """Whether a run was measured by this kind of machine (GPU, memory, highest clock, driver) with its present limits,
-    and by this very GPU if it names one."""
+    """Whether a run was measured on the same GPU model, memory size, maximum clock and driver, with its present limits,
+    and, if it records a UUID, on this GPU."""
     e = record.environment
     names = {e.gpu_uuid, *(g.uuid for g in record.gpus)} - {None}
     if uuid and names and uuid not in names:
@@ -86,8 +86,8 @@ def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
 def with_roofs(
     context: Context, measured: Measured, run: Callable[[Context], Record]
 ) -> tuple[Measured, tuple[Roof, ...] | None]:
-    """The measured roofs of this machine (``None`` if it profiles nothing); where several GPUs of this host shared the
-    run, each has its own with it, and these are the first one's."""
+    """The measurements with each sharing GPU's measured roofs, and the first GPU's roofs (``None`` if the run does not
+    profile)."""
     settings, say = context.settings, context.say
     if settings.upto != "profile" or context.cannot_measure or settings.roofs is None:
         return measured, None

@@ -1,6 +1,6 @@
-"""The straight line: suite → build → check → bench → profile → record.
+"""The main pipeline: suite → build → check → bench → profile → record.
 
-What needs a GPU is left out on a machine without one, and joined from a recorded run where that is still fresh.
+On a machine without a GPU the GPU stages are skipped, and fresh results of recorded runs are joined.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from flashcore.measure import gpu_stages
-from flashcore.measure.check.recorded import known_right
+from flashcore.measure.check.recorded import already_checked
 from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
@@ -30,7 +30,7 @@ from flashcore.records import lookup, raw, store
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A recorded run, and what the user chose when it began, which may differ from the choice that resumes it."""
+    """A recorded run, with the settings it began with, which may differ from those of the command that resumed it."""
 
     record: Record
     folder: Path
@@ -39,22 +39,22 @@ class Run:
 
 @runtime_checkable
 class Elsewhere(Protocol):
-    """An executor that records whole runs, builds included."""
+    """An executor that records whole runs, including builds."""
 
     def runs(self, settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
-        """See :func:`runs`. The folders are on this machine."""
+        """See :func:`runs`. The runs' folders are on this machine."""
         ...
 
 
 def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
-    """A run for each GPU model that the user asks for, the first one's first.
+    """Records a run on each requested GPU model, in order.
 
     Args:
-        resume: continue with the newest unfinished run of this suite; see :func:`flashcore.pipeline.resume.unfinished`.
-        needed: whether it makes no sense without a GPU.
+        resume: continue the newest unfinished run of this suite; see :func:`flashcore.pipeline.resume.unfinished`.
+        needed: whether the run requires a GPU.
 
     Raises:
-        FlashcoreError: see :func:`run`; what ended before is recorded.
+        FlashcoreError: see :func:`run`; runs completed before are recorded.
     """
     executor = executor_of(settings)
     if isinstance(executor, Elsewhere):
@@ -66,19 +66,19 @@ def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = F
     results = [Run(store.read(path), Path(str(path)), unfinished.settings) for path in unfinished.ended]
     results.append(run(open_recordable(unfinished.settings, say, needs_gpu=needed), unfinished.folder))
     for one in unfinished.not_begun:
-        say(f"resume: --gpus {one.gpus}: a separate run, not begun before")
+        say(f"resume: --gpus {one.gpus}: a separate run, which had not begun")
         results.append(run(open_recordable(one, say)))
     return results
 
 
 def run(context: Context, resumed: Path | None = None) -> Run:
-    """Everything up to the last stage that the user asks for, recorded.
+    """Runs all stages up to ``settings.upto`` and records the results.
 
     Args:
         resumed: the folder of an unfinished run to continue.
 
     Raises:
-        FlashcoreError: see the stages; what was measured until then stays in ``<id>.partial``.
+        FlashcoreError: see the stages; earlier results are kept in ``<id>.partial``.
     """
     formulas = formula_facts(context)
     folder = resumed or store.begin(Path(context.settings.profiles), store.new_id())
@@ -87,9 +87,9 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     with store.claimed(folder), context.workers:
         gpu_stages.prepare(context)
         with _compiled(context, resumed) as compiling:
-            # Before anything is measured: a case that a damaged run has is measured again.
+            # Skip damaged runs before measuring, so that their cases are measured again.
             recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
-            trusted = known_right(context, compiling.first, recorded)
+            trusted = already_checked(context, compiling.first, recorded)
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
             measured, ceilings = roofs.with_roofs(context, measured, lambda other: run(other).record)
@@ -104,8 +104,8 @@ def run(context: Context, resumed: Path | None = None) -> Run:
 
 @contextlib.contextmanager
 def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
-    """The build of a run, whose folder holds what it began with from then on. A new run that cannot even be built
-    leaves no folder."""
+    """A run's build. Stores the settings and source hashes in the run's folder; if a new run's build cannot start,
+    removes the folder."""
     try:
         compiling = Compiling(context, ahead=context.settings.upto is not None)
         if resumed:

@@ -1,7 +1,6 @@
-"""Renders a record as HTML: offline, browsable, the same bytes every time.
+"""Renders records as offline HTML, a pure function of the record and the day waivers are judged on.
 
-A pure function of the record and the day it is judged on. Pages read as plain tables where scripts
-are off; with scripts, tables sort and filter and the charts are drawn.
+Pages are readable as plain tables without scripts; scripts sort and filter tables and draw charts.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ if TYPE_CHECKING:
     from flashcore.gate.baseline import Baseline
 
 HERE = Path(__file__).parent
-#: Names the files that a render wrote, so that the next one replaces those and nothing else.
+#: Lists the files that a render wrote, so that the next one replaces only those.
 MARKER = ".flashcore-report"
 
-#: Runs before the page is seen: where the address names a shape or a pair, no other is shown meanwhile.
+#: Runs before the first paint: if the address selects a shape or a pair, hides the default one.
 _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.documentElement.classList.add("pending");\n'
 
-#: The name of a page, such as ``index``, and what makes a section of HTML below its content.
+#: (page name, function that renders an HTML section below the page's content).
 Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
 
 _NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
@@ -63,7 +62,7 @@ _NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardr
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pauses the search for cycles, which took a tenth of the time and found none worth it."""
+    """Pauses garbage collection, which took a tenth of the time and freed almost nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -88,23 +87,23 @@ def render(
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
     sections: Sections = (),
 ) -> list[Path]:
-    """Writes the report of ``record`` and returns its pages, the overview first.
+    """Writes the report of ``record`` and returns the paths of its pages, the overview first.
 
-    It is written next to ``folder`` and then moved into place, so that a reader never sees half of it.
+    It is written next to ``folder`` and then moved into place, so that a reader never sees a partial report.
 
     Args:
-        folder: made if it does not exist; an earlier report in it is replaced.
-        single_file: one ``index.html`` that holds everything, for mailing.
+        folder: created if missing; an earlier report in it is replaced.
+        single_file: one ``index.html`` with all pages, for mailing.
         require, today, baseline: as in :func:`flashcore.gate.judge.judge`.
         against: another record, for the page *Compare*.
-        others: runs of the same suite on other chips. With them the first page has a column for each chip; the report
-            of each run lies below it, in a folder with its chip's name.
-        runs: whether the page of all runs lies next to ``folder``, to be linked.
-        pages: of plugins: each makes a page, or ``None`` where the record has nothing to show on it.
-        sections: of plugins.
+        others: runs of the same suite on other chips. With them the first page has a column per chip, and each run's
+            report is in a subfolder named by its chip.
+        runs: whether to link the page of all runs next to ``folder``.
+        pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
+        sections: plugins' sections.
 
     Raises:
-        UsageError: ``folder`` holds something that is not a report, or these are no runs of several chips.
+        UsageError: ``folder`` contains something that is not a report, or two of the runs are on the same chip.
     """
     folder = folder.resolve()
     _check_replaceable(folder)
@@ -117,7 +116,7 @@ def render(
         overview, roofline = overview_page.page(book), roofline_page.page(book)
         every = [overview, roofline, guardrail_page.page(book)]
         every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
-        every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces one of its name
+        every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
         every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
         gate, line = frame.gate(book.judgement, GUARDRAILS), frame.line(book.record)
         parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))
@@ -135,9 +134,9 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The pages of one record with their frame, or the page over several records.
+    """The pages of one record, or the page about several records, with their frame.
 
-    With several records, ``folder`` is the place of this record's pages and ``chip`` its name.
+    With several records, ``folder`` is the subfolder of this record's pages and ``chip`` its chip's name.
     """
 
     book: Book
@@ -152,16 +151,16 @@ class _Part:
 
     @property
     def navigation(self) -> Sequence[tuple[str, str]]:
-        """Name and label of each page in the header."""
+        """(name, label) of each page in the header."""
         return self.menu or [*_NAVIGATION, *((p.name, p.title) for p in self.pages if p.in_menu)]
 
     @property
     def variants(self) -> Mapping[str, Variant]:
-        """The variants in its menu."""
+        """The variants in the menu."""
         return {} if self.menu else self.book.record.suite.variants
 
     def html(self, template: str, page: Page[Any], **variables: Any) -> Markup:
-        """A template with the variables that all pages have; ``root`` is the relative path to the report's folder."""
+        """Renders a template with the variables of all pages; ``root`` is the relative path to the report's folder."""
         root = "../" * (self.folder + page.name).count("/")
         return Markup(
             environment(self.single, self.folder)
@@ -182,7 +181,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A page without its frame; ``packed`` holds its HTML where only a script shows it."""
+    """A page without its frame; ``packed`` is its compressed HTML if only a script shows it."""
 
     anchor: str
     title: str
@@ -222,14 +221,14 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
     variables = page.view if isinstance(page.view, Mapping) else {"view": page.view}
     html = part.html(page.template, page, anchor=anchor, **variables)
     html += Markup().join(section(part.book) for name, section in part.sections if name == page.name)
-    if part.chip and part.single:  # the menu above all pages leads only to the chips
+    if part.chip and part.single:  # the header's menu only links the chips
         html = part.html("chip.html.j2", page) + html
     return _Body(anchor, page.title, html, page.scripts)
 
 
-@functools.lru_cache(maxsize=8)  # to compile the templates takes as long as all else that a small report needs
+@functools.lru_cache(maxsize=8)  # compiling the templates takes half of a small report's time
 def environment(single_file: bool, prefix: str = "") -> Environment:
-    """The templates with the functions that they call. In a single file the pages' anchors begin with ``prefix``."""
+    """The templates, with the functions they call. In a single file the pages' anchors begin with ``prefix``."""
     from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined, Template
 
     class Plain(Template):
@@ -246,7 +245,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     templates.template_class = Plain
 
     def href(target: str, up: str) -> str:
-        """The address of a page, with its query (``guardrails?variant=x``) where scripts read it."""
+        """The address of a page, with its query (``guardrails?variant=x``), which scripts read."""
         name, _, query = target.partition("?")
         page = f"#{(prefix + name).replace('/', '-')}" if single_file else f"{up}{name}.html"
         return page + (f"?{query}" if query else "")
@@ -274,36 +273,35 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
 
 
 def _template_of_plugin(path: str) -> str | None:
-    """The template in a plugin's own folder, which its page names by the absolute path."""
+    """A plugin's template, which its page names by absolute path."""
     return Path(path).read_text(encoding="utf-8") if Path(path).is_absolute() else None
 
 
 def _breaks(name: str) -> Markup:
-    """A name that may be broken behind its underscores."""
+    """A name that may be broken after its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _bars_json(head: list[list[Any]], bars: Sequence[Bar]) -> Markup:
-    """The values that bars were drawn from, unrounded where the record has them."""
+    """The unrounded values of bars, for their CSV."""
     return _json(head + [[bar.name, bar.cell.sort, bar.parent] for bar in bars])
 
 
 def _json(data: Any) -> Markup:
-    """Data for a ``<script type="application/json">``: nothing in it can end the element."""
+    """Data for a ``<script type="application/json">``, escaped so that it cannot end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def static(name: str) -> str:
-    """A style or script that pages include, from ``static/`` (there perhaps gzipped) or a plugin's absolute path."""
+    """A style sheet or script of the pages, from ``static/`` (possibly gzipped) or a plugin's absolute path."""
     path = HERE / "static" / name
     packed = path.with_name(f"{path.name}.gz")
     return (gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()).decode()
 
 
 def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
-    """The scripts that these pages need by file name, in the order of loading: the chart library only where there is a
-    chart."""
+    """File name → path of the scripts that these pages need, in loading order; the chart library only for charts."""
     html = "".join(body.html for body in bodies)
     needed = (
         ('class="plot', "plotly-basic.min.js"),
@@ -317,12 +315,12 @@ def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
     return {Path(script).name: script for script in (*scripts, "report.js")}
 
 
-#: A shape's part of a page that is not shown at first. Templates are not nested, and their content is escaped.
+#: A shape's part of a page that is hidden at first. Templates are not nested, and their content is escaped.
 _TEMPLATE = re.compile(r'<template class="byshape" (data-shape="[^"]*")>(.*?)</template>', re.DOTALL)
 
 
 def _folded(body: _Body) -> _Body:
-    """The page with all shapes but the first packed: most of an overview, which only a script can show."""
+    """The page with all shapes but the first packed: most of an overview, and only scripts can show them."""
 
     def pack(match: re.Match[str]) -> str:
         return f'<script type="text/plain" class="packed byshape" {match[1]}>{_packed(match[2])}</script>'
@@ -331,17 +329,17 @@ def _folded(body: _Body) -> _Body:
 
 
 def _packed(html: str) -> str:
-    """A page, or a part of one, for a script to unpack: the same bytes every time."""
+    """A page, or a part of one, compressed reproducibly, for a script to unpack."""
     return base64.b64encode(gzip.compress(html.encode(), 6, mtime=0)).decode()
 
 
 def policy(*scripts: str) -> str:
-    """The content-security policy of a page that holds these scripts in itself."""
+    """The content-security policy of a page with these inline scripts."""
     return _policy(*(f"'sha256-{_hash(text)}'" for text in scripts))
 
 
 def _policy(*scripts: str) -> str:
-    """Nothing is fetched, and no script runs but our own. The chart library writes styles into its elements."""
+    """A content-security policy: no requests, and only these scripts. The chart library needs inline styles."""
     return f"default-src 'none'; script-src {' '.join(scripts)}; style-src 'self' 'unsafe-inline'; img-src data: blob:"
 
 
@@ -350,7 +348,7 @@ def _hash(script: str) -> str:
 
 
 def _inline(script: str) -> Markup:
-    """A script for a ``<script>`` element: its text cannot end the element."""
+    """A script for a ``<script>`` element, escaped so that it cannot end the element."""
     return Markup(visible(script).replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
@@ -361,9 +359,9 @@ def _check_replaceable(folder: Path) -> None:
     """Refuses to replace files that a render did not write."""
     if not folder.exists():
         return
-    hint = "hint: name another folder with -o"
+    hint = "hint: give another folder with -o"
     if not folder.is_dir():
-        raise UsageError(f"{folder}: expected a folder for the report, found a file\n  hint: name another with -o")
+        raise UsageError(f"{folder}: expected a folder for the report, found a file\n  {hint}")
     marker = folder / MARKER
     written = set(marker.read_text(encoding="utf-8").splitlines()) if marker.is_file() else set()
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}

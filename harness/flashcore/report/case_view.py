@@ -1,4 +1,4 @@
-"""One case on its variant's page: the answer, its limiters, its warps, its bytes and its source lines."""
+"""A case on its variant's page: the answer, limiters, stalls, memory traffic and source lines."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from flashcore.report import drawings
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import Case
 
-#: Instructions that copy from L2 to shared memory past L1 (TMA).
+#: TMA instructions that copy from L2 to shared memory, bypassing L1.
 _BULK_COPY = re.compile(r"U(TMALDG|BLKCP)\b")
 MOST_LINES = 10
-MOST_CONTEXT = 30  # lines without code that are shown between two with code
+MOST_CONTEXT = 30  # lines without code shown between two with code
 MOST_INSTRUCTIONS = 5
 MOST_LIMITERS = 6
 MOST_STEPS = 3
-#: The pair that ncu calls Speed of Light, then the SM's pipes and the levels of memory: name, and fact or share.
+#: ncu's Speed of Light pair, then the SM's pipes and the memory levels: (name, fact or computed share).
 SPEED_OF_LIGHT = (
     ("Compute", "sm_throughput"),
     ("Memory", "memory_throughput"),
@@ -42,7 +42,7 @@ SPEED_OF_LIGHT = (
     ("L2", "l2_throughput"),
     ("DRAM", "dram_throughput"),
 )
-#: A share that is computed → its function, and the counter that it needs.
+#: Computed share → (its function, the counter that it needs).
 _COMPUTED = {
     "shared_busy": (roofline.shared_busy, "shared_wavefronts"),
     "l1_busy": (roofline.l1_busy, "l1_bytes"),
@@ -63,9 +63,9 @@ class HotLine:
 class HotKernel:
     """The hottest lines of a kernel, and the others.
 
-    ``conflicts`` says whether passes through shared memory were counted by instruction. ``code`` is what source.js
-    draws: rows of lines and of instructions, each with its heat in %, and for an instruction the indices of its line
-    and of the calls through which that was inlined.
+    ``conflicts``: whether bank conflicts were counted per instruction. ``code``: the data for source.js, rows of lines
+    and instructions, each with its heat in %; an instruction also has the indices of its line and of the calls through
+    which it was inlined.
     """
 
     kernel: str | None
@@ -80,7 +80,7 @@ class CaseView(Case):
 
     @property
     def answer(self) -> list[str]:
-        """Its time, compared with parent, peer and floor, in parts of a sentence."""
+        """The parts of a sentence: the time, compared with the parent, the fastest reference and the floor."""
         time, step, gap = self.number(self.shape.time), self.step, self.gap
         if not time:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]
@@ -91,8 +91,8 @@ class CaseView(Case):
         if step is not None and step.ratio:
             ends = f" [{1 / step.high:.3f}, {1 / step.low:.3f}]" if step.low and step.high else ""
             parts.append(unbroken(faster(1 / step.ratio, "its parent")) + ends)
-        if peer := self.number("speedup_vs_peer"):
-            parts.append(unbroken(faster(peer, f"the fastest reference at {self.shape.name}")))
+        if speedup := self.number("speedup_vs_peer"):
+            parts.append(unbroken(faster(speedup, f"the fastest reference on {self.shape.name}")))
         if gap:
             floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
             parts.append(f"{significant(gap.ratio, 3)} × its floor of {floor}")
@@ -100,18 +100,18 @@ class CaseView(Case):
 
     @property
     def ranked(self) -> list[tuple[Limiter, list[Remedy]]]:
-        """Its limiters with the steps elsewhere on the ladder that reduced them most."""
+        """The limiters, each with the ladder's steps that reduced it most."""
         limits, readings = self.limiters.limiters[:MOST_LIMITERS], self.book.readings
         return [(x, list(islice(precedents(readings, x.kind, self.subject), 2))) for x in limits]
 
     @property
     def steps(self) -> tuple[Advice, ...]:
-        """The first advice on it."""
+        """The first pieces of advice."""
         return advice(self.book.readings, self.variant.name, self.shape.name)[:MOST_STEPS]
 
     @property
     def moved(self) -> list[list[Cell]]:
-        """The counters that changed against the parent: its value, this one's, and their ratio."""
+        """The counters that changed from the parent: its value, this variant's, and their ratio."""
         rows = []
         for moved in self.step.moved if self.step and self.parent else ():
             was, now = moved.before.value, moved.after.value
@@ -126,7 +126,7 @@ class CaseView(Case):
 
     @property
     def speed_of_light(self) -> list[Bar]:
-        """Utilization of compute and memory, then of their parts; empty without counters."""
+        """Utilization of compute and memory, then of their units; empty without counters."""
         here, before = _reader(self), _reader(self.parent) if self.parent else lambda _: None
         bars = [Bar(name, self._share(fact), here(fact), before(fact)) for name, fact in SPEED_OF_LIGHT]
         return bars if any(bar.percent is not None for bar in bars) else []
@@ -136,7 +136,7 @@ class CaseView(Case):
             return self.book.cell(fact, self.subject)
         share, counter = _reader(self)(fact), self.book.cell(_COMPUTED[fact][1], self.subject)
         if share is not None:
-            return number_cell(share, title=f"{_COMPUTED[fact][1]} over the most in the elapsed cycles")
+            return number_cell(share, title=f"{_COMPUTED[fact][1]} over its maximum in the elapsed cycles")
         return counter if counter.kind == "missing" else missing("this GPU's peak or the elapsed cycles are unmeasured")
 
     @property
@@ -151,7 +151,7 @@ class CaseView(Case):
 
     @property
     def phases(self) -> list[Bar]:
-        """Each phase's share of the warps' time, and its prediction."""
+        """Each phase's share of warp samples, and its prediction."""
         record, bars = self.book.record, []
         before = phase_shares(record, self.parent.subject) if self.parent else {}
         for phase, share in phase_shares(record, self.subject).items():
@@ -169,27 +169,27 @@ class CaseView(Case):
 
     @property
     def memory(self) -> drawings.Drawing | None:
-        """The bytes between the levels of memory."""
+        """The picture of the traffic between memory levels."""
         if self.number("l2_bytes") is None:
             return None
         parent = _reader(self.parent) if self.parent else None
         return drawings.memory(self.subject.case, _reader(self), parent, tma=self._uses_tma())
 
     def _uses_tma(self) -> bool:
-        """Whether its code has bulk copies to shared memory."""
+        """Whether the code has TMA copies to shared memory."""
         listings = self.book.listings.get(self.subject.case, ())
         return any(_BULK_COPY.search("\n".join(i.text for i in x.instructions)) for x, _ in listings)
 
     @property
     def heat(self) -> list[HotKernel]:
-        """The hottest lines of each of its kernels, each with its machine instructions."""
+        """The hottest lines of each kernel, with their machine instructions."""
         listings = self.book.listings
         before = listings.get(self.parent.subject.case, []) if self.parent else []
         return [_kernel(*listing, before) for listing in listings.get(self.subject.case, ())]
 
 
 def _reader(case: Case) -> Callable[[str], float | None]:
-    """The value of a fact, or of a share that is computed."""
+    """A function that returns the value of a fact or computed share."""
     record, subject = case.book.record, case.subject
     return lambda fact: _COMPUTED[fact][0](record, subject) if fact in _COMPUTED else case.number(fact)
 
@@ -223,10 +223,10 @@ def _code(listing: Listing, ordered: Sequence[heat.Line]) -> dict[str, Any]:
         if shown[0] == x.file and x.number - shown[1] <= MOST_CONTEXT:
             lines += ([f"{x.file}:{n}", text[n - 1].rstrip(), 0, ""] for n in range(shown[1] + 1, len(text)))
         places[x.file, x.number, x.source] = len(lines)
-        whole = text[-1].rstrip() if text and text[-1].strip() == x.source else x.source
-        lines.append([f"{x.file}:{x.number}" if x.number else "no known line", *row(whole, x)])
+        full = text[-1].rstrip() if text and text[-1].strip() == x.source else x.source
+        lines.append([f"{x.file}:{x.number}" if x.number else "unknown line", *row(full, x)])
         shown = (x.file, x.number)
-    # Steps pack to a third of what offsets do: nearly all of them are equal.
+    # Differences of offsets, which are nearly all equal, compress to a third of the offsets' size.
     offsets = [0, *(i.offset for i in listing.instructions[:-1])]
     return {
         "by": "samples" if sampled else "executed instructions" if total else "",
@@ -250,9 +250,9 @@ def _why(x: heat.Line) -> str:
 
 
 def _count(value: float | None) -> Cell:
-    """A count that should be 0: marked where it is not."""
+    """The cell of a count that should be 0, marked if it is not."""
     if value is None:
-        return missing("ncu did not count passes by instruction")
+        return missing("ncu did not count wavefronts per instruction")
     return Cell(f"{value:,.0f}", sort=value, kind="number", mark="waived" if value else "")
 
 
@@ -267,7 +267,7 @@ def _line(line: heat.Line, counted: bool) -> list[Cell]:
 
 
 def _sass(line: heat.Line) -> str:
-    """The line's hottest instructions as a table of text."""
+    """The line's hottest instructions as a text table."""
     hottest = sorted(line.instructions, key=lambda i: -i.values.get("samples", 0))[:MOST_INSTRUCTIONS]
     executed = {i.offset: f"{i.values.get('executed', 0):,.0f}" for i in hottest}
     wide = max(map(len, ("executed", *executed.values())))

@@ -1,6 +1,6 @@
-"""The cells of a page's tables: values rounded for reading, to six digits on hover, never blank.
+"""Table cells: rounded values, six digits on hover, never blank.
 
-An unmeasured value is the word ``unmeasured`` with its reason, and sorts last.
+An unmeasured value is shown as ``unmeasured``, with its reason on hover, and sorts last.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Cell:
     """One table cell.
 
     Args:
-        text: what is read; ``unit`` follows it in small type.
-        title: what hovering shows: more digits, source, subject, note.
-        sort: the value a column sorts by; ``None`` sorts last, whatever the direction.
-        kind: ``wrap`` is a long text, ``missing`` is unmeasured, ``none`` does not apply here.
-        mark: a status word that the style sheet knows (``pass``, ``fail``, …).
-        href: the target of its link.
+        text: the visible text; ``unit`` follows it in small type.
+        title: the hover text: more digits, source, subject, note.
+        sort: the sort key; ``None`` sorts last in either direction.
+        kind: ``wrap`` is long text, ``missing`` is unmeasured, ``none`` does not apply.
+        mark: a status word of the style sheet (``pass``, ``fail``, …).
+        href: the link's target.
         detail: a second, smaller line or suffix.
     """
 
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A share as a bar, the parent's as a tick on it, %. ``text`` stands behind it."""
+    """A share in % as a bar, with the parent's share as a tick and ``text`` after it."""
 
     name: str
     cell: Cell
@@ -54,7 +54,7 @@ class Bar:
 
 
 def origin(fact: Fact) -> str:
-    """Where a fact was read and what it is about, in a line or three."""
+    """A fact's source, subject and note, in up to three lines."""
     spec = FACTS.get(fact.name)
     metric = f" ({spec.ncu})" if spec and spec.ncu and fact.source == "ncu" else ""
     lines = [f"{fact.name}, from {fact.source}{metric}", f"about {fact.subject}"]
@@ -62,7 +62,7 @@ def origin(fact: Fact) -> str:
 
 
 def number_cell(value: float, digits: int = 3, title: str = "", *, detail: str = "") -> Cell:
-    """The cell of a derived number, to that many significant digits."""
+    """The cell of a derived number, rounded to ``digits`` significant digits."""
     return Cell(significant(value, digits), title=title, sort=value, kind="number", detail=detail)
 
 
@@ -78,8 +78,8 @@ def not_applicable(reason: str) -> Cell:
 
 
 def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cell:
-    """The cell of one fact. Without ``with_unit`` the column's heading must carry it; a ``brief`` one has no hover
-    text."""
+    """The cell of one fact. Without ``with_unit`` the column's heading must contain the unit; a ``brief`` cell has no
+    hover text."""
     if fact.value is None:
         return missing(fact.note or f"{fact.source} gave no value", f"{fact.name} of {fact.subject}")
     text, unit = quantity(fact.value, fact.unit)
@@ -91,7 +91,7 @@ def fact_cell(fact: Fact, *, with_unit: bool = True, brief: bool = False) -> Cel
 
 
 def unbroken(text: str) -> str:
-    """The text with no line break between a number and its ``×``."""
+    """The text with no-break spaces before ``×``."""
     return text.replace(" ×", "\u00a0×")
 
 
@@ -101,6 +101,6 @@ def words(name: str) -> str:
 
 
 def six_digits(value: float) -> float | int:
-    """A value for a chart: whole numbers exactly, others to six significant digits, more than is shown."""
+    """A value for a chart: integers exactly, others to six significant digits."""
     short = float(f"{value:.6g}")
     return int(value) if float(value).is_integer() else short

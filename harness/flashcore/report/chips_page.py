@@ -1,6 +1,6 @@
-"""The page over runs on several chips: a column for each, the rooflines side by side, and one gate.
+"""The page about runs on several chips: a column for each, their rooflines side by side, and one gate.
 
-Every figure comes from the pages of its own run; only the order combines several chips.
+Every value comes from its run's pages; only the row order combines chips.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flashcore.report.overview_page import Overview
 from flashcore.report.roofline_page import Roofline
 from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, variant_page
 
-#: The overview's columns that each chip has here.
+#: The overview's columns that each chip has on this page.
 KEYS = ("time", "above-floor", "limits", "held")
 _PLACES = [[column[0] for column in overview_page.COLUMNS].index(key) for key in KEYS]
 
@@ -59,18 +59,18 @@ class Chips:
 
     @property
     def shapes(self) -> list[Shape]:
-        """Those that were timed on most chips first: the page opens with one."""
+        """The shapes, first those timed on most chips, since the page opens with the first."""
         shapes = {name: section.shape for report in self.reports for name, section in report.sections.items()}
         return sorted(shapes.values(), key=lambda s: -sum(report.answer(s) is not None for report in self.reports))
 
     def sizes(self, shape: Shape) -> str:
-        """Its parameters, or each chip's where they differ: a problem may fit a shape to its machine."""
+        """The shape's parameters, or each chip's if they differ: a problem may scale a shape to the machine."""
         sizes = [(r.name, r.sections[shape.name].shape.params_text) for r in self.reports if shape.name in r.sections]
         several = len({size for _, size in sizes}) > 1
         return "; ".join(f"{name}: {size}" for name, size in sizes) if several else shape.params_text
 
     def rows(self, shape: Shape) -> Iterator[list[Cell]]:
-        """A line for each variant, in the order of their times on the first chip; each chip's cells behind its name."""
+        """A row per variant, ordered by time on the first chip: its name, then each chip's cells."""
         by_chip = [
             {row.cells[0].text: row.cells for row in r.sections[shape.name].rows} if shape.name in r.sections else {}
             for r in self.reports
@@ -80,7 +80,7 @@ class Chips:
             variant = next(v for r in self.reports if (v := r.book.record.suite.variants.get(name)))
             line = [Cell(name, title=variant.technique, sort=name, detail="reference" if variant.is_reference else "")]
             for report, rows, why in zip(self.reports, by_chip, reasons, strict=True):
-                absent = why(variant, shape) or ("" if name in rows else "not among the shapes that its report shows")
+                absent = why(variant, shape) or ("" if name in rows else "not among the shapes in its report")
                 for key, place in zip(KEYS, _PLACES, strict=True):
                     cell = not_applicable(absent) if absent else rows[name][place]
                     target = variant_page(name) if key == "time" and not absent else cell.href
@@ -89,7 +89,7 @@ class Chips:
 
     @property
     def machine(self) -> Iterator[list[Cell]]:
-        """Each chip's machine, clock, spread and roofs: a cell for each chip behind the row's name."""
+        """Rows of each chip's machine, clock and roofs: the row's name, then a cell per chip."""
         reports = self.reports
         records = [r.book.record for r in reports]
         yield [Cell("report"), *(Cell(r.book.record.id, href=r.folder + INDEX) for r in reports)]
@@ -103,7 +103,7 @@ class Chips:
         if any(r.gpus for r in records):
             pairs = zip(records, origins, strict=True)
             gpus = ["; ".join(f"{g.uuid}: {rows[g.uuid]}" for g in r.gpus) for r, rows in pairs]
-            yield [Cell("its GPUs"), *(Cell(text or "one") for text in gpus)]
+            yield [Cell("GPUs"), *(Cell(text or "one") for text in gpus)]
         roofs = [roofline.roofs(devices.find(r.gpu), None, r.roofs) for r in records]
         for resource in dict.fromkeys(("dram", "l2", *(v.roof for r in records for v in r.suite.variants.values()))):
             row = [Cell(f"roof: {resource}")]
@@ -115,7 +115,7 @@ class Chips:
 
 
 def folders(names: Sequence[str]) -> list[str]:
-    """Names for chips' folders: ``nvidia-h200``."""
+    """Folder names for the chips, such as ``nvidia-h200``."""
     slugs: list[str] = []
     for name in names:
         slug = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") or "chip"

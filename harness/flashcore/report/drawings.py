@@ -1,6 +1,6 @@
-"""Small pictures in plain SVG, in the colors of the style sheet: they need no script, and print.
+"""Small pictures as plain SVG in the style sheet's colors, which need no scripts and print well.
 
-All are 360 wide, so that a phone shows them unscaled.
+All are 360 pixels wide, so that a phone shows them unscaled.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WIDTH = 360
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture, and the recorded values it was made from, headings first."""
+    """A picture, and the values it shows, headings first."""
 
     svg: Markup
     table: list[list[Any]]
 
 
 def tenth(value: float) -> float:
-    """A coordinate to a tenth of a pixel, as short as it can be written."""
+    """A coordinate rounded to a tenth of a pixel, as an integer if possible."""
     short = round(value, 1)
     return int(short) if short == int(short) else short
 
@@ -41,9 +41,9 @@ _MOST_STEPS = 30
 
 
 def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing:
-    """The share of samples at or below each time, by mode, each against its own median.
+    """Each mode's cumulative distribution of samples, relative to its median.
 
-    Steps show levels, slopes show spread; an axis in microseconds would show the modes' places and hide their spread.
+    Steps show levels, slopes show spread, which an axis in microseconds would hide.
     """
     modes = [(mode, median(times), sorted(times)) for mode, times in series]
     shares = [[100 * (time / middle - 1) for time in times] for _, middle, times in modes]
@@ -85,14 +85,14 @@ def samples(case: str, series: Sequence[tuple[str, Sequence[float]]]) -> Drawing
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """The arrows between two boxes, one for each direction, or one for both where only their sum was counted.
+    """The arrows between two boxes: one per direction, or one for both if only their sum is counted.
 
     Args:
-        left, top, bottom: where its arrows stand; its words stand on their right.
-        reads, writes, both: facts of bytes, or of passes through shared memory.
-        busy: the fact of the share of its peak, %; none where no peak is known.
-        more: another fact and its word.
-        within: facts of bytes that ``reads`` and ``writes`` count too but that take other ways.
+        left, top, bottom: the arrows' position; the text is to their right.
+        reads, writes, both: facts of bytes, or of shared-memory wavefronts.
+        busy: the fact of the link's share of its peak, %; empty if the peak is unknown.
+        more: another fact and its label.
+        within: facts of bytes included in ``reads`` and ``writes`` but drawn on other paths.
     """
 
     left: int
@@ -122,7 +122,7 @@ _LINKS = (
     ),
     _Link(100, 310, 386, "dram_read_bytes", "dram_write_bytes", "", "dram_throughput"),
 )
-#: Ways that a kernel takes or does not: drawn where counters show bytes.
+#: Optional paths, drawn if their counters are not 0.
 _TMA = _Link(18, 160, 276, "tma_read_bytes", "tma_write_bytes", name="TMA ")
 _ATOMICS = ("atomic_bytes", "reduction_bytes")
 #: Name, left, top and width of each box.
@@ -133,16 +133,16 @@ _BOXES = (
     ("L2", 10, 276, 346),
     ("DRAM", 10, 386, 346),
 )
-_WIDEST, _PASS = 13, 128  # pixels of the arrow of most bytes; most bytes of a pass through shared memory
+_WIDEST, _PASS = 13, 128  # width of the widest arrow in pixels; bytes of a shared-memory wavefront
 
 
 def memory(case: str, read: Read, read_parent: Read | None, *, tma: bool = False) -> Drawing:
-    """The traffic between registers, shared memory, L1, L2 and DRAM: an arrow's width is by bytes, its filled part the
-    share of the link's peak; the parent's figures below, smaller. TMA goes from L2 to shared memory past L1.
+    """The traffic between registers, shared memory, L1, L2 and DRAM. An arrow's width shows bytes, its filled part the
+    share of the link's peak; smaller text shows the parent's values. TMA copies bypass L1.
 
     Args:
-        tma: whether its code copies by TMA; without counters its bytes are among L2's.
-        read, read_parent: counter (or a computed share, %) → its value in the catalogue's unit; ``None`` if unmeasured.
+        tma: whether the code uses TMA; without TMA counters, its bytes are part of L2's.
+        read, read_parent: counter (or a computed share, %) → value in the catalogue's unit; ``None`` if unmeasured.
     """
     table: list[list[Any]] = [["counter", "value", "parent"]]
 
@@ -199,7 +199,7 @@ def _moved(read: Read, *facts: str) -> bool:
 
 
 def _arrows(link: _Link, read: Read) -> list[tuple[str, str, float]]:
-    """The word, fact and value of each arrow; none where nothing was counted."""
+    """(label, fact, value) of each arrow; empty if nothing was counted."""
     reads, writes = read(link.reads), read(link.writes)
     if reads is None or writes is None:
         total = read(link.both) if link.both else None
@@ -213,9 +213,9 @@ def _bytes(fact: str, value: float) -> float:
 
 
 def _arrow(x: int, top: int, bottom: int, size: float, word: str, busy: str = "", share: float | None = None) -> str:
-    """An arrow up for what is read, down for what is written, filled from its start by its share of the peak, %.
+    """An arrow, up for reads and down for writes, filled from its start by its share of the peak, %.
 
-    ``size`` is its bytes over those of the widest arrow.
+    ``size``: its bytes over the widest arrow's.
     """
     half, (start, end) = tenth(max(_WIDEST * size, 2.5 if size else 0.5) / 2), (top + 3, bottom - 3)
     up, down = word != "written", word != "read"
@@ -241,7 +241,7 @@ def _figure(fact: str, value: float | None, word: str) -> str:
 
 
 def svg(label: str, height: int, parts: Sequence[str]) -> Markup:
-    """The picture; its label is also for screen readers."""
+    """The SVG element; the label is its title and for screen readers."""
     shown = escape(label)
     return Markup(
         f'<svg class="drawing" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '

@@ -1,4 +1,4 @@
-"""The frame of every page: the gate as a chip, and the origin of the figures in a line."""
+"""The frame of every page: the gate's outcome as a badge, and a line with the run's origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flashcore.report.cells import Cell
 
 
 def gate(judgement: Judgement, href: str) -> Cell:
-    """The gate's outcome, in a chip that links to ``href``."""
+    """The gate's outcome as a badge that links to ``href``."""
     counts = judgement.counts()
     title = summary(judgement)
     if counts["fail"]:
@@ -24,8 +24,8 @@ def gate(judgement: Judgement, href: str) -> Cell:
 
 
 def line(record: Record) -> str:
-    """The run, its date, commit and GPU, and the runs that GPU results were joined from, for the top of each page."""
-    gpu = f"measured on {record.environment.gpu}" if record.environment.gpu else "no GPU on its machine"
+    """The run, its date, commit and GPU, and the joined runs, for the top of each page."""
+    gpu = f"measured on {record.environment.gpu}" if record.environment.gpu else "recorded without a GPU"
     joined = "".join(f"; {o.what} joined from run {o.run}, {o.machine} ({o.arch})" for o in record.joined)
     return f"Run {record.id}, {record.created[:10]}, {_commit(record)}; {gpu}{joined}"
 
@@ -38,7 +38,7 @@ def _commit(record: Record) -> str:
 
 
 def provenance(record: Record) -> list[tuple[str, str]]:
-    """Machine and tools, by name."""
+    """The run's machine and tools, as (name, value)."""
     e = record.environment
     unknown = "unknown"
     rows = [

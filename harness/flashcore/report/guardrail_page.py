@@ -1,7 +1,7 @@
-"""The guardrail page: variant × fact at a glance, every verdict, waivers with their reasons, progress of the goals.
+"""The guardrails page: a matrix of variants and facts, all verdicts, waivers with their reasons, progress of goals.
 
-The page holds all verdicts as columns of data, and a script shows the rows in view. Those that make the gate fail are
-rows of the page itself.
+The page contains all verdicts as data, of which a script shows the rows in view. Only verdicts that make the gate fail
+are also HTML.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_u
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
 
-#: The order of states: what a reader should see first. A limit at risk passes.
+#: States in order of importance. A limit at risk passes.
 RANK = {"fail": 0, "at_risk": 1, "waived": 2, "unmeasured": 3, "open": 4, "pass": 5}
 WAIVER_MARKS = {"holds": "waived", "exceeded": "fail", "expired": "fail", "not needed": "open"}
-#: A limit that passes with a smaller share of it left is at risk. Where no room is possible, none is at risk.
+#: A passing limit with less relative headroom is at risk. Without a defined headroom, a limit is never at risk.
 AT_RISK = 0.05
-#: Variants in the matrix: the data have all of them.
+#: Variants in the matrix; the data contain all of them.
 MOST_VARIANTS = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """For each variant and limited fact: the worst verdict, and the least headroom among equals; the worst first.
+    """Variant × limited fact → the worst verdict, with the least headroom among equals; worst first.
 
     Args:
-        quiet: the facts and variants that pass everywhere and are not at risk, if there are others.
+        quiet: facts and variants that pass everywhere without risk, unless all do.
     """
 
     facts: list[str]
@@ -77,7 +77,7 @@ class Guardrails:
         return Cell(text, title=title, sort=RANK[self.state(v)], mark=self.state(v))
 
     def state(self, v: Verdict) -> str:
-        """Its status, or that it passes but is at risk."""
+        """The verdict's status, or ``at_risk``."""
         risky = v.status == "pass" and v.severity == "limit" and at_risk(self._headroom(v))
         return "at_risk" if risky else v.status
 
@@ -97,12 +97,12 @@ class Guardrails:
         return variant_cell(name) if name in self.book.record.suite.variants else Cell(name)
 
     @cached_property
-    def holding(self) -> list[Verdict]:
+    def blocking(self) -> list[Verdict]:
         """The verdicts that make the gate fail, worst first."""
         return sorted((*self.book.judgement.failed, *self.book.judgement.gaps), key=self._order)
 
     def row(self, v: Verdict) -> list[Cell]:
-        """A verdict as it is shown without scripts."""
+        """A verdict's row for readers without scripts."""
         s, reason = v.subject, v.reason or v.source
         return [
             Cell(self.state(v).replace("_", " "), mark=self.state(v)),
@@ -117,7 +117,7 @@ class Guardrails:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """All verdicts, limits first: a column each, packed; what all of a budget share is stored once."""
+        """All verdicts, limits first, as packed columns; data shared by a budget's verdicts are stored once."""
         every = sorted(self.book.judgement.verdicts, key=self._order)
         columns: dict[str, Iterable[Any]] = {
             "status": map(self.state, every),
@@ -129,11 +129,11 @@ class Guardrails:
             "from": (v.fact_source for v in every),
             "reason": (v.reason.strip() for v in every),
         }
-        known = list(self.book.record.suite.variants)
-        return {"count": len(every), "known": known, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
+        variants = list(self.book.record.suite.variants)
+        return {"count": len(every), "linked": variants, "rank": RANK, **{k: packed(v) for k, v in columns.items()}}
 
     def _order(self, v: Verdict) -> tuple[bool, int, bool, float]:
-        """Limits first, what makes the gate fail before the other states; among equals the least headroom first."""
+        """Sort key: limits first; gate failures before other states; then by headroom."""
         state, room = self.state(v), self._headroom(v)
         rank = RANK["fail"] if state == "unmeasured" and v.required else RANK[state]
         return v.severity != "limit", rank, state != "fail", math.inf if room is None else room
@@ -157,7 +157,7 @@ class Guardrails:
 
     @property
     def goals(self) -> list[list[Verdict]]:
-        """Goals by name; within one, the farthest first."""
+        """Goals by name, each with its farthest subject first."""
         by_name = grouped((v.budget, v) for v in self.book.judgement.goals)
         return [sorted(same, key=lambda v: (v.progress is None, v.progress or 0.0)) for same in by_name.values()]
 
@@ -171,7 +171,7 @@ def value_cell(v: Verdict) -> Cell:
     """The value that a verdict checked."""
     if v.value is None:
         return missing(v.reason, v.fact)
-    source = f"from {v.fact_source}" if v.fact_source else "from the run itself"
+    source = f"from {v.fact_source}" if v.fact_source else "from the run"
     text, unit = quantity(v.value, v.unit)
     sort = float(v.value) if isinstance(v.value, (int, float)) else text
     title = f"{exact(v.value, v.unit)}\n{v.fact}, {source}\nabout {v.subject}"
@@ -179,9 +179,9 @@ def value_cell(v: Verdict) -> Cell:
 
 
 def headroom(budget: Budget | None, value: object) -> float | None:
-    """The distance of a value inside its limit, as a share of the limit; below 0 it is beyond.
+    """The distance between a value and its limit, relative to the limit; negative if the limit is exceeded.
 
-    ``None``: no room is possible, as for a limit of 0, or for one exact value that is met.
+    ``None`` if undefined: for a limit of 0, and for an exact value that is met.
     """
     if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -192,27 +192,27 @@ def headroom(budget: Budget | None, value: object) -> float | None:
 
 
 def at_risk(room: float | None) -> bool:
-    """Whether a limit that passes with this headroom is at risk."""
+    """Whether a passing limit with this headroom is at risk."""
     return room is not None and room < AT_RISK
 
 
 def by_room(book: Book, status: Status) -> list[tuple[float | None, Verdict]]:
-    """The limits of a status with their headroom, the least first; before them those whose headroom is undefined."""
+    """The limits of a status with their headroom, ascending; undefined headroom first."""
     rooms = ((headroom(book.budgets.get(v.budget), v.value), v) for v in book.judgement.limits if v.status == status)
     return sorted(rooms, key=lambda pair: -math.inf if pair[0] is None else pair[0])
 
 
 def percent(share: float) -> str:
-    """``6 %``, never rounded from or to 0."""
+    """A share as a percentage, ``6 %``; never rounded to 0."""
     size = abs(100 * share)
     text = "0" if size == 0 else "<1" if size < 1 else f"{math.floor(size):,}"
     return f"{'−' if share < 0 else ''}{text} %"
 
 
 def packed(values: Iterable[Any]) -> list[list[Any]]:
-    """A column as its distinct values, which of them each run of equal ones is, and how long each run is.
+    """A column in run-length encoding: distinct values, the index of each run's value, each run's length.
 
-    Without the last two, where most rows differ, the values themselves.
+    If most rows differ: the values, and two empty lists.
     """
     column = list(values)
     index: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A report for a pull request: the verdict, the fastest variants with bars of text, the winner at each shape."""
+"""A Markdown report for pull requests: the gate's result, the fastest variants with text bars, each shape's winner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashcore.report import overview_page
 from flashcore.report.cells import Cell
 from flashcore.report.view import Book, Page
 
-#: Variants in the table and failures in words; a code host cuts a comment at 65,536 characters.
+#: Most variants and failures listed (GitHub limits a comment to 65,536 characters), and blocks of the longest bar.
 MOST, MOST_FAILED, BAR = 20, 10, 16
 _COLUMNS = overview_page.COLUMNS[: overview_page.USUAL]
 _TIME = [key for key, *_ in _COLUMNS].index("time")
@@ -31,10 +31,10 @@ def render(
     baseline: Baseline | None = None,
     overviews: Iterable[Callable[[Book], Page[Any] | None]] = (),
 ) -> str:
-    """The record as Markdown, checked as in :func:`flashcore.report.render`.
+    """The record as Markdown; arguments as in :func:`flashcore.report.render`.
 
     Args:
-        overviews: of plugins: each makes the page that replaces the overview, or ``None``.
+        overviews: plugins' functions that make a page to replace the overview, or ``None``.
     """
     book = Book(record, require, today, baseline)
     replaced = next((page.tables for make in overviews if (page := make(book))), ())
@@ -57,7 +57,7 @@ def render(
                 f"`{a.case.variant.name}`",
                 a.time,
                 a.regime,
-                a.peer + f" [{a.interval}]" * bool(a.interval) + f" ({a.pair})" * bool(a.pair),
+                a.over_reference + f" [{a.interval}]" * bool(a.interval) + f" ({a.pair})" * bool(a.pair),
                 a.floor,
                 a.case.limiters.text or UNMEASURED,
             ]
@@ -69,7 +69,7 @@ def render(
 
 
 def _variants(section: overview_page.Section) -> list[str]:
-    """The fastest variants and the baseline; each bar is its time on a log scale, from the fastest to the slowest."""
+    """The fastest variants and the baseline, with bars of their time on a log scale from the fastest to the slowest."""
     timed = [(t, r) for r in section.rows if isinstance(t := r.cells[_TIME].sort, (int, float))]
     shown = [(t, r) for i, (t, r) in enumerate(timed) if i < MOST or r.role == "baseline"]
     low, high = min(t for t, _ in shown), max(t for t, _ in shown)
@@ -77,11 +77,11 @@ def _variants(section: overview_page.Section) -> list[str]:
     rows = [(bar(t, low, high), *map(_text, r.cells[: len(heads)])) for t, r in shown]
     lines = [f"### {section.row.name}: {section.shape.params_text}", "", *table(("", *heads), *rows)]
     left = len(section.rows) - len(shown)
-    return [*lines, *(["", f"{left} slower or without a time are left out."] if left else [])]
+    return [*lines, *(["", f"{left} slower or untimed variants are not shown."] if left else [])]
 
 
 def bar(value: float, low: float, high: float) -> str:
-    """``value`` on a log scale as blocks: one for ``low``, all for ``high``."""
+    """``value`` as a bar on a log scale: one block for ``low``, all blocks for ``high``."""
     share = math.log(value / low) / math.log(high / low) if high > low > 0 else 0.0
     return "█" * (1 + round(share * (BAR - 1)))
 
@@ -91,7 +91,7 @@ def _text(cell: Cell) -> str:
 
 
 def table(*rows: Sequence[str]) -> list[str]:
-    """The lines of a table; the first row is its heading."""
+    """The lines of a Markdown table; the first row is its heading."""
     lines = ["| " + " | ".join(map(_safe, cells)) + " |" for cells in rows]
     return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
 

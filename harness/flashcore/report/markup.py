@@ -1,6 +1,6 @@
-"""Cells and badges as HTML, in plain Python: a report has tens of thousands, for which a template's macro is slow.
+"""Renders cells and badges as HTML in plain Python, since template macros are slow for tens of thousands of cells.
 
-Everything that comes from a record is escaped here, as jinja's autoescape does in the templates.
+Everything from a record is escaped here, like jinja's autoescape in the templates.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from markupsafe import Markup
 
 from flashcore.report.cells import Cell, Kind
 
-#: The address of a page, from the name of the page and the relative path to the report's folder.
+#: (page name, relative path to the report's folder) → the page's address.
 Href = Callable[[str, str], str]
 
 
 def mark(status: str, text: str) -> Markup:
-    """A status: a word, before which the style sheet sets a sign, never only a color."""
+    """A status badge: the word, with a sign from the style sheet, never only a color."""
     return Markup(f'<span class="badge {escape(status)}">{escape(text)}</span>')
 
 
 def badge(href: Href, cell: Cell, up: str) -> Markup:
-    """A cell's status, as a link where it leads somewhere."""
+    """A cell's status badge, as a link if the cell has one."""
     shown = mark(cell.mark, cell.text)
     return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
 
@@ -34,8 +34,8 @@ def row(
 
     Args:
         heading: whether the first cell names the row.
-        shown: the cells after so many are hidden.
-        usual: the kind of most cells in the table, whose style is the table's own.
+        shown: the number of visible cells; the others are hidden.
+        usual: the table's default kind, whose cells need no class.
     """
     html = ""
     for i, cell in enumerate(cells):
@@ -69,7 +69,7 @@ def _content(href: Href, cell: Cell, up: str) -> str:
 
 
 def _sorts_by_text(cell: Cell) -> bool:
-    """Whether a column sorts by the cell's text: a plain number, or its own words."""
+    """Whether the sort key can be read from the cell's text: a plain number, or the text itself."""
     plain = not cell.unit and not cell.detail
     number = cell.kind == "number" and cell.text.replace(",", "").replace(".", "").isdigit()
     return plain and (number or cell.text == cell.sort)

@@ -1,6 +1,6 @@
-"""Blocks per SM over registers and over shared memory, now and one step on, as two small pictures.
+"""Two small pictures of blocks per SM over registers and over shared memory, with the present and the next step.
 
-Plain SVG in the colors of the style sheet: it needs no script, follows light and dark, and prints.
+Plain SVG in the style sheet's colors: it needs no script, follows light and dark mode, and prints.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from flashcore.report.drawings import tenth
 _Scale = Callable[[float], float]
 
 WIDTH, HEIGHT = 360, 150
-LEFT, RIGHT, TOP, BOTTOM = 30, 350, 18, 112  # of the drawing within the picture
+LEFT, RIGHT, TOP, BOTTOM = 30, 350, 18, 112  # the plot area
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One resource: its name, the present step and the next one.
+    """One resource, with its present and next amount.
 
     Args:
         scale: the axis shows the resource divided by this.
-        stairs: (end, blocks) of each step, with the other resource as it is; ``alone``: were the other free.
+        stairs: (end, blocks) of each step at the other resource's present amount; ``alone``: without the other's limit.
     """
 
     title: str
@@ -48,7 +48,7 @@ class _Panel:
 
 
 def charts(step: Step) -> Markup:
-    """Two pictures side by side; empty where occupancy is unmeasured."""
+    """The two pictures side by side; empty if occupancy is unmeasured."""
     arch = step.subject.arch
     if step.then is None or arch is None or step.now.blocks_per_sm is None:
         return Markup("")
@@ -94,7 +94,7 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
         return tenth(BOTTOM - (BOTTOM - TOP) * count / top)
 
     def path(stairs: Sequence[tuple[int, int]]) -> str:
-        """From the first step that fits into the picture; higher ones enter at the top."""
+        """The path from the first step within the picture; higher steps enter at the top."""
         d = ""
         before = 0
         for end, count in stairs:
@@ -109,12 +109,12 @@ def _svg(panel: _Panel, blocks: int, target: int | None) -> str:
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}"><title>{escape(label)}</title>',
         f'<text x="2" y="11">blocks per SM</text>'
-        f'<text x="{RIGHT}" y="11" class="end">dotted: if the other resource were free</text>'
+        f'<text x="{RIGHT}" y="11" class="end">dotted: without the other resource\'s limit</text>'
         f'<text x="{RIGHT}" y="{HEIGHT - 4}" class="end">{escape(panel.title)}</text>',
         *_grid(panel, most, top, x, y),
         f'<path class="alone" d="{path(panel.alone)}"/><path class="step" d="{path(panel.stairs)}"/>',
     ]
-    # Stairs go down to the right: above them to the right and below them to the left is room for a label.
+    # The stairs descend to the right, so labels fit above them to the right and below them to the left.
     if goal is not None:
         parts.append(f'<circle cx="{x(panel.next)}" cy="{y(goal)}" r="4.5"/>')
         parts.append(_label(x(panel.next), y(goal) - 5, f"next: {panel.number(panel.next)}", x(panel.next) > 270))

@@ -1,4 +1,4 @@
-"""Outcomes as badges: of stages and builds, of checks, of predictions."""
+"""Badges for outcomes of stages, builds, checks and predictions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from flashcore.explain.predictions import Outcome
 from flashcore.model.record import CaseOutcome
 from flashcore.report.cells import Cell
 
-#: The style sheet's mark for the status of a case, stage or build; all others are ``unmeasured``.
+#: Status of a case, stage or build → the style sheet's mark; others are ``unmeasured``.
 _MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
 
-#: A prediction's outcome: its word, and the style sheet's mark.
+#: A prediction's outcome → (word, the style sheet's mark).
 PREDICTIONS: dict[Outcome, tuple[str, str]] = {
     "confirmed": ("confirmed", "pass"),
     "more": ("exceeded", "pass"),
@@ -24,12 +24,12 @@ PREDICTIONS: dict[Outcome, tuple[str, str]] = {
 
 
 def status_mark(status: str) -> str:
-    """The mark of a status."""
+    """The style sheet's mark for a status."""
     return _MARKS.get(status, "unmeasured")
 
 
 def check_cell(check: CaseOutcome, title: str = "") -> Cell:
-    """Whether a checked case is right."""
+    """The badge of a check's outcome."""
     word = {"ok": "right", "failed": "wrong"}.get(check.status, check.status)
     return Cell(word, title=title, sort=float(check.status != "ok"), mark=status_mark(check.status))
 

@@ -1,4 +1,4 @@
-"""The overview: the fastest, what limits it, the budgets, the next step; then the ladder that led there."""
+"""The overview page: the fastest variant, its limiter, the budgets, the next step; then the ladder that led there."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from flashcore.report.guardrail_page import at_risk, by_room, percent
 from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
-#: Key, heading, unit, why. The first ``USUAL`` are shown until a reader chooses others.
+#: (key, heading, unit, description). The first ``USUAL`` are shown by default. Keys occur in addresses.
 COLUMNS = (
-    ("variant", "variant", "", "links to its page; ★ is on the way from the baseline to the winner"),
-    ("time", "time", "µs", "p50 of the timing mode that ranks at this shape"),
+    ("variant", "variant", "", "links to its page; ★: on the path from the baseline to the winner"),
+    ("time", "time", "µs", "p50 of the timing mode that ranks on this shape"),
     ("over-parent", "× faster than parent", "", "the parent's time over this one's, with the 95 % bootstrap interval"),
-    ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with its 95 % interval"),
-    ("above-floor", "× floor", "", "its time over the least time that its resources allow"),
+    ("over-peer", "× faster than reference", "", "the best reference's time over this one's, with the 95 % interval"),
+    ("above-floor", "× floor", "", "time over the least time that its resources allow"),
     ("right", "right?", "", "against fp64, within its tolerance class"),
     ("limits", "limits", "", "results of its budgets, over all archs and shapes"),
     ("held", "limited by", "", "the largest limiter; the variant's page has the evidence"),
-    ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with its 95 % interval"),
+    ("over-baseline", "× faster than baseline", "", "the baseline's time over this one's, with the 95 % interval"),
     *((f"{r}-p50", f"{words(r)} p50", "µs", FACTS[f"{r}_p50"].why) for r in REGIMES),
     ("isolated-p90", "isolated p90", "µs", "of single calls"),
-    ("tflops", "TFLOP/s", "", "formula FLOPs over the time that ranks"),
+    ("tflops", "TFLOP/s", "", "formula FLOPs over the ranking time"),
     ("floor", "floor", "µs", "the least time that its resources allow; hover for the resource"),
     ("tensor", "tensor active", "%", FACTS["tensor_active"].why),
     ("occupancy", "occ. theory", "%", "theoretical occupancy of the launch plan"),
@@ -49,15 +49,15 @@ COLUMNS = (
     ("registers", "regs", "", FACTS["registers"].why),
     ("spills", "spills", "B", "bytes spilled per thread, stores and loads (ptxas)"),
     ("smem", "smem", "B", FACTS["smem"].why),
-    ("parent", "parent", "", "the variant it was made from"),
+    ("parent", "parent", "", "the variant it was derived from"),
     ("came-true", "came true?", "", "outcome of the predicted time"),
     ("finding", "finding", "", "derived from the facts"),
-    ("technique", "technique", "", "what it adds to its parent"),
+    ("technique", "technique", "", "its change from the parent"),
 )
 USUAL = 8
-#: The columns that are shown where nothing was timed.
+#: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
-#: Stands behind a time of which the median hides two levels.
+#: Follows a time whose median hides two levels.
 TWO_LEVELS = "two levels"
 #: The order of missing results.
 STATUSES = ("failed", "stale", "skipped", "unsupported")
@@ -67,7 +67,7 @@ MOST_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A variant's row in the overview's table: cells, role (peer, baseline, variant), and its problem, if any."""
+    """A variant's row in the overview's table: cells, role (peer, baseline, variant), and a failure's description."""
 
     cells: tuple[Cell, ...]
     role: str
@@ -76,19 +76,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The winner at a shape, in words and as cells.
+    """The winner on a shape, as text and as cells.
 
     Args:
-        pair: the cases that are compared, where the shape has several names.
-        others: its times in the regimes that do not rank.
-        levels: what its time and the reference's are if they have two levels.
-        summary: its row in the table of all problems.
+        pair: the compared cases, if the shape has several names.
+        others: the winner's times in the other regimes.
+        levels: descriptions of the winner's and the reference's times that have two levels.
+        summary: the row in the table of all problems.
     """
 
     case: Case
     time: str
     regime: str
-    peer: str
+    over_reference: str
     interval: str
     pair: str
     floor: str
@@ -100,12 +100,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stair:
-    """A variant's line in the ladder's picture. Positions are percent of its width, from the floor to the slowest.
+    """A variant's row in the ladder's picture. Positions are in percent of the width, from the floor to the slowest.
 
     Args:
-        us: its time.
-        at, before: the positions of its time and of its parent's; ``None`` where that is not drawn.
-        usual: whether it is shown before a reader asks for all.
+        us: the variant's time.
+        at, before: the positions of its time and its parent's; ``None`` if the parent is not drawn.
+        usual: whether the row is shown by default.
     """
 
     variant: Variant
@@ -120,18 +120,17 @@ class Stair:
 
     @property
     def left(self) -> bool:
-        """Whether its number is on its left: where the bar comes from the right, or has no room there."""
+        """Whether the number is left of the dot: if the bar comes from the left, or the right edge is near."""
         return self.at > 15 and (self.at > 88 or (self.before is not None and not self.slower))
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The ladder on a log scale: its lines, ticks (position, label) and marks (class, position, label), and the facts
-    that its CSV holds.
+    """The ladder on a log scale: rows, ticks (position, label), marks (class, position, label), and the CSV's table.
 
     Args:
-        needs: the least share of the time by variant and resource.
-        counted: whether at least one share comes from hardware counters.
+        needs: variant → resource → the least share of the time that the resource needs.
+        counted: whether any share comes from hardware counters.
     """
 
     needs: Mapping[str, Mapping[str, bounds_in_use.Need]]
@@ -144,13 +143,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The overview of one row of cases. ``no_times`` says why nothing was timed.
+    """The overview of one row of cases. ``no_times``: why nothing was timed.
 
     Args:
-        columns: of the table, as in :data:`COLUMNS`; without times the static ones come first.
-        about: the winner; without times, the case with the most to gain, or else the last one.
-        time: its whole time.
-        planned: where that time says nothing, what its launch plan does.
+        columns: the table's columns, as in :data:`COLUMNS`; without times the static ones come first.
+        about: the winner; without times, the case with the largest possible gain, else the last case.
+        time: the breakdown of its time.
+        planned: occupancy and waves of its launch plan, if the time is unknown.
         steps: advice on the winner; without times, on any variant, each rule once with all its variants.
     """
 
@@ -181,41 +180,41 @@ class Overview:
 
     @cached_property
     def sections(self) -> list[Section]:
-        """The overview of each shown row."""
+        """The section of each displayed row."""
         return [_section(self.book, row) for row in self.book.rows[:MAX_SHAPES]]
 
     @cached_property
     def failed(self) -> list[Verdict]:
-        """The limits that fail, the farthest beyond first."""
+        """The failed limits, the most exceeded first."""
         return [v for _, v in by_room(self.book, "fail")]
 
     @cached_property
     def at_risk(self) -> list[tuple[str, Verdict]]:
-        """The limits that pass with little room, and how much, the least first."""
+        """The limits at risk with their headroom, ascending."""
         rooms = by_room(self.book, "pass")
         return [(percent(room or 0.0), v) for room, v in rooms if at_risk(room)]
 
     def worst(self, winner: str) -> list[tuple[str, Verdict, int]]:
-        """Each budget that fails, or if none does, that is at risk, the winner's first: room, its worst limit, how many
-        limits."""
+        """Each failed budget, or if none failed, each budget at risk, the winner's first: headroom, worst limit, number
+        of limits."""
         at_risk = sorted(self.at_risk, key=lambda item: item[1].subject.variant != winner)
         limits = grouped((v.budget, (room, v)) for room, v in [("", v) for v in self.failed] or at_risk)
         return [(*same[0], len(same)) for same in limits.values()]
 
     @property
     def builds(self) -> list[tuple[str, str, tuple[str, ...], list[str]]]:
-        """Missing builds by status, the reason's first line and archs, the failed ones first; their variants."""
+        """Missing builds, failed ones first: status, the reason's first line, archs, variants."""
         missing = [a for a in self.book.record.artifacts if a.status != "ok"]
         archs = grouped(
-            ((a.status, next(iter(a.message.strip().splitlines()), "no message was kept"), a.variant), a.arch)
+            ((a.status, next(iter(a.message.strip().splitlines()), "no message was recorded"), a.variant), a.arch)
             for a in missing
         )
-        alike = grouped(((status, line, tuple(on)), variant) for (status, line, variant), on in archs.items())
-        return sorted(((*key, variants) for key, variants in alike.items()), key=lambda build: build[0] != "failed")
+        same = grouped(((status, line, tuple(on)), variant) for (status, line, variant), on in archs.items())
+        return sorted(((*key, variants) for key, variants in same.items()), key=lambda build: build[0] != "failed")
 
     @property
     def gaps(self) -> list[tuple[str, str, str, list[str]]]:
-        """Missing results: cases by stage, status and reason, the most frequent reason first."""
+        """Missing results, the most frequent reason first: stage, status, reason, cases."""
         failures = [((x.stage, x.status, x.reason), f"{x.variant}/{x.shape}") for x in self.book.failures]
         plans = [p for p in self.book.record.plans if p.error]
         failures += [(("launch plan", "unsupported", p.error), f"{p.variant}/{p.shape}") for p in plans]
@@ -234,7 +233,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     reasons = dict.fromkeys(case.why("bench") for case in cases.values()) if not timed else {}
     ladder = book.ladder(*row.shapes)
     answer = _answer(ladder, timed)
-    # Without times: what somebody works on, not the baseline, which has the most to gain.
+    # Without times, not the baseline: it would have the largest gain, but nobody works on it.
     ours = [case for case in cases.values() if case.role != "peer"]
     built = [case for case in ours if case.role != "baseline"] or ours
     every = [advice(book.readings, c.variant.name, c.shape.name) for c in ([answer.case] if answer else built)]
@@ -246,7 +245,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
     about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
     time = whole(book.readings, about.variant.name, about.shape.name) if about else None
-    if time and not time.timed and time.parts[-1].percent > 95:  # SMs are busy, and nothing else can be seen
+    if time and not time.timed and time.parts[-1].percent > 95:  # only shows that the SMs are busy
         time = None
     return Section(
         row,
@@ -266,32 +265,32 @@ def _section(book: Book, row: CaseRow) -> Section:
 
 
 def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
-    """The winner in a sentence and in a row."""
+    """The winner, as sentence parts and as a row."""
     best, row, gap = ladder.best, ladder.row, ladder.floor
     if best is None or best.after.value is None:
         return None
     case = next(c for c in timed if c.variant is best.variant)
     time, rank = best.after.value, row.shape.rank_by
-    peer, name = row.reference, best.variant.name
-    over_peer = row.over(name, peer)
-    pair, interval = row.pair(name, peer), _interval(over_peer) if over_peer else ""
+    reference, name = row.reference, best.variant.name
+    speedup = row.over(name, reference)
+    pair, interval = row.pair(name, reference), _interval(speedup) if speedup else ""
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
     return Answer(
         case=case,
         time=significant(time, 3),
         regime=words(rank),
-        peer=unbroken(faster(over_peer[0], peer)) if peer and over_peer else "no reference was timed",
+        over_reference=unbroken(faster(speedup[0], reference)) if reference and speedup else "no reference was timed",
         interval=interval,
         pair=pair,
         floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown",
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         others=[(words(r), f"{significant(t, 3)} µs") for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
-        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, peer)],
+        levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, reference)],
         summary=[
             variant_cell(name, shape=case.shape.name),
             number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else words(rank)),
-            number_cell(over_peer[0], title=pair, detail=f"{interval} {peer}")
-            if peer and over_peer
+            number_cell(speedup[0], title=pair, detail=f"{interval} {reference}")
+            if reference and speedup
             else missing("no reference was timed"),
         ],
     )
@@ -301,10 +300,11 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
 
 
 def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
-    """Each variant's line after its parent's, references last; the floor and the fastest reference as marks.
+    """The ladder's picture: each variant's row after its parent's, references last, with marks for the floor and the
+    fastest reference.
 
     Args:
-        timed: the cases with a time, the fastest first.
+        timed: the timed cases, fastest first.
     """
     row, times = ladder.row, ladder.row.times
     needs = {c.variant.name: bounds_in_use.needs(c.book.readings, c.variant, c.shape) for c in timed}
@@ -321,7 +321,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     for case in sorted(timed, key=lambda c: (order.get(c.variant.name, len(order)), -times[c.variant.name])):
         variant, us, parent = case.variant, times[case.variant.name], case.variant.parent
         usual = variant.name in way or variant.is_reference
-        # A bar cannot start at a parent whose line is not shown.
+        # A bar starts at the parent's time only if the parent's row is shown.
         before = at(times[parent]) if parent and parent in (way if usual else times) else None
         stairs.append(Stair(variant, us, at(us), before, usual))
     ticks: list[tuple[float, str]] = []
@@ -343,14 +343,14 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
     return Picture(needs, stairs, ticks, marks, counted, table)
 
 
-#: Percent of the scale that a tick's label needs on a phone.
+#: Width of a tick's label on a phone, in percent of the scale.
 _LABEL_WIDTH = 20
-#: Where ticks stand in a decade, coarse to fine.
+#: Tick positions within a decade, coarse to fine.
 _STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """The fewest round values between the two that make a scale."""
+    """Round values between the two, at least three if possible."""
     ticks: list[float] = []
     for steps in _STEPS:
         every = (round(s * 10.0**d, 6) for d in range(-3, 8) for s in steps)
@@ -405,7 +405,7 @@ def _row(case: Case, ladder: Ladder) -> Row:
 
 
 def _correct(case: Case) -> tuple[Cell, str]:
-    """Whether a case is right, and the visible note if it, or a later stage, is not."""
+    """The cell of a case's check, and a note if it or a later stage failed."""
     if stale := case.book.record.stale.get(case.subject.case):
         return Cell("stale", title=cause_text.text(stale), sort=2.0, mark="stale"), cause_text.text(stale)
     stages: tuple[Stage, ...] = ("check", "bench", "profile", "sanitize")
@@ -427,7 +427,7 @@ def _over_parent(step: Step | None) -> Cell:
 
 
 def _over(case: Case, row: CaseRow, other: str | None, fact: str) -> Cell:
-    """The speed-up over another variant of the row; without one, the cell of the fact that says why."""
+    """The speedup over another variant of the row; without one, the fact's cell, which has the reason."""
     speedup = row.over(case.variant.name, other)
     if speedup is None:
         return case.cell(fact)
@@ -441,7 +441,7 @@ def _interval(speedup: Speedup) -> str:
 
 
 def _floor(case: Case) -> tuple[Cell, Cell]:
-    """The floor of the regime that ranks (of no time: with caches cold), and the gap to it."""
+    """The floor of the ranking regime (without a time: of cold caches), and the gap to it."""
     bounds, gap = case.book.bounds.get(case.subject), case.gap
     bound = gap.floor if gap is not None else bounds.floor if bounds else None
     if bound is None:
@@ -456,13 +456,13 @@ def _floor(case: Case) -> tuple[Cell, Cell]:
 
 
 def _planned(case: Case) -> str:
-    """Occupancy and waves of the launch plan, as far as they are computed; they need no GPU."""
+    """Occupancy and waves of the launch plan, if computed; they need no GPU."""
     cells = (case.cell("theoretical_occupancy"), "{} % occupancy"), (_waves(case), "{} waves")
     return ", ".join(form.format(cell.text) for cell, form in cells if cell.kind == "number")
 
 
 def _waves(case: Case) -> Cell:
-    """The fact of the kernel with the most waves; without a GPU, for the largest one of the arch."""
+    """The waves of the kernel with the most; without a GPU, computed for the arch's largest GPU."""
     cell, readings, sms = case.cell("waves"), case.book.readings, sm_count(case.book.record)
     if isinstance(cell.sort, float) or not sms:
         return cell
@@ -470,9 +470,7 @@ def _waves(case: Case) -> Cell:
     fits = {f.subject.kernel: f.number for f in readings.static("blocks_per_sm", *at)}
     blocks = {f.subject.kernel: f.number for f in readings.static("blocks", *at)}
     most = max((waves(n, fit, sms) for k, n in blocks.items() if n and (fit := fits.get(k))), default=None)
-    return (
-        cell if most is None else number_cell(most, title=f"on {sms} SMs, as the largest GPU of {case.book.arch} has")
-    )
+    return cell if most is None else number_cell(most, title=f"on {sms} SMs, the largest GPU of {case.book.arch}")
 
 
 def _spills(case: Case) -> Cell:

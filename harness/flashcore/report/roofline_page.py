@@ -1,4 +1,4 @@
-"""The roofline page: where each case stands under the roofs, and the least time each resource allows."""
+"""The roofline page: each case's position under the roofs, and the least time that each resource allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The roofline at one shape: the chart's data, whether hardware counters stand behind it, and its tables."""
+    """The roofline on one shape: the chart's data, whether it uses hardware counters, and its tables."""
 
     row: Row
     drawn: dict[str, Any] | None
@@ -51,7 +51,7 @@ class Roofline:
     @cached_property
     def roofs(self) -> tuple[Roof, ...]:
         record = self.book.record
-        by_gpu = dict.fromkeys(r for gpu in record.gpus for r in gpu.roofs)  # of each GPU, where each has its own
+        by_gpu = dict.fromkeys(r for gpu in record.gpus for r in gpu.roofs)  # each sharing GPU's measured roofs
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @cached_property
@@ -65,7 +65,7 @@ class Roofline:
 
     @property
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
-        """Impossible points, once for each case and cause, with their levels."""
+        """Impossible points, once per case and cause, with their levels."""
         faults = grouped(
             ((str(p.subject), text), f"{LEVEL_NAMES[p.level]}, FLOPs by {p.counted}")
             for p in self.points
@@ -76,7 +76,7 @@ class Roofline:
 
     @property
     def gaps(self) -> list[tuple[str, list[str]]]:
-        """Cases without a point by reason, the most frequent one first."""
+        """(reason, cases without a point), the most frequent reason first."""
         gaps = grouped((reason, str(s)) for s, reason in roofline.missing(self.book.record) if s.kernel is None)
         return sorted(gaps.items(), key=lambda gap: -len(gap[1]))[:100]
 
@@ -91,7 +91,7 @@ def _section(book: Book, row: Row, by_case: Mapping[str, list[Point]], roofs: Se
     points = [p for case in cases for p in by_case.get(case.subject.case, ())]
     if not points:  # no counters: points from the formulas and the bench
         points = [p for case in cases for p in roofline.formula_points(book.record, case.subject)]
-    # A kernel's own point says something new only where a case has several.
+    # A kernel's point differs from its case's only if the case has several kernels.
     kernels = grouped((p.subject.variant, p.subject.kernel) for p in points if p.subject.kernel)
     shown = [p for p in points if not p.subject.kernel or len(set(kernels[p.subject.variant])) > 1]
     bounds = [book.bounds[case.subject] for case in cases if case.subject in book.bounds]
@@ -108,7 +108,7 @@ def _section(book: Book, row: Row, by_case: Mapping[str, list[Point]], roofs: Se
 
 
 def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof]) -> dict[str, Any]:
-    """The chart's data: roofs, points, the ladder's path through them, and the variants that are always labelled."""
+    """The chart's data: roofs, points, the ladder's path through them, and the variants that are always labeled."""
     ladder, suite = book.ladder(*row.shapes), book.record.suite
     best = ladder.best
     drawn = _drawn(roofs, points)
@@ -136,7 +136,7 @@ def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof
         ],
         "roles": {p.subject.variant: suite.role(suite.variants[p.subject.variant]) for p in points},
         "shares": [p.share and round(100 * p.share, 1) for p in points],
-        #: The roofs that each point's share is of, and the measured ones: those of the focus are drawn.
+        # Each point's roofs: those its share is relative to, and the measured ones. The focus's roofs are drawn.
         "over": [_indices(drawn, p.ceiling) for p in points],
         "measured": [_indices(drawn, p.measured) for p in points],
         "faults": {i: p.faults for i, p in enumerate(points) if p.faults},
@@ -166,9 +166,9 @@ def _origin(roof: Roof) -> str:
 
 
 def _drawn(roofs: Sequence[Roof], points: Sequence[Point]) -> list[Roof]:
-    """The roofs of these points and their levels, each once: a clock or a GPU that was seen has roofs of its own.
+    """The distinct roofs of these points and their levels; each observed clock and each GPU has separate roofs.
 
-    Where the clock was seen, the datasheet's own roof adds nothing.
+    If a roof at the observed clock exists, the datasheet's is omitted.
     """
     resources = {*LEVELS, *(p.roof for p in points)}
     above = dict.fromkeys(r for p in points for c in (p.theory, p.measured) for r in (c.compute, c.bandwidth) if r)
@@ -183,7 +183,7 @@ def _indices(drawn: Sequence[Roof], above: Ceiling) -> list[int]:
 
 def _point_row(point: Point) -> list[Cell]:
     share = None if point.share is None else 100 * point.share
-    reason = f"no roof is known for {point.roof} or {LEVEL_NAMES[point.level]} on this device"
+    reason = f"no roof for {point.roof} or {LEVEL_NAMES[point.level]} is known on this device"
     return [
         variant_cell(
             point.subject.variant, f"FLOPs by {point.counted}, {point.regime}", shape=point.subject.shape or ""
@@ -191,15 +191,15 @@ def _point_row(point: Point) -> list[Cell]:
         Cell(LEVEL_NAMES[point.level], sort=point.level),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops)),
         missing(reason) if share is None else Cell(f"{share:.1f}", sort=share, kind="number"),
-        Cell("cannot be right", title="\n".join(point.faults), sort=0.0, mark="fail")
+        Cell("impossible", title="\n".join(point.faults), sort=0.0, mark="fail")
         if point.faults
         else Cell("ok", sort=1.0, mark="pass"),
     ]
 
 
 def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[Cell]:
-    """The least time that each resource allows, the floor, and each regime's time with its gap."""
-    other = not_applicable("its FLOPs are on the roof of another dtype")
+    """A row of the least time that each resource allows, the floor, and each regime's time with its gap."""
+    other = not_applicable("its FLOPs count toward another dtype's roof")
     unknown = missing("no roof of this device is known")
     times = {b.resource: missing(b.note) if b.us is None else number_cell(b.us, 4) for b in case.bounds}
     floor = replace(times[case.floor.resource], detail=case.floor.resource) if case.floor else unknown
@@ -216,6 +216,6 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[
             continue
         title = "" if gap.floor == case.floor else f"over {gap.floor.resource}, {significant(gap.floor_us)} µs"
         cell = number_cell(gap.ratio, title=title)
-        wrong = replace(cell, mark="fail", detail="below its floor: cannot be right")
+        wrong = replace(cell, mark="fail", detail="impossible: below its floor")
         cells += [measured, wrong if gap.ratio < 1 else cell]
     return cells

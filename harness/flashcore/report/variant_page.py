@@ -1,4 +1,4 @@
-"""A variant's page: its purpose, its predictions, and every fact about it with its source."""
+"""A variant's page: its purpose, its predictions, and all its facts with their sources."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ OCCUPANCY = (
     "smem",
     "workspace_bytes",
 )
-#: Why a fact of the launch plan is missing that not only the plan decides.
+#: Reasons for missing facts of the launch plan that depend on more than the plan.
 _ABSENT = {"waves": "no GPU of this arch was measured, so its number of SMs is unknown"}
 MOST_VERDICTS, MOST_SHAPES, MOST_ROWS = 12, 40, 200
-#: How ncu marks a link in a text of its rules: `@section:Name:text@`, `@url:text:https:…@`, `@source:file:line:text@`.
+#: Links in ncu's rule texts: `@section:Name:text@`, `@url:text:https:…@`, `@source:file:line:text@`.
 _LINK = re.compile(r"@(?:section:[^:@]*:([^@]*)|url:([^@]*?):https?://[^@]*|source:[^@]*?:\d+:([^@]*))@")
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters by group, a column for each case or kernel.
+    """Counters by group, with a column for each case or kernel.
 
     Args:
-        unmeasured: names of counters that no column has, by reason.
-        zero: names of counters that are 0 in every column.
-        more: columns left out.
+        unmeasured: reason → counters that no column has.
+        zero: counters that are 0 in every column.
+        more: number of omitted columns.
     """
 
     columns: list[Subject]
@@ -93,7 +93,7 @@ class VariantView:
 
     @cached_property
     def shown(self) -> list[CaseView]:
-        """Its cases that have a column or a row."""
+        """The displayed cases."""
         return [CaseView(self.book, self.variant, s) for s in self.shapes[:MAX_COLUMNS]]
 
     @cached_property
@@ -102,14 +102,14 @@ class VariantView:
 
     @cached_property
     def plans(self) -> dict[str, Plan]:
-        """Its launch plans on the shown arch by shape."""
+        """Shape → launch plan on the displayed arch."""
         plans = self.book.readings.plans(self.book.arch).values()
         return {p.shape: p for p in plans if p.variant == self.variant.name}
 
     # --- predictions ----------------------------------------------------------------------------
 
     def prediction(self, p: Prediction) -> list[Cell]:
-        """The prediction and the measured values, of the parent and of this variant."""
+        """The row of a prediction, with the parent's and this variant's measured values."""
         book, parent = self.book, self.variant.parent
         shape = p.shape or (self.shapes[0].name if self.shapes else "")
         judged = predictions.judge_one(book.readings, p, self.variant, shape)
@@ -120,10 +120,10 @@ class VariantView:
         return [
             Cell(p.fact, title=FACTS[p.fact].why if p.fact in FACTS else ""),
             *(
-                Cell("not stated" if value is None else " ".join(quantity(value, p.unit)).strip(), kind="number")
+                Cell("not predicted" if value is None else " ".join(quantity(value, p.unit)).strip(), kind="number")
                 for value in (p.before, p.after)
             ),
-            Cell(p.device or "no device named"),
+            Cell(p.device or "any device"),
             Cell(p.source, kind="wrap"),
             Cell(", ".join(filter(None, (shape or "no shape", book.record.gpu)))),
             before,
@@ -136,7 +136,7 @@ class VariantView:
 
     @property
     def builds(self) -> Iterator[tuple[str, str, str, Artifact | None]]:
-        """Arch, status, message and artifact."""
+        """(arch, status, message, artifact) of each build."""
         where = self.variant.where
         for arch in self.book.record.suite.archs:
             artifact, reason = self.book.artifacts.get((self.variant.name, arch)), where.unsupported.get(arch, "")
@@ -148,7 +148,7 @@ class VariantView:
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
-        """Cases that failed or are missing, by status and reason in full: status, reason, cases."""
+        """Failed or missing cases: status, full reason, cases."""
         failures = [x for x in self.book.failures if x.variant == self.variant.name]
         rows = []
         for (status, reason), cases in grouped(((x.status, x.reason), (x.shape, x.stage)) for x in failures).items():
@@ -159,7 +159,7 @@ class VariantView:
 
     @property
     def static(self) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
-        """Static facts that need no plan: the columns (arch, kernel), and a row for each fact."""
+        """Static facts that do not depend on the plan: columns (arch, kernel), and a row per fact."""
         table: dict[str, dict[tuple[str, str], Fact]] = {}
         for fact in self.facts:
             s = fact.subject
@@ -179,7 +179,7 @@ class VariantView:
 
     @property
     def launches(self) -> list[list[Cell]]:
-        """The launches of one call: kernel, block, cluster, dynamic shared memory, grids by shape."""
+        """The launches of a call: kernel, block, cluster, dynamic shared memory, grids by shape."""
         grids = grouped(
             ((x.kernel, _dims(x.block), _dims(x.cluster), f"{x.dynamic_smem:,} B"), f"{shape} {_dims(x.grid)}")
             for shape, plan in self.plans.items()
@@ -197,12 +197,12 @@ class VariantView:
     @property
     def workspace(self) -> str:
         shapes = grouped((p.workspace_bytes, p.shape) for p in self.plans.values() if p.workspace_bytes)
-        return "; ".join(f"{size:,} B at {', '.join(on)}" for size, on in shapes.items())
+        return "; ".join(f"{size:,} B on {', '.join(on)}" for size, on in shapes.items())
 
     @property
     def occupancy(self) -> list[list[Cell]]:
-        """Facts by the launch plan: a row for each arch and kernel, with equal shapes in one."""
-        alike = grouped(
+        """Facts of the launch plan: a row per arch and kernel; equal shapes share a row."""
+        same = grouped(
             ((arch, kernel, tuple(f.value if f else None for f in facts)), (case.shape.name, facts))
             for arch in self.book.record.suite.archs
             for case in self.shown
@@ -218,7 +218,7 @@ class VariantView:
                     for n, f in zip(OCCUPANCY, on[0][1], strict=True)
                 ),
             ]
-            for (arch, kernel, _), on in alike.items()
+            for (arch, kernel, _), on in same.items()
         ][:MOST_ROWS]
 
     def _occupancy(self, arch: str, shape: Shape) -> Iterator[tuple[str | None, list[Fact | None]]]:
@@ -233,15 +233,15 @@ class VariantView:
 
     @property
     def next_steps(self) -> list[tuple[explain.Step, str, Markup]]:
-        """The limit of occupancy on the shown arch, and the next step, once for equal shapes."""
+        """The occupancy limiter on the displayed arch, and the next step, once for equal shapes."""
         plans = [plan for case in self.shown if self.book.arch and (plan := self.plans.get(case.shape.name))]
-        alike = grouped(
+        by_launches = grouped(
             (tuple(dict.fromkeys((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plan.launches)), plan)
             for plan in plans
         )
         steps = grouped(
             ((step.subject.kernel, step.threads, step.registers, step.smem, tuple(step.lines)), (step, same))
-            for same in alike.values()
+            for same in by_launches.values()
             for step in explain.what_ifs(self.book.record, same[0], self.book.arch or "")
         )
         return [
@@ -253,7 +253,7 @@ class VariantView:
 
     @property
     def cases(self) -> list[CaseView]:
-        """The cases that were profiled; without any the first."""
+        """The profiled cases, or the first case if none is profiled."""
         return [c for c in self.shown if c.number("ncu_duration") is not None] or self.shown[:1]
 
     @property
@@ -269,13 +269,13 @@ class VariantView:
 
     @cached_property
     def check_facts(self) -> list[str]:
-        """The measured errors."""
+        """The names of the measured errors."""
         measured = {f.name for f in self.facts if f.number is not None}
         return [n for n, s in FACTS.items() if s.group in GROUP_STAGE and n in measured]
 
     @property
     def checks(self) -> list[list[Cell]]:
-        """Errors against fp64 of every checked shape."""
+        """Errors against fp64 on every checked shape."""
         rows = []
         for check in self.book.record.outcomes:
             if (check.variant, check.stage) != (self.variant.name, "check"):
@@ -288,8 +288,8 @@ class VariantView:
 
     @property
     def findings(self) -> list[list[Cell]]:
-        """The findings of NVIDIA's rules about the launch that represents each case of an imported kernel, the
-        largest estimate first."""
+        """Findings of ncu's rules about the launch that represents each case of an imported kernel, the largest
+        estimated speedup first."""
         facts, rows = self.book.record.facts, []
         rules = [f for f in self.facts if f.name.startswith(RULE) and not f.name.endswith(".speedup")]
         for case in self.shown:
@@ -305,13 +305,13 @@ class VariantView:
 
     @property
     def no_counters(self) -> str:
-        """Why there are none."""
+        """Why there are no counters."""
         reasons = dict.fromkeys(case.why("profile") for case in self.shown if "profile" in case.shape.stages)
         return "; ".join(list(reasons)[:4]) or "none of its shapes is profiled"
 
     @cached_property
     def counters(self) -> Counters:
-        """A row for each fact, a column for each case, then for each of its kernels if it has several."""
+        """A row per fact, a column per case and, if it has several, per kernel."""
         counted = [f for f in self.facts if _is_counter(f)]
         by_shape = grouped((s.shape, s) for s in dict.fromkeys(f.subject for f in counted))
         columns: list[Subject] = []
@@ -324,7 +324,7 @@ class VariantView:
         names = dict.fromkeys(f.name for f in counted)
         for name in _in_order(names):
             if f"stall_share_{name.removeprefix('stall_')}" in names or not shown:
-                continue  # its share says the same
+                continue  # its share is shown instead
             facts = [self.book.record.facts.get(name, s) for s in shown]
             cells = [_figure(f) if f else self._absent(name, s) for f, s in zip(facts, shown, strict=True)]
             spec = FACTS.get(name)
@@ -338,9 +338,9 @@ class VariantView:
         return Counters(shown, grouped(rows), grouped(unmeasured), zero, len(columns) - len(shown))
 
     def _absent(self, name: str, subject: Subject) -> Cell:
-        """The cell of a counter that a column lacks: some are about the whole case."""
-        whole = Subject(subject.variant, shape=subject.shape)
-        if subject.kernel and self.book.record.facts.get(name, whole) is not None:
+        """The cell of a counter missing in a column: some are about the whole case."""
+        case = Subject(subject.variant, shape=subject.shape)
+        if subject.kernel and self.book.record.facts.get(name, case) is not None:
             return not_applicable("about the case as a whole")
         return missing(self.book.why(name, subject), name)
 
@@ -352,10 +352,10 @@ class VariantView:
 
     @property
     def verdicts(self) -> list[list[Verdict]]:
-        """Limits that did not pass, worst first; a budget that is unmeasured for one reason has one row."""
+        """Limits that did not pass, worst first; a budget unmeasured for one reason has one row."""
         missed = sorted((v for v in self.limits if v.status != "pass"), key=lambda v: RANK[v.status])
-        alike = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
-        return list(alike.values())[:MOST_VERDICTS]
+        rows = grouped(((v.budget, v.reason, "" if v.status == "unmeasured" else str(v.subject)), v) for v in missed)
+        return list(rows.values())[:MOST_VERDICTS]
 
     def verdict(self, same: Sequence[Verdict]) -> list[Cell]:
         v = same[0]
@@ -379,13 +379,13 @@ def page(book: Book, variant: Variant) -> Page[VariantView]:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """Facts in the order of the catalogue; phases, which it does not list, last."""
+    """The names in the catalogue's order; phases, which it does not list, last."""
     order = {name: i for i, name in enumerate(FACTS)}
     return sorted(names, key=lambda name: order.get(name, len(order)))
 
 
 def _is_counter(fact: Fact) -> bool:
-    """Whether the hardware counted it of a case or of a kernel."""
+    """Whether the fact is a hardware counter of a case or kernel."""
     spec, s = FACTS.get(fact.name), fact.subject
     counter = spec is None or (spec.tier == "counters" and spec.group not in GROUP_STAGE)
     return counter and bool(s.shape) and s.arch is None and s.launch is None

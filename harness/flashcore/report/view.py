@@ -1,4 +1,4 @@
-"""What the pages share: a record with its judgement and look-ups, and one case with its own."""
+"""Data shared by the pages: a record with its judgement and look-ups, and a case's look-ups."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
 
 INDEX, ROOFLINE, GUARDRAILS = "index", "roofline", "guardrails"
 
-#: The most shapes and columns that a page shows. It says how many it leaves out; the record has them all.
+#: The most shapes and columns on a page, which also shows the number of omitted ones.
 MAX_SHAPES = 40
 MAX_COLUMNS = 24
 
 STAGE_BY_GROUP: dict[str, Stage] = {"check": "check", "sanitizer": "sanitize", "timing": "bench"}
 
-#: The words for a variant's role; most variants have none.
+#: Role → label; most variants have none.
 LABELS = {"peer": "reference", "baseline": "baseline"}
-#: The statuses of a limit, the one that a badge shows first.
+#: The statuses of limits; a badge shows the first that occurs.
 LIMIT_ORDER: tuple[Status, ...] = ("fail", "waived", "unmeasured", "pass")
 
 View = TypeVar("View", covariant=True)
@@ -47,20 +47,20 @@ def variant_page(name: str) -> str:
 
 
 def variant_cell(name: str, title: str = "", detail: str = "", shape: str = "") -> Cell:
-    """A variant's name, which links to its page, opened at a shape."""
+    """A variant's name, linked to its page, at a shape."""
     return Cell(name, title=title, sort=name, href=variant_page(name) + f"?shape={shape}" * bool(shape), detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[View]):
-    """One page: its name is its file and anchor.
+    """One page; its name is also its file name and anchor.
 
     Args:
-        template: a file of ``templates/``, or the absolute path of a plugin's.
-        view: the template's variables: a mapping, or an object that the template sees as ``view``.
-        in_menu: whether the header links it besides the core's own pages.
-        scripts: those that the page needs besides ``report.js``: files of ``static/``, or absolute paths of a plugin's.
-        tables: of an overview, for Markdown: rows of each, the heading first.
+        template: a file in ``templates/``, or a plugin's absolute path.
+        view: the template's variables: a mapping, or an object named ``view`` in the template.
+        in_menu: whether the header links the page, in addition to the core pages.
+        scripts: scripts in addition to ``report.js``: files in ``static/``, or a plugin's absolute paths.
+        tables: an overview's tables for Markdown, as rows, the heading first.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Page(Generic[View]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A case without a result from a stage, or that is stale."""
+    """A case that lacks a stage's result, or is stale."""
 
     variant: str
     shape: str
@@ -84,7 +84,7 @@ class Failure:
 
 
 class Book:
-    """A record as the pages see it: presentation only, statements come from :mod:`flashcore.explain` and the gate."""
+    """A record prepared for the pages. Presentation only: :mod:`flashcore.explain` and the gate draw conclusions."""
 
     def __init__(
         self,
@@ -102,9 +102,8 @@ class Book:
         self.artifacts = {(a.variant, a.arch): a for a in record.artifacts}
         self.outcomes = {(o.variant, o.shape, o.stage): o for o in record.outcomes}
         self.budgets = {b.name: b for b in suite.budgets}
-        #: The numbers that predictions are compared with.
         self.readings = Readings(record)
-        #: Whose static facts the ladder shows.
+        #: The arch whose static facts are displayed.
         self.arch = self.readings.arch
         self.bounds = {b.subject: b for b in roofline.case_bounds(record)}
         every = list(suite.shapes.values())
@@ -112,7 +111,7 @@ class Book:
         self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
         self.shown_shapes = self.shapes[:MAX_SHAPES]
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
-        #: Identical ones together.
+        #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
         self._ladders: dict[tuple[str, ...], Ladder] = {}
 
@@ -121,7 +120,7 @@ class Book:
         return self.record.suite.role(variant)
 
     def ladder(self, *shapes: Shape) -> Ladder:
-        """The ladder of a shape, or of identical ones."""
+        """The ladder of a shape, or of identical shapes."""
         names = tuple(s.name for s in shapes)
         if names not in self._ladders:
             self._ladders[names] = ladder.ladder(Row(self.readings, shapes), self.bounds)
@@ -137,12 +136,12 @@ class Book:
 
     @cached_property
     def listings(self) -> dict[str, list[tuple[Listing, list[heat.Line]]]]:
-        """The listings of each case, with their lines in order."""
+        """Case → its listings, each with its lines in order."""
         return grouped((x.subject.case, (x, heat.in_order(x))) for x in self.record.listings)
 
     @cached_property
     def failures(self) -> list[Failure]:
-        """Cases without a result, in the order of the outcomes, stale ones last."""
+        """Cases without a result, in the outcomes' order, stale ones last."""
         record = self.record
         failures = [
             Failure(o.variant, o.shape, o.stage, o.status, o.reason)
@@ -155,7 +154,7 @@ class Book:
     # --- cells ----------------------------------------------------------------------------------
 
     def cell(self, name: str, subject: Subject, *, with_unit: bool = True, brief: bool = False) -> Cell:
-        """The cell of a case's fact, or why there is none. A static fact is its variant's."""
+        """The cell of a case's fact, or the reason for its absence. Static facts are the variant's."""
         if name in FACTS and FACTS[name].group == "static":
             return self._static_cell(name, subject, with_unit)
         fact = self.record.facts.get(name, subject)
@@ -164,7 +163,7 @@ class Book:
         return fact_cell(fact, with_unit=with_unit, brief=brief)
 
     def _static_cell(self, name: str, subject: Subject, with_unit: bool) -> Cell:
-        """The largest value among a variant's kernels (of occupancies the smallest), each named on hover."""
+        """The largest value among a variant's kernels (the smallest, if higher is better), with all on hover."""
         variant = self.record.suite.variants[subject.variant]
         if variant.is_reference:
             return not_applicable("a reference: its kernels are not built here")
@@ -199,11 +198,11 @@ class Book:
         """Why a measured fact is missing."""
         group = FACTS[name].group if name in FACTS else ""
         if group == "formula":
-            return "the problem's formulas do not say"
+            return "the problem's formulas do not give it"
         return self.why_stage(subject, STAGE_BY_GROUP.get(group, "profile"))
 
     def why_stage(self, subject: Subject, stage: Stage) -> str:
-        """Why a case has nothing from a stage."""
+        """Why a case has no result of a stage."""
         suite, shape = self.record.suite, subject.shape or ""
         if stale := self.record.stale.get(subject.case):
             return text(stale)
@@ -211,7 +210,7 @@ class Book:
         if outcome is not None and outcome.status != "ok":
             return f"{outcome.status} in {stage}: {outcome.reason}"
         if stage == "bench" and subject.variant in suite.variants and suite.variants[subject.variant].imported:
-            return "its kernels were imported, and the time is what ncu counted of the launch of median duration"
+            return "its kernels were imported; the time is ncu's duration of the median launch"
         if shape in suite.shapes and stage not in suite.shapes[shape].stages:
             return f"shape {shape} is not for {stage}"
         if outcome is not None:
@@ -227,7 +226,7 @@ class Book:
         counts = Counter(v.status for v in verdicts)
         present = [s for s in LIMIT_ORDER if counts[s]]
         if not present:
-            return not_applicable("no limit is set on it")
+            return not_applicable("no limits apply")
         worst = present[0]
         failed = [
             f"{v.budget}: {v.subject}" + (f" ({v.reason.splitlines()[0]})" if v.reason else "")
@@ -261,24 +260,24 @@ class Case:
 
     @cached_property
     def parent(self) -> Case | None:
-        """The parent on the same shape; ``None`` unless the suite has it."""
+        """The parent on the same shape; ``None`` if the suite does not have it."""
         parent = self.book.record.suite.variants.get(self.variant.parent or "")
         return Case(self.book, parent, self.shape) if parent else None
 
     @property
     def step(self) -> Step | None:
-        """Its step on the ladder."""
+        """The case's step on the ladder."""
         return next((s for s in self.book.ladder(self.shape).steps if s.variant.name == self.variant.name), None)
 
     @property
     def gap(self) -> Gap | None:
-        """The distance of the time that ranks from its floor."""
+        """The gap between the ranking time and its floor."""
         bounds = self.book.bounds.get(self.subject)
         return bounds.gap(self.shape.time) if bounds else None
 
     @cached_property
     def levels(self) -> str:
-        """The two levels of the time that ranks, in words; empty if it has one."""
+        """A description of the ranking time's two levels; empty if it has only one."""
         return self.book.readings.levels(self.shape.time, self.variant.name, self.shape.name)
 
     @property
@@ -297,5 +296,5 @@ class Case:
         return self.book.outcomes.get((self.variant.name, self.shape.name, stage))
 
     def why(self, stage: Stage) -> str:
-        """Why it has nothing from a stage."""
+        """Why the case has no result of a stage."""
         return self.book.why_stage(self.subject, stage)

@@ -86,8 +86,8 @@ def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(gpu_probe, "recorded", lambda _: slow)
     said: list[str] = []
     result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES[:3])
-    why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % may be noise)"
-    assert said == [f"bench: GPU-a times nothing here: {why}"]
+    why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % is allowed for noise)"
+    assert said == [f"bench: GPU-a is excluded from timing: {why}"]
     gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]
 

@@ -290,7 +290,7 @@ def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> Non
     lines.clear()
     result = case_times.run(context, cases, tmp_path)
     assert [o.status for o in result.outcomes] == ["ok", "ok"]
-    assert lines[0].startswith("bench: small: expected times as this version of flashcore writes them, found others (")
+    assert lines[0].startswith("bench: small: expected times in this version's format, found another format (")
     assert "'new'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
     assert len(lines) == 3, "the message, then the progress of both cases"
     assert len(list(tmp_path.glob("journal-*.jsonl"))) == 2
@@ -324,7 +324,7 @@ def test_state_facts() -> None:
     assert state_facts({**seen, "throttle": ["power_cap", "thermal_hardware"]})["throttle"] == (
         "power_cap, thermal_hardware"
     )
-    assert set(state_facts({"note": "NVML cannot be asked: no such file"}).values()) == {None}
+    assert set(state_facts({"note": "NVML is not available: no such file"}).values()) == {None}
 
 
 @pytest.mark.parametrize(("flop", "weight"), [(0.0, 20), (1e11, 40), (1e13, 100)])

@@ -32,7 +32,7 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
         ([took(), took(throttle=["power_cap"])], {}),
         ([took(throttle=["power_cap", "thermal_hardware"]), took()], {0: "throttled: thermal_hardware"}),
         ([took(throttle=["power_brake"]), took(throttle=["power_brake"])], {}),  # nowhere to move to
-        ([Message("killed by SIGSEGV"), took()], {0: "its reference failed: killed by SIGSEGV"}),
+        ([Message("killed by SIGSEGV"), took()], {0: "its probe failed: killed by SIGSEGV"}),
         ([Message("no"), Message("no")], {}),
     ],
 )

@@ -189,9 +189,9 @@ def test_a_folder_that_begins_with_a_dash(
 
 def test_a_path_that_ninja_cannot_take_is_wrong_usage(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
     root = copy()
-    with pytest.raises(UsageError, match=r"expected a path that ninja takes, found \| in it"):
+    with pytest.raises(UsageError, match=r"expected a path without \|"):
         compile_one(root, tmp_path / "a|build", "two_steps")
-    with pytest.raises(UsageError, match=r"expected a path that ninja takes, found \| in it"):
+    with pytest.raises(UsageError, match=r"expected a path without \|"):
         compile_one(root.rename(tmp_path / "a|b"), tmp_path / "build", "two_steps")
 
 

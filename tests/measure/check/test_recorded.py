@@ -1,4 +1,4 @@
-"""What is timed beside the chosen variants: where they run, and without another check of what is known to be right."""
+"""Cases timed with the selected variants: where they run, and that those checked earlier are not checked again."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def record_of(context: Context, **changes: object) -> Record:
 NOTHING = Built("13.0.88", (), ())
 
 
-def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
+def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = recorded.known_right(context, NOTHING, [record_of(context)])
-    assert known == {f"{v.name}/{s.name}" for v, s in context.cases("check") if v.is_reference}
+    checked = recorded.already_checked(context, NOTHING, [record_of(context)])
+    assert checked == {f"{v.name}/{s.name}" for v, s in context.cases("check") if v.is_reference}
     seen: dict[str, list[str]] = {}
 
     def ran(stage: str) -> Callable[[Context, list[Case]], StageResult]:
@@ -70,11 +70,11 @@ def test_a_companion_that_is_known_to_be_right_is_not_checked_again(
     monkeypatch.setattr(check, "run", ran("check"))
     monkeypatch.setattr(bench, "run", ran("bench"))
     said: list[str] = []
-    measure(replace(context, folder=tmp_path, say=said.append), stages.Finished(NOTHING), known)
-    assert not known & set(seen["check"]) and known & set(seen["bench"]) == known & {
+    measure(replace(context, folder=tmp_path, say=said.append), stages.Finished(NOTHING), checked)
+    assert not checked & set(seen["check"]) and checked & set(seen["bench"]) == checked & {
         f"{v.name}/{s.name}" for v, s in context.cases("bench")
     }
-    assert any(f"{len(known)} known to be right" in line for line in said)
+    assert any(f"{len(checked)} checked in an earlier run" in line for line in said)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_may_have_changed_is_checked_again(context: Context, what: str, mon
         runs = [replace(run_, outcomes=tuple(replace(o, origin="elsewhere") for o in run_.outcomes))]
     else:
         context = replace(context, references=frozenset())
-    assert recorded.known_right(context, NOTHING, runs) == frozenset()
+    assert recorded.already_checked(context, NOTHING, runs) == frozenset()
 
 
 def test_a_source_is_known_before_its_static_facts_are_read(
@@ -112,7 +112,7 @@ def test_a_source_is_known_before_its_static_facts_are_read(
     assert keys and not any(a.code for a in compiling.first.artifacts)
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
     run_ = replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE)
-    assert recorded.known_right(context, compiling.first, [run_]) == keys.keys()
+    assert recorded.already_checked(context, compiling.first, [run_]) == keys.keys()
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

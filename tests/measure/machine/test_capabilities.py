@@ -12,8 +12,8 @@ from flashcore.measure.machine.capabilities import lacking, reported_in
     ("log", "what", "hint"),
     [
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "no permission to read", "NVreg_RestrictProfilingToAdmin"),
-        ("==ERROR== Failed: LibraryNotLoaded.", "does not fit the driver", "Nsight Compute of the driver"),
-        ("==ERROR== failed to connect to the CUDA driver", "finds no CUDA driver", "NVIDIA driver"),
+        ("==ERROR== Failed: LibraryNotLoaded.", "does not support the driver", "Nsight Compute of the driver"),
+        ("==ERROR== failed to connect to the CUDA driver", "cannot connect to the CUDA driver", "NVIDIA driver"),
         ("RuntimeError: No CUDA GPUs are available", "no CUDA GPU", "machine with an NVIDIA GPU"),
         ("==ERROR== Failed: concurrently collecting profiling data", "another tool", "nvidia-dcgm"),
     ],

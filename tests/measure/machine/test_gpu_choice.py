@@ -39,7 +39,7 @@ def test_all_names_the_gpus_of_other_kinds_and_the_option_that_uses_them() -> No
     said: list[str] = []
     assert list(chosen("all", HERE, said.append)) == ["GPU-a1", "GPU-b2", "GPU-c4"]
     first = "GPU-a1 (NVIDIA H200), GPU-b2 (NVIDIA H200), GPU-c4 (NVIDIA H200)"
-    assert said == [f"left out, of another kind than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
+    assert said == [f"left out, of another model than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
     for asked in ("2", "b3", "a1,c4"):
         chosen(asked, HERE, said.append)
     assert len(said) == 1, "who names them knows the others"
@@ -69,12 +69,12 @@ def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("GPU-x", "--gpus GPU-x: expected the UUID of one GPU, found none among GPU-a1 (NVIDIA H200)"),
-        ("b", "--gpus b: expected the UUID of one GPU, found several among"),
+        ("GPU-x", "--gpus GPU-x: expected one GPU's UUID; none matches among GPU-a1 (NVIDIA H200)"),
+        ("b", "--gpus b: expected one GPU's UUID; several match among"),
         ("4", "--gpus 4: expected 1 to 3"),
         ("0", "--gpus 0: expected 1 to 3"),
-        (",", "expected all, a number or UUIDs"),
-        ("a1,b3", "expected GPUs of one kind, found GPU-a1 (NVIDIA H200), GPU-b3 (NVIDIA L4)"),
+        (",", "expected all, a number, or comma-separated UUIDs"),
+        ("a1,b3", "expected GPUs of one model, found GPU-a1 (NVIDIA H200), GPU-b3 (NVIDIA L4)"),
     ],
 )
 def test_what_is_not_there_is_refused(asked: str, message: str) -> None:

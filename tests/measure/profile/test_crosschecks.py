@@ -48,7 +48,7 @@ def changed(row: Result, cells: dict[str, str]) -> Result:
 def impossible(row: Result, registers: int | None = None) -> dict[str, str]:
     """Fact → why it cannot be."""
     values = ncu_facts.launch_values(row, "gh100", {}, registers)
-    return {n: v.note for n, v in values.items() if v.note.startswith("cannot be")}
+    return {n: v.note for n, v in values.items() if v.note.startswith("impossible: ")}
 
 
 # --- no false alarm -------------------------------------------------------------------------------
@@ -66,14 +66,14 @@ def test_no_result_of_the_sample_reports_is_called_impossible(
     """With the registers of the cubins in them too."""
     assert [(r.kernel, found) for r in sample_report(name).results if (found := impossible(r))] == []
     record = sample_record(name)
-    assert not [f for f in record.facts if f.note.startswith("cannot be")]
+    assert not [f for f in record.facts if f.note.startswith("impossible: ")]
 
 
 def test_a_hit_rate_of_212_per_cent_is_caught() -> None:
     """What ncu 2025.3.1 really gave for a kernel of 6 µs, whose hits and sectors it counted in two passes."""
     text = gzip.decompress((TESTS / "data" / "ncu_raw_multi_kernel.csv.gz").read_bytes()).decode()
     found = [f for row in parse(text).rows if (f := impossible(row))]
-    assert found == [{"l2_hit": "cannot be: 211.8 % of the most there is"}]
+    assert found == [{"l2_hit": "impossible: 211.8 % of a peak"}]
 
 
 # --- planted faults -------------------------------------------------------------------------------
@@ -139,14 +139,14 @@ def test_a_planted_fault_is_caught(case: str, name: str, plant: Plant, all_of_it
     before = ncu_facts.launch_values(row, "gh100")[name]
     after = ncu_facts.launch_values(changed(row, cells), "gh100")[name]
     assert before.value, "the fault is in something that was there"
-    assert after.value is None and ("cannot be" in after.note or "not finite" in after.note)
+    assert after.value is None and ("impossible: " in after.note or "not finite" in after.note)
 
 
 def test_what_follows_from_a_fault_is_unmeasured_too() -> None:
     row = one("fused_wmma/mission")
     cells = {m: "0" if m.startswith("sm__ops_path_tensor_src_fp16") else text for m, text in cells_of(row).items()}
     values = ncu_facts.launch_values(changed(row, cells), "gh100")
-    assert values["tensor_flop"].value is None and "tensor_flop_fp16: cannot be" in values["tensor_flop"].note
+    assert values["tensor_flop"].value is None and "tensor_flop_fp16: impossible" in values["tensor_flop"].note
 
 
 @pytest.mark.parametrize(("cubin", "caught"), [(None, False), (128, False), (127, False), (64, True), (160, True)])
@@ -162,7 +162,7 @@ def test_bytes_are_held_to_sectors_of_dram_where_a_report_has_them() -> None:
     assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100"))
     row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "50"})
     reason = crosschecks.impossible(row, values, metrics, "gh100")["dram_read_bytes"]
-    assert reason == "cannot be: 3,200 bytes are not 50 sectors of 32"
+    assert reason == "impossible: 3,200 bytes are not 50 sectors of 32"
     row = changed(row, {**cells_of(row), "dram__sectors_read.sum": "99"})
     assert "sectors" not in str(crosschecks.impossible(row, values, metrics, "gh100")), "a sector more or less"
 
@@ -184,10 +184,12 @@ def test_other_chips_are_held_to_what_is_known_of_them() -> None:
     for chip in ("gb100", "gb202", "ga100", "ad102", "unknown"):
         for row in recorded()[:20]:
             values = ncu_facts.launch_values(row, chip)
-            assert not [n for n, v in values.items() if v.note.startswith("cannot be")], chip
+            assert not [n for n, v in values.items() if v.note.startswith("impossible: ")], chip
 
 
 @pytest.mark.parametrize(("flop", "enough"), [(0.0, False), (51_199.0, False), (51_200.0, True)])
 def test_a_hundred_matrix_instructions_are_more_than_a_hundred_operations(flop: float, enough: bool) -> None:
     reason = crosschecks.too_few_flops(flop, 100.0)
-    assert reason == ("" if enough else f"100 tensor-core instructions, but {flop:,.0f} FLOPs of the types counted")
+    assert reason == (
+        "" if enough else f"100 tensor-core instructions, but only {flop:,.0f} FLOPs of the counted types"
+    )

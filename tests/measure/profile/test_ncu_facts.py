@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import MEASURED, Built, facts_of, metrics_to_ask, unmeasured
+from flashcore.measure.profile.ncu_facts import MEASURED, Built, facts_of, metrics_to_request, unmeasured
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.cause_text import MANY_PASSES
 from flashcore.model.causes import Message, PlanRefused
@@ -44,7 +44,7 @@ def row(changes: dict[str, str | None] | None = None, *, kernel: str = "k", **fi
     blocks, threads = (math.prod(given[n]) for n in ("grid", "block"))  # type: ignore[call-overload]
     time, registers = ((changes or {}).get(n) or "1" for n in ("gpu__time_duration.sum", REGISTERS))
     fit = blocks_by_registers(-(-threads // 32), int(registers))
-    cells = dict.fromkeys(metrics_to_ask("gh100"), "1") | {
+    cells = dict.fromkeys(metrics_to_request("gh100"), "1") | {
         OPCODES: OPCODES_LISTED, "smsp__inst_executed.sum": "21", "smsp__inst_issued.sum": "21",
         "launch__grid_size": str(blocks), "launch__block_size": str(threads),
         "launch__occupancy_limit_registers": str(fit),
@@ -102,14 +102,14 @@ def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
 def test_every_metric_asked_for_is_one_the_chip_has(chip: str) -> None:
     """Against ``ncu --query-metrics``; what comes with the launch or from SASS is not listed there."""
     listed = set(gzip.decompress((DATA / f"ncu_metric_names_{chip}.txt.gz").read_bytes()).decode().split())
-    asked = {m for m in metrics_to_ask(chip) if not m.startswith(("launch__", "sass__", "sm__maximum_warps"))}
+    asked = {m for m in metrics_to_request(chip) if not m.startswith(("launch__", "sass__", "sm__maximum_warps"))}
     assert {m for m in asked if m.partition(".")[0] not in listed} == set()
     assert len(asked) > 50
 
 
 def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
     recorded = parse(gzip.decompress((DATA / "ncu_raw_domain.csv.gz").read_bytes()).decode()).rows[0]
-    asked = [m for m in metrics_to_ask("gh100") if m.startswith(("launch__", "sass__", "sm__maximum_warps"))]
+    asked = [m for m in metrics_to_request("gh100") if m.startswith(("launch__", "sass__", "sm__maximum_warps"))]
     assert asked and [m for m in asked if m not in recorded] == []
 
 
@@ -126,10 +126,10 @@ def test_a_full_row_leaves_nothing_unmeasured() -> None:
 
 
 def test_spilling_is_asked_together_with_opcodes() -> None:
-    asked = metrics_to_ask("gh100")
+    asked = metrics_to_request("gh100")
     assert OPCODES in asked and "sass__inst_executed_register_spilling" in asked
     assert len(asked) == len(set(asked))
-    assert "dram__bytes_read.sum" not in metrics_to_ask("gh100", ["dram__bytes_read.sum"])
+    assert "dram__bytes_read.sum" not in metrics_to_request("gh100", ["dram__bytes_read.sum"])
 
 
 # --- one launch ----------------------------------------------------------------------------------
@@ -246,13 +246,13 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
     cells = {k: v for k, v in one.metrics.cells.items() if k != f"{base}sum"} | zero
     found = fact(case(replace(one, metrics=replace(one.metrics, cells=cells))), "tensor_flop")
     assert found.value is None
-    assert ("did not return" if missing else "tensor-core instructions, but 0 FLOPs") in found.note
+    assert ("did not return" if missing else "tensor-core instructions, but only 0 FLOPs") in found.note
 
 
 def test_types_that_are_not_counted_follow_from_the_instructions_executed() -> None:
     """The counters of three types are left out of every launch of the published runs, and the facts stay the same."""
     types = {"fp16", "bf16"}
-    counters = {*metrics_to_ask("gh100")} - {*metrics_to_ask("gh100", types=types)}
+    counters = {*metrics_to_request("gh100")} - {*metrics_to_request("gh100", types=types)}
     assert len(counters) == 5 and FACTS["tensor_flop_fp8"].ncu in counters
     compared = 0
     for rows in published_rows():
@@ -283,9 +283,9 @@ def test_the_instructions_executed_tell_nothing_that_they_do_not_list() -> None:
 
 def test_every_type_is_counted_where_instructions_do_not_tell() -> None:
     forms = "sass__inst_executed_per_opcode_with_modifier_all"
-    assert metrics_to_ask("gh100", types=[])[0] == forms
-    assert {*metrics_to_ask("gh100", [forms], types=[])} == {*metrics_to_ask("gh100")}
-    assert metrics_to_ask("gb100", types=[]) == metrics_to_ask("gb100")
+    assert metrics_to_request("gh100", types=[])[0] == forms
+    assert {*metrics_to_request("gh100", [forms], types=[])} == {*metrics_to_request("gh100")}
+    assert metrics_to_request("gb100", types=[]) == metrics_to_request("gb100")
 
 
 def test_a_type_that_is_not_told_beside_one_that_is() -> None:
@@ -294,7 +294,7 @@ def test_a_type_that_is_not_told_beside_one_that_is() -> None:
         "sm__inst_executed_pipe_tensor.sum": "1,000",
     }
     found = fact(case(row(few)), "tensor_flop")
-    assert found.value is None and found.note.startswith("999 tensor-core instructions, but 51,206 FLOPs")
+    assert found.value is None and found.note.startswith("999 tensor-core instructions, but only 51,206 FLOPs")
 
 
 def test_a_ratio_of_nothing_is_unmeasured_not_zero() -> None:
@@ -307,7 +307,7 @@ def test_a_ratio_of_nothing_is_unmeasured_not_zero() -> None:
 def test_what_cannot_be_is_unmeasured_and_so_is_what_follows_from_it() -> None:
     facts = case(row({"lts__t_bytes.sum": "96"}))  # of one sector, which is 32 bytes
     found = fact(facts, "l2_bytes")
-    assert found.value is None and found.note.startswith("cannot be: ")
+    assert found.value is None and found.note.startswith("impossible: ")
     assert fact(facts, "dram_bytes").value == 2, "what it says nothing of stays"
 
 

@@ -20,7 +20,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import ncu
 from flashcore.measure.profile import child, profile
-from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_ask
+from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_request
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Task
@@ -156,7 +156,7 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     options = dict(itertools.pairwise(told))
     assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in told
     assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
-    assert options["--metrics"].split(",") == metrics_to_ask("gh100")
+    assert options["--metrics"].split(",") == metrics_to_request("gh100")
     assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
     assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported
     assert imported[imported.index("--print-units") + 1] == "base"
@@ -179,7 +179,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
-    everything = metrics_to_ask("gh100", sampled=True)
+    everything = metrics_to_request("gh100", sampled=True)
     costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
     assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
     assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
@@ -329,7 +329,7 @@ def test_no_permission_says_how_to_get_it_and_is_forgotten_once_given(run: Run, 
 
 
 def test_an_ncu_that_does_not_fit_the_driver(run: Run) -> None:
-    with pytest.raises(CapabilityError, match="does not fit the driver"):
+    with pytest.raises(CapabilityError, match="does not support the driver"):
         run("driver")
 
 

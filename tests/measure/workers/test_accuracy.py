@@ -108,7 +108,7 @@ def test_an_output_that_is_off_by_a_factor_is_wrong(tolerance: str, factor: floa
 
     found = complaints(tolerance, plant, "normal", 512)
     size = "large" if factor > 1 else "small"
-    assert any(re.match(rf"the answer as a whole is [\d.e-]+ too {size}, relative", text) for text in found), found
+    assert any(re.match(rf"the answer's scale is too {size} by [\d.e-]+ \(relative\)", text) for text in found), found
 
 
 # --- where was written ------------------------------------------------------------------------------
@@ -177,4 +177,4 @@ def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: s
     class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)
     own = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, gain=gain, rows=100)
     (said,) = judge(own, class_, "class", {"max": 1.0, "mean": 1.0})
-    assert said.startswith(f"the answer as a whole is 0.01 too {word}, relative")
+    assert said.startswith(f"the answer's scale is too {word} by 0.01 (relative)")

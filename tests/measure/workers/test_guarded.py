@@ -48,10 +48,10 @@ def test_damage_is_told_by_its_byte_nearest_to_the_tensor() -> None:
     whole, start = torch.empty(0, dtype=torch.uint8).set_(guard.tensor.untyped_storage()), guard.tensor.storage_offset()
     for at in (4 * start + 32 + 6, 4 * start + 32 + 10):
         whole[at] = 1
-    assert guard.damage() == "2 bytes written past its last element, the nearest 7 bytes off"
+    assert guard.damage() == "2 bytes written past its last element, the nearest 7 bytes away"
     for at in (4 * start - 5, 4 * start - 3):
         whole[at] = 1
-    assert guard.damage() == "2 bytes written before its first element, the nearest 3 bytes off"
+    assert guard.damage() == "2 bytes written before its first element, the nearest 3 bytes away"
     guard.poison()
     assert guard.damage() == ""
 
@@ -111,7 +111,7 @@ def test_a_write_between_the_rows_of_a_view_is_seen_and_a_read_is_nan() -> None:
     between = copy["x"].as_strided((3, 2), (8, 1), copy["x"].storage_offset() + 6)
     assert between.isnan().all()
     between[1, 1] = 0
-    assert bands["x"].damage() == "1 elements written between its own, the first 15 past its first"
+    assert bands["x"].damage() == "1 elements written in its gaps, the first 15 after its first element"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.uint8])
@@ -130,7 +130,7 @@ def test_all_that_was_written_beside_tensors_is_named_at_once() -> None:
     whole[outputs["second"].storage_offset() * 4 - 3] = 0
     found = damages(outputs.guards)
     assert list(found) == ["second"] and found["second"] == outputs.guards["second"].damage()
-    assert "1 bytes written before its first element, the nearest 3 bytes off" in found["second"]
+    assert "1 bytes written before its first element, the nearest 3 bytes away" in found["second"]
 
 
 def test_damage_between_the_elements_of_a_strided_tensor_is_seen() -> None:
@@ -138,6 +138,8 @@ def test_damage_between_the_elements_of_a_strided_tensor_is_seen() -> None:
     guard.tensor.zero_()
     assert not guard.is_damaged() and guard.damage() == ""
     guard.tensor.as_strided((1,), (1,), guard.tensor.storage_offset() + 5).fill_(0)
-    assert guard.is_damaged() and guard.damage() == "1 elements written between its own, the first 5 past its first"
+    assert (
+        guard.is_damaged() and guard.damage() == "1 elements written in its gaps, the first 5 after its first element"
+    )
     guard.poison()
     assert not guard.is_damaged()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.workers import journal
-from flashcore.measure.workers.journal import HOPELESS, SUPERVISOR, Journal, parse, read_journal, tasks_of
+from flashcore.measure.workers.journal import SUPERVISOR, UNRECOVERABLE, Journal, parse, read_journal, tasks_of
 from flashcore.model.causes import Hang, HungBefore, as_json
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
@@ -116,7 +116,7 @@ def test_what_starts_after_its_supervisor_ended_does_nothing() -> None:
     code = "from flashcore.measure.workers import journal; journal.follow_supervisor(); print('at work')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), SUPERVISOR: str(ended.pid)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (HOPELESS, "")
+    assert (done.returncode, done.stdout) == (UNRECOVERABLE, "")
 
 
 def test_the_first_answer_to_a_task_counts_and_the_supervisors_last(tmp_path: Path) -> None:

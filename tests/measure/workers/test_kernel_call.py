@@ -84,7 +84,7 @@ def test_recorded_kernels_are_to_be_compiled_again(tmp_path: Path, monkeypatch: 
     one = traced(([{"code": "c0de", "grid": [0, 0, 0]}],), tmp_path)
     caller = Caller(one, ModuleType("problem"), "cpu")
     x, outputs = torch.ones(6, 37), caller.outputs()
-    with pytest.raises(FlashcoreError, match="1 of 1 recorded kernels are none of the 0 compiled"):
+    with pytest.raises(FlashcoreError, match="1 of 1 recorded kernels are not among the 0 compiled"):
         caller.call({"x": x, "scale": 1.0}, outputs)
     left = Path(os.environ["TRITON_CACHE_DIR"], "0", "k.cubin")
     left.parent.mkdir()
@@ -103,18 +103,18 @@ def given() -> dict[str, Any]:
         (
             {"c": None},
             False,
-            r"what c holds before a call, float32 \[5, 7\], found none\n  hint: the manifest names it",
+            r"initial content of c, float32 \[5, 7\], found none\n  hint: the manifest lists it",
         ),
         ({"c": torch.ones(7, 5)}, False, r"\[5, 7\], found torch.float32 \[7, 5\]"),
         ({"c": torch.ones(5, 7).double()}, False, r"found torch.float64 \[5, 7\]"),
         ({"c": 1.0}, False, r"float32 \[5, 7\], found 1.0"),
-        ({"b": None}, False, "expected from make_inputs\\(\\) a value for b, found none"),
+        ({"b": None}, False, "expected make_inputs\\(\\) to return b, found none"),
         (
             {"bias": torch.ones(7)},
             False,
-            "expected from make_inputs\\(\\) None for bias, as bias = false says, found torch",
+            "expected make_inputs\\(\\) to return no bias, as bias = false declares, found torch",
         ),
-        ({}, True, "expected from make_inputs\\(\\) a tensor bias, as the shape small says, found none"),
+        ({}, True, "expected make_inputs\\(\\) to return a tensor bias, as shape small declares, found none"),
     ],
 )
 def test_inputs_that_are_not_what_the_schema_says(change: dict[str, Any], bias: bool, words: str) -> None:

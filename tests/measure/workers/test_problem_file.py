@@ -52,7 +52,7 @@ def test_work_may_differ_by_the_variants_roof() -> None:
 def test_work_that_is_no_amount_is_refused(value: object) -> None:
     odd = ModuleType("odd")
     odd.work = lambda params: {"bytes": 8, "flop": value}  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match=r"odd: work\(\) gives 'flop': expected a number of 0 to 1e30, found"):
+    with pytest.raises(UsageError, match=r"odd: work\(\) returns 'flop': expected a number from 0 to 1e30, found"):
         work_of(odd, {}, "fp32")
 
 
@@ -63,7 +63,9 @@ def test_a_mistake_in_work_is_the_files_and_named_by_its_line(tmp_path: Path, bo
     functions = "make_inputs = reference = emulate = KINDS = TOLERANCES = FENCE = None\n"
     (tmp_path / "problem.py").write_text(f"{functions}def work(params):\n    {body}\n", encoding="utf-8")
     problem = load_problem(tmp_path, "problem.py")
-    with pytest.raises(UsageError, match=rf"problem\.py:[13]: expected work\(\) to give amounts for .*, found {found}"):
+    with pytest.raises(
+        UsageError, match=rf"problem\.py:[13]: expected work\(\) to return amounts for .*, found {found}"
+    ):
         work_of(problem, {"N": 3}, "fp32")
 
 

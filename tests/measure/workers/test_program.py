@@ -39,7 +39,7 @@ def test_a_child_follows_its_own_tasks_alone(tmp_path: Path) -> None:
     assert child.step == NO_STEP
     follow({"event": "fail", "name": "b", "cause": as_json(Hang(2)), "poisoned": True})
     assert child.poisoned
-    child.raise_if_hopeless()
+    child.raise_if_unrecoverable()
     follow({"event": "lacks", "what": "no GPU", "hint": "use one"})
     with pytest.raises(CapabilityError, match="no GPU"):
-        child.raise_if_hopeless()
+        child.raise_if_unrecoverable()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flashcore.measure.workers.journal import Journal, Result, Task
-from flashcore.measure.workers.rounds import ROUNDS, Settled, settle, told
+from flashcore.measure.workers.rounds import ROUNDS, Settled, progress_line, settle
 from flashcore.model.causes import Message, NotRun, Unanswered
 
 TASKS = [Task(name, {}) for name in ("good", "bad", "lost")]
@@ -72,7 +72,6 @@ def test_rounds_that_cost_nobody_a_chance(tmp_path: Path) -> None:
 
 
 def test_a_line_of_progress() -> None:
-    assert told(Result("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
-    assert (
-        told(Result("v/s", "failed", Message("it fell\nand more"), seconds=2), "ran") == "v/s: 2.0 s, failed: it fell"
-    )
+    assert progress_line(Result("v/s", "ok", seconds=1.24)) == "v/s: 1.2 s, ok"
+    failed = Result("v/s", "failed", Message("it fell\nand more"), seconds=2)
+    assert progress_line(failed, "ran") == "v/s: 2.0 s, failed: it fell"

@@ -70,7 +70,7 @@ def test_the_gpus_of_a_cluster_take_the_place_of_this_hosts(tmp_path: Path, monk
         "GPU-0",
         "GPU-2",
     ]
-    with pytest.raises(UsageError, match="expected the UUID of one GPU"):
+    with pytest.raises(UsageError, match="expected one GPU's UUID"):
         open_context(replace(chosen, gpus="GPU-0"))
 
 

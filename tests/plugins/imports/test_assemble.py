@@ -166,7 +166,7 @@ def test_the_cubin_in_a_report_gives_static_facts(sample_report: Any) -> None:
     assert found is not None and found.source is Source.CUBIN
     given = record.facts.get("ncu_registers", Subject("saxpy", shape="g16384_b256"))
     assert given is not None and (given.value, given.note) == (
-        16, "the code needs 10; the driver gives no fewer than these",
+        16, "the code needs 10; the driver allocates more",
     )  # fmt: skip
     same = record.facts.get("ncu_registers", Subject("spilly_96", shape="g64_b128"))
     assert same is not None and (same.value, same.note) == (32, "")

@@ -1,10 +1,8 @@
-"""Bench: is it faster, and by how much? On several GPUs: which of them time, whose cases are moved, and the record's
-entry for each.
+"""Bench: is it faster, and by how much? Chooses the GPUs that time cases and makes the record's entry for each.
 
-A shape's cases are on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs. Before
-anything is timed all of them time the same calls (:mod:`flashcore.measure.bench.gpu_probe`); one that is
-slow there times nothing. Shapes that were timed while a GPU was throttled by its cooling or power supply are timed
-again on another.
+All cases of a shape run on one GPU (see :mod:`flashcore.measure.workers.supervisor`), so no ratio compares two GPUs.
+First, all GPUs time the same calls (:mod:`flashcore.measure.bench.gpu_probe`); slow ones are excluded. Shapes timed
+while a GPU was throttled by its cooling or power supply are timed again on another GPU.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Place
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
 
-_PROBES, _AGAIN = "reference", "again"  # below the folder of bench
+_PROBES, _AGAIN = "reference", "again"  # subfolders of the bench folder
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes; see :class:`flashcore.measure.stage.Stage`."""
+    """Starts the first worker processes; see :class:`flashcore.measure.stage.Stage`."""
     if context.cases("bench"):
         folder = context.folder / "bench"
         if len(context.workers.places) > 1:
@@ -34,14 +32,14 @@ def prepare(context: Context) -> None:
 
 
 def run(context: Context, cases: Sequence[Case]) -> StageResult:
-    """Times every case on the GPUs that are fit for it; see :class:`flashcore.measure.stage.Stage`."""
+    """Times every case on the GPUs that passed the probe; see :class:`flashcore.measure.stage.Stage`."""
     folder, workers = context.folder / "bench", context.workers
     if len(workers.places) < 2 or not cases:
         return case_times.run(context, cases, folder)
     probes = gpu_probe.run(workers, folder / _PROBES, context.settings.bench.limits, context.device)
     unfit = gpu_probe.unfit(probes)
     for gpu, why in unfit.items():
-        context.say(f"bench: {gpu} times nothing here: {why}")
+        context.say(f"bench: {gpu} is excluded from timing: {why}")
     fit = [p for p in workers.places if p.gpu not in unfit]
     result = case_times.run(replace(context, workers=workers.on(*fit)), cases, folder)
     gpu_of = _shapes(folder)
@@ -65,18 +63,18 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 
 def _shapes(folder: Path) -> dict[str, str]:
-    """Shape → the GPU that its last attempt ran on, of the bench stage's folder itself."""
+    """Shape → the GPU of its last attempt, for tasks directly in ``folder``."""
     attempts = sorted(measured_on(folder, below=False).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
     return {name.partition("~")[0]: gpu for name, gpu in attempts}
 
 
 def _reasons(throttle: Fact) -> set[str]:
-    """The reasons for a lowered clock that the fact holds."""
+    """The throttle reasons in the fact's value."""
     return set(str(throttle.value).split(", ")) - {"none"}
 
 
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
-    """The record's entry for each GPU of a run, from the files in its folder."""
+    """The record's entry for each GPU of a run, read from the files in the run's folder."""
     bench_folder = folder / "bench"
     where = {stage: measured_on(folder / stage) for stage in dict.fromkeys(o.stage for o in measured.outcomes)}
     first, again = _shapes(bench_folder), _shapes(bench_folder / _AGAIN)
@@ -86,7 +84,7 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
     unfit, lost = gpu_probe.unfit(probes), lost_in(folder)
     hosts = {p.gpu: p.host for p in places}
     for gpu in (gpu for on in where.values() for gpu in on.values()):
-        hosts.setdefault(gpu, None)  # it is no longer there, or the run was resumed without it
+        hosts.setdefault(gpu, None)  # the GPU is gone, or the run was resumed without it
     entries = []
     for gpu, host in hosts.items():
         cases: dict[str, tuple[str, ...]] = {}

@@ -1,11 +1,10 @@
-"""The times of cases, taken so that they can be compared, and their facts.
+"""Times cases so that they can be compared, and turns the times into facts: the parent's side.
 
-One child process times a shape at a time. All its variants take turns, round by round, so that drift hits
-all alike, in three regimes and eagerly (:mod:`flashcore.measure.bench.timing`). A variant that fails while it is set up
-is left out and reported; one that crashes the process is named by the journal, left out, and the shape is timed again
-without it. Ratios are of medians, with bootstrap intervals over rounds (:mod:`flashcore.measure.bench.statistics`).
-
-This is the parent's side; :mod:`flashcore.measure.bench.child` is that process.
+One child process (:mod:`flashcore.measure.bench.child`) times one shape at a time. All variants take turns, round by
+round, so that drift affects them equally, in three regimes and eagerly (:mod:`flashcore.measure.bench.timing`). A
+variant whose setup fails is excluded and reported. If a variant crashes the process, the journal identifies it, and the
+shape is timed again without it. Ratios are of medians, with bootstrap intervals over rounds
+(:mod:`flashcore.model.intervals`).
 """
 
 from __future__ import annotations
@@ -52,21 +51,21 @@ from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageR
 from flashcore.model.suite import REGIMES
 from flashcore.model.times import of_samples, tflops
 
-#: The command line of the child.
+#: The child's command line.
 TARGET = python_process.child("flashcore.measure.bench.child")
-#: Seconds that calls of many ms may take in a mode, shared by the cases of a shape. Among 45, a call of 36 ms gets 15
-#: samples: its time varies little, and a hundred samples would take as long as those of all the short calls.
+#: Seconds per mode for slow calls, divided among the cases of a shape. With 45 cases, a 36 ms call gets 15 samples. Its
+#: time varies little, and 100 samples would take as long as all the short calls together.
 _SLOW_SECONDS = 24.0
-#: Cases of a shape that a mode's seconds are meant for; more get more.
+#: A mode's time limit is for this many cases per shape; it grows with more.
 _USUAL_CASES = 24
-#: FLOP of a case that are timed as long as another takes to set up (H200), and how often that at most: slow calls get
+#: A case's timing takes as long as its setup at this many FLOP (H200), and at most this multiple of it: slow calls get
 #: fewer samples.
 _FLOP_AS_SET_UP, _MOST_SET_UPS = 1e11, 4.0
-#: By how much the two ways to time single calls may differ, beside 2 us: events around a call have a slope of 0.92 to
-#: 0.96 and up to 1.3 us of their own (spins of known length). At the power limit the clock is higher where a GPU rests
-#: in spacers: calls of 0.8 ms took up to 14 % longer by events (H200).
+#: Allowed relative difference between the two ways to time single calls, beyond 4 times the timer's uncertainty. Events
+#: around spins of known length read 0.92 to 0.96 of it plus up to 1.3 us. At the power limit, spacers let the clock
+#: rise: 0.8 ms calls took up to 14 % longer by events (H200).
 _APART = 0.25
-#: No launch takes less than the empty one; a tenth is left to noise.
+#: No launch can be faster than an empty one; 10 % is allowed for noise.
 _LEAST_OF_EMPTY = 0.9
 
 
@@ -74,12 +73,12 @@ _LEAST_OF_EMPTY = 0.9
 
 
 def program(context: Context) -> Program:
-    """The child that times."""
+    """The timing child."""
     return Program(command=context.resident or TARGET, limits=context.settings.bench.limits, refill=True)
 
 
 def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
-    """Times every case in child processes; resumable in ``folder``.
+    """Times every case in child processes; can be resumed from ``folder``.
 
     Raises:
         CapabilityError: there is no GPU.
@@ -122,7 +121,7 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
         for result in context.workers.run(tasks, program(context), folder, tell):
             try:
                 settled = list(settle(result, left[result.name]))
-            except RecordError as error:  # of an unfinished run; its cases are left for the next attempt
+            except RecordError as error:  # from an unfinished run: the next attempt times its cases
                 reason = str(error).partition("\n")[0]
                 context.say(f"bench: {result.name}: {reason}: its {len(left[result.name])} cases are timed again")
                 continue
@@ -151,26 +150,25 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
 
 
 def _next(name: str) -> str:
-    """The next attempt's task: another one, so that a continued run repeats the same steps."""
+    """The task name of the next attempt, numbered so that a resumed run repeats the same steps."""
     shape, _, attempt = name.partition("~")
     return f"{shape}~{int(attempt or 0) + 1}"
 
 
 def _weight(cases: Sequence[Case]) -> int:
-    """How long the cases of a shape take, roughly: of a case that takes long, so much is work, and else the set-up."""
+    """Relative time that a shape's cases take: setup, plus calls in proportion to the case's FLOP."""
     return round(10 * len(cases) * (1 + min((cases[0].flop or 0.0) / _FLOP_AS_SET_UP, _MOST_SET_UPS)))
 
 
 def _shared(rule: StopRule, cases: int) -> StopRule:
-    """The rule for so many cases of one shape: the more there are, the longer a mode may take, and the earlier slow
-    calls may stop."""
+    """The rule for this number of cases per shape: more cases get more time per mode, and slow calls stop earlier."""
     slow = min(rule.slow_seconds, _SLOW_SECONDS / max(cases, 1))
     return replace(rule, slow_seconds=slow, seconds=rule.seconds * max(1.0, cases / _USUAL_CASES))
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A case's times, and those of its shape."""
+    """A case's times, with its shape's."""
 
     case: Case
     times: CaseTimes
@@ -178,23 +176,23 @@ class Measured:
 
     @property
     def outcome(self) -> CaseOutcome:
-        """The outcome of the case."""
+        """The case's outcome."""
         return CaseOutcome(self.case.variant, self.case.shape, "bench", "ok", None, self.times.seconds)
 
     def floor(self, mode: str) -> float | None:
-        """us of an empty launch."""
+        """Median time of an empty launch, us."""
         return statistics.median(self.shape.empty[mode]) if mode in self.shape.empty else None
 
     def void(self) -> VoidTiming | None:
-        """Why no time of the case is valid; ``None`` if they are.
+        """Why none of the case's times is valid; ``None`` if they are.
 
-        Back to back a programmatic launch may rightly take less than an empty plain one.
+        Back to back, a programmatic launch may take less than an empty plain one.
         """
         kernels = self.times.kernels
         if kernels is None:
             return None
         if self.case.is_reference:
-            kernels += self.times.copies  # torch's `copy_` is no kernel, and a launcher's plan names only kernels
+            kernels += self.times.copies  # torch's `copy_` may be a copy node instead of a kernel
         if kernels < max(self.case.launches, 1):
             return LaunchesMissing(kernels, self.case.launches)
         for mode in ("isolated", "cold"):
@@ -204,7 +202,7 @@ class Measured:
         return None
 
     def doubt(self, mode: str) -> VoidTiming | None:
-        """Why the times of a mode are void, though the calls did their work; ``None`` if they are valid."""
+        """Why a mode's times are void although the calls did their work; ``None`` if they are valid."""
         if others := self.shape.state.get("others"):
             return OtherProcesses(others)
         if mode in self.times.calls:
@@ -219,7 +217,7 @@ class Measured:
 
 
 def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOutcome]:
-    """The times of a shape's cases, or the outcomes of those without; nothing about those to be timed once more."""
+    """The times of a shape's cases, or their outcome if they have none; omits cases that must be timed again."""
 
     def lost(case: Case, cause: Detail, seconds: float) -> CaseOutcome:
         cause = cause if isinstance(cause, Cause) else NotTimed()
@@ -227,7 +225,7 @@ def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOut
         return CaseOutcome(case.variant, case.shape, "bench", status, cause, seconds)
 
     if result.data is None:
-        # A failure before the first variant's turn is due to none of them, and would repeat.
+        # A failure before the first variant's turn is not a variant's fault and would happen again.
         for case in [c for c in cases if c.variant == result.step.variant] or cases:
             yield lost(case, result.cause or Unanswered(), result.seconds)
         return
@@ -253,8 +251,10 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
         for c in timed
         if (s := measured[c.name].times.samples.get(regime)) and not measured[c.name].doubt(regime)
     }
-    peers = {c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked}
-    peer = min(peers, key=lambda v: peers[v]) if peers else None
+    libraries = {
+        c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked
+    }
+    fastest = min(libraries, key=lambda v: libraries[v]) if libraries else None
     for case in timed:
         one = measured[case.name]
         times = one.times
@@ -264,7 +264,7 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
             yield _fact(case, "launches_per_sample", times.launches, f"calls in one graph replay, {one.shape.clock}")
         doubt = one.doubt(regime) if regime in times.samples else None
         yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
-        yield from _ratio_facts(case, "speedup_vs_peer", ranked, peer, doubt or ReferenceNotTimed())
+        yield from _ratio_facts(case, "speedup_vs_peer", ranked, fastest, doubt or ReferenceNotTimed())
         yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
         for name, value in times.kernel_clock.items():
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
@@ -273,7 +273,7 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
 
 
 def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
-    """The facts, without values if there is a reason to doubt them."""
+    """The facts, without values if there is a doubt."""
     for fact in facts:
         yield replace(fact, value=None, detail=doubt) if doubt else fact
 
@@ -288,8 +288,8 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
     case, times = one.case, one.times
     how = {
         "back_to_back": f"graph replay of {times.launches} calls: its time over their number",
-        "isolated": "by difference: spacers with calls less spacers alone",
-        "cold": "by difference: L2 flushes and spacers with calls, less the same without",
+        "isolated": "by difference: spacers with calls minus spacers alone",
+        "cold": "by difference: L2 flushes and spacers with calls, minus the same without calls",
         "eager": f"{times.eager_calls} calls back to back",
     }[mode]
     note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
@@ -301,16 +301,16 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
         yield _fact(case, f"{mode}_{name}", value, OneSample() if value is None else of_value)
     if mode in times.calls:
         count = len(times.calls[mode])
-        note = f"events around each of {count} calls, less the median of empty pairs"
+        note = f"events around each of {count} calls, minus the median of empty pairs"
         for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
             too_few = NotRanked() if stopped else TooFewCalls(count)
             detail: Detail | str = too_few if value is None else note
             if value is not None and value < p50:
-                # Two clocks that contradict each other: neither is a percentile of the other's.
+                # The two clocks contradict each other, so neither gives a percentile of the other's times.
                 detail, value = BelowMedian(count, value), None
             yield _fact(case, f"{mode}_{name}", value, detail)
     if mode in REGIMES:
-        floor, how = one.floor(mode), "an empty kernel, timed in turn with these; not subtracted"
+        floor, how = one.floor(mode), "an empty kernel, timed in the same rounds; not subtracted"
         yield _fact(case, f"{mode}_launch_floor", floor, NotTimed(mode) if floor is None else how)
 
 
@@ -338,7 +338,7 @@ def _tflops(case: Case, times: Sequence[float]) -> Fact:
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
     lacking = NoNvml(state.get("note", ""))
-    note = f"{state.get('looks', 0)} looks between the rounds of this shape"
+    note = f"{state.get('looks', 0)} readings between this shape's rounds"
     clocks, degrees, reasons = (state.get(k) for k in ("sm_clock", "temperature", "throttle"))
     for name, value in (
         ("bench_sm_clock", statistics.median(clocks) if clocks else None),

@@ -1,4 +1,4 @@
-"""The child of bench: sets up the cases of a shape, and times them in turns in each mode."""
+"""The child process of bench: sets up the cases of a shape and times them in turns in each mode."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, lea
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.causes import Cause
 
-#: Nanoseconds; the chip's own clock is too coarse to time less.
+#: The shortest span (ns) that ``globaltimer`` resolves well enough.
 _SHORTEST_SPAN = 20_000
-#: The label of the empty launch among the variants, whose names hold no such sign.
+#: The empty launch's label; no variant's name contains parentheses.
 _EMPTY = "(empty)"
 
 
@@ -43,18 +43,19 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
     problem = load_problem(cases[0].root, cases[0].problem_file)
     timer = timer_for(device)
     sets = Sets(timer, cases[0], problem, device)
-    dice = random.Random(drawn := secrets.randbelow(1 << 32))
+    rng = random.Random(drawn := secrets.randbelow(1 << 32))
     proofs: dict[str, Proof] = {}
     failed: dict[str, Cause] = {}
-    stuck = hung(answers(log.path.parent).values())  # on a shape before: one time limit is enough
+    # Variants that hung on an earlier shape: wait for a time limit only once.
+    hung_before = hung(answers(log.path.parent).values())
     for case in cases:
-        if case.variant in stuck:
-            failed[case.variant] = stuck[case.variant]
+        if case.variant in hung_before:
+            failed[case.variant] = hung_before[case.variant]
             continue
         log.step(task.name, "set up", case.variant)
         try:
             caller = Caller(case, problem, device)
-            proofs[case.variant] = Proof(caller, sets, *sets.rotation.prepare(timer, caller), dice)
+            proofs[case.variant] = Proof(caller, sets, *sets.rotation.prepare(timer, caller), rng)
         except Exception as error:
             if is_poisoned(device):
                 raise
@@ -72,8 +73,8 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
     race = Race(rank, **payload["race"], references=references) if payload["race"] else None
     stopped: dict[str, list[str]] = defaultdict(list)
     for mode in sorted(payload["modes"], key=lambda mode: mode != rank):
-        # The mode that ranks gets the full time, the others half of it, and twice the noise: for calls of many ms they
-        # agree. Eager calls get a quarter of the time and five times the noise, which is the host's.
+        # The mode that ranks gets the full time. The others get half the time and twice the noise, since slow calls
+        # take the same time in all modes. Eager calls get a quarter of the time and five times the noise: the host's.
         mode_rule = rule
         if mode != rank:
             half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
@@ -84,13 +85,13 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
         short = race.short(mode) if race else set()
         for variant in short:
             stopped[variant].append(mode)
-        if mode in ("isolated", "cold"):  # elsewhere a sample is the mean of many calls
+        if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
             turns = Turns(watch, functools.partial(log.step, task.name, f"{mode} calls"), spent)
             most = {v: CALLS if v in short else P90_SAMPLES if v in payload["few"] else mode_rule.most for v in ready}
             calls[mode] = distributions(ready, mode, mode_rule, turns, most)
     variants: dict[str, CaseTimes] = {}
     for variant, proof in proofs.items():
-        log.step(task.name, "own clock", variant)
+        log.step(task.name, "kernel clock", variant)
         kernel_clock = _kernel_clock(proof.caller, sets.inputs[0], proof.timed)
         if void := proof.void({mode: times[variant] for mode, times in calls.items()}, timer.doubt):
             failed[variant] = void
@@ -124,24 +125,26 @@ def _series(by_mode: Mapping[str, Mapping[str, Sequence[float]]], label: str) ->
 
 
 def _kernel_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> dict[str, float]:
-    """What a kernel measures of itself, if its operator has the argument ``clocked`` and the output
-    ``clocks``: int64 ``[blocks, 4]``, a block's SM cycles at start and stop and the chip's nanoseconds at
-    start and stop, of all blocks or of some. NVML samples too slowly for that. Empty for all other
-    operators, and for a kernel too short to tell."""
+    """Facts from the clocks that a kernel reads itself, since NVML samples too slowly.
+
+    The operator needs the argument ``clocked`` and the output ``clocks``, int64 ``[blocks, 4]``: for all or some
+    blocks, SM cycles at start and stop, and ``globaltimer`` nanoseconds at start and stop. Empty for other operators
+    and for kernels shorter than :data:`_SHORTEST_SPAN`.
+    """
     if not {"clocked", "clocks"} <= {a.name for a in caller.case.arguments}:
         return {}
     outputs = caller.outputs(0)
-    timed.back_to_back()  # at the clock frequency that this work settles at
+    timed.back_to_back()  # lets the clock settle under this work
     caller.call({**inputs, "clocked": 1}, outputs)
     synchronize(caller.device)
     rows = outputs["clocks"].cpu()
-    # Integers up to here: the nanoseconds count from 1970 and do not fit a double.
+    # Subtract before converting: nanoseconds since 1970 do not fit a double.
     cycles, spans = (rows[:, 1] - rows[:, 0]).double(), (rows[:, 3] - rows[:, 2]).double()
     span = int(rows[:, 3].max() - rows[:, 2].min())
     if span < _SHORTEST_SPAN:
         return {}
     return {
-        # Sums, since the nanoseconds of a short block are coarse.
+        # Ratio of sums: a short block's nanoseconds are coarse.
         "kernel_sm_clock": float(cycles.sum() / spans.sum()) * 1e3,
         "kernel_span": span / 1e3,
         "kernel_block_span": float(spans.mean()) / 1e3,

@@ -1,7 +1,7 @@
-"""What timing asks of the CUDA driver that torch does not offer, through ctypes on ``libcuda.so.1``.
+"""The CUDA driver calls that timing needs and torch lacks, through ctypes on ``libcuda.so.1``.
 
-A kernel that only spins (the spacer; with no cycles, the empty kernel), events inside of a graph, and the nodes of a
-captured graph. The kernel is PTX that the driver compiles for whatever GPU it is: no compiler is needed.
+A spin kernel (the spacer; with 0 cycles, the empty kernel), events inside a graph, and node counts of a captured graph.
+The kernel is PTX that the driver compiles for the present GPU, so no compiler is needed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE = 0, 1, 4  # CUgraphNodeType
 
 
 class Driver:
-    """Of the current context, which torch has made. ``stream`` is a stream's handle as a number.
+    """The driver, in the current context, which torch created. ``stream`` is a stream's handle as an integer.
 
     Raises:
-        CapabilityError: the driver refuses; each method may.
+        CapabilityError: the driver reports an error; any method may raise it.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Driver:
         self._spin = self.kernel(_SPIN, b"spin")
 
     def kernel(self, ptx: bytes, name: bytes) -> ctypes.c_void_p:
-        """A kernel of this PTX, compiled for this GPU."""
+        """The kernel ``name`` of this PTX, compiled for this GPU."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
         self.ask("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name))
@@ -55,19 +55,20 @@ class Driver:
     def ask(self, name: str, *arguments: Any) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            what = f"{name}: expected that the CUDA driver does it, found its error {code}"
-            raise CapabilityError(what, "update the driver, or see what torch.cuda.is_available() says")
+            raise CapabilityError(
+                f"{name}: CUDA driver error {code}", "update the driver; check torch.cuda.is_available()"
+            )
 
     def spin(self, stream: int, cycles: int, blocks: int = 1, threads: int = 32) -> None:
-        """Enqueues a kernel whose every thread spins so many SM cycles. It touches no memory and never lets
-        the kernel after it start early."""
+        """Enqueues a kernel whose threads spin for ``cycles`` SM cycles. It accesses no global memory and has no
+        programmatic trigger, so the next kernel cannot start early."""
         value = ctypes.c_uint64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(value))
         sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
         self.ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
 
     def event(self) -> ctypes.c_void_p:
-        """An event that can be recorded within a graph and read after each replay."""
+        """An event that can be recorded inside a graph and read after each replay."""
         event = ctypes.c_void_p()
         self.ask("cuEventCreate", ctypes.byref(event), 0)
         return event
@@ -81,11 +82,11 @@ class Driver:
         return milliseconds.value * 1000.0
 
     def reset_persisting_l2(self) -> None:
-        """Lines that were marked persisting in L2 are so no longer."""
+        """Resets persisting L2 lines to normal."""
         self.ask("cuCtxResetPersistingL2Cache")
 
     def captured(self, stream: int) -> tuple[int, int]:
-        """Kernels, and copies of the driver's own, in the graph that ``stream`` is capturing."""
+        """The numbers of kernel and copy nodes in the graph that ``stream`` is capturing."""
         status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
         answers = (status, identity, graph, after, count)

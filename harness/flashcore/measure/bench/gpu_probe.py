@@ -1,10 +1,10 @@
-"""Which GPUs of one kind are fit to time side by side: all of them time the same two calls at the same time.
+"""Decides which GPUs of one model can time cases side by side: all time the same two calls simultaneously.
 
-The calls are a copy that misses every cache and a matrix product, each set up twice: the difference of the two is this
-GPU's own A/A spread, while its neighbours are busy. A GPU that is slower than the median by more than that spread and a
-margin is named, and times nothing.
+The calls are a copy that misses all caches and a matrix product. Each is set up twice; the difference between the two
+is the GPU's A/A spread while the other GPUs are busy. A GPU slower than the median by more than that spread plus a
+margin is reported and excluded.
 
-As a program (``python -m flashcore.measure.bench.gpu_probe TASKFILE JOURNAL``) this module is the child.
+Run as a program (``python -m flashcore.measure.bench.gpu_probe TASKFILE JOURNAL``), this module is the child.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Unanswered
 
 TARGET = python_process.child("flashcore.measure.bench.gpu_probe")
-#: By how much GPUs of one kind may differ: two H200s of one host differed by 1.2 % in a matrix product and 0.1 % in a
-#: copy.
+#: Allowed difference between GPUs of one model. Two H200s of one host differed by 1.2 % in a matrix product and by
+#: 0.1 % in a copy.
 ALIKE = 0.03
-#: Reasons for a lowered clock that point to the cooling or the power supply. The power cap is not one of them: any
-#: large matrix product drives a healthy GPU to it.
+#: Throttle reasons that point to the cooling or the power supply. The power cap is not one: any large matrix product
+#: drives a healthy GPU to it.
 THROTTLING = frozenset({"hardware_slowdown", "thermal_software", "thermal_hardware", "power_brake"})
-#: Elements of the copy, and rows of the matrices, by device: on a GPU 1 GiB moved, 0.8 ms on an H200, and 0.2 ms.
+#: Elements copied and rows of the matrices, by device. On a GPU the copy moves 1 GiB (0.8 ms on an H200); the product
+#: takes 0.2 ms.
 _SIZES = {"cuda": (1 << 27, 4096), "cpu": (1 << 16, 64)}
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What one GPU took.
+    """One GPU's probe times.
 
     Args:
         times: us by call, the lower of two medians.
-        spread: the largest relative difference of such two medians.
-        state: what the driver reported while they were timed, as of :class:`~flashcore.measure.bench.interleave.Watch`.
+        spread: the largest relative difference between a call's two medians.
+        state: the GPU's state meanwhile; see :class:`~flashcore.measure.bench.interleave.Watch`.
     """
 
     times: Mapping[str, float]
@@ -54,25 +55,25 @@ class Probe:
 
     @property
     def throttling(self) -> list[str]:
-        """The reasons for a lowered clock that point to the cooling or the power supply."""
+        """The throttle reasons that point to the cooling or the power supply."""
         return sorted(THROTTLING & {*self.state.get("throttle", ())})
 
 
-#: By UUID: what a GPU took, or why there are no times.
+#: UUID → the GPU's probe, or why there are no times.
 Probes = Mapping[str, Probe | Cause]
 
 
 def prepare(workers: Pool, folder: Path, limits: Limits) -> None:
-    """Starts the processes that :func:`run` will give their tasks."""
+    """Starts the worker processes for :func:`run`."""
     for place in workers.places:
         workers.on(place).prepare(_program(limits), folder / place.gpu)
 
 
 def run(workers: Pool, folder: Path, limits: Limits, device: str) -> Probes:
-    """Times the two calls on all GPUs at once. Resumable in ``folder``.
+    """Times the two calls on all GPUs at once; can be resumed from ``folder``.
 
     Raises:
-        FlashcoreError: a journal cannot be written, or a child cannot be started at all.
+        FlashcoreError: a journal cannot be written, or a child cannot be started.
     """
 
     def one(place: Place) -> Probe | Cause:
@@ -88,7 +89,7 @@ def _program(limits: Limits) -> Program:
 
 
 def recorded(folder: Path) -> Probes:
-    """What :func:`run` left in its folder."""
+    """The probes that :func:`run` left in ``folder``."""
     return {p.name: _probe(r) for p in sorted(folder.glob("*")) for r in answers(p).values()}
 
 
@@ -101,8 +102,8 @@ def _probe(result: Result) -> Probe | Cause:
 
 
 def unfit(probes: Probes) -> dict[str, str]:
-    """The GPUs to exclude from timing, of GPUs of one kind: UUID → why. Never all of them."""
-    why = {gpu: f"its reference failed: {text(probe)}" for gpu, probe in probes.items() if isinstance(probe, Cause)}
+    """The GPUs to exclude from timing: UUID → why. Never all of them."""
+    why = {gpu: f"its probe failed: {text(probe)}" for gpu, probe in probes.items() if isinstance(probe, Cause)}
     timed = {gpu: probe for gpu, probe in probes.items() if isinstance(probe, Probe)}
     allowed = ALIKE + max((probe.spread for probe in timed.values()), default=0.0)
     for name in next((probe.times for probe in timed.values()), {}):
@@ -111,7 +112,7 @@ def unfit(probes: Probes) -> dict[str, str]:
             over = probe.times[name] / usual - 1
             if over > allowed:
                 slow = f"slow: {name} takes {probe.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
-                why.setdefault(gpu, f"{slow} ({100 * allowed:.1f} % may be noise)")
+                why.setdefault(gpu, f"{slow} ({100 * allowed:.1f} % is allowed for noise)")
     for gpu, probe in timed.items():
         if probe.throttling:
             why.setdefault(gpu, f"throttled: {', '.join(probe.throttling)}")
@@ -122,7 +123,7 @@ def unfit(probes: Probes) -> dict[str, str]:
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
-    """Times the two calls, each set up twice, in turns."""
+    """Times the two calls in turns, each set up twice."""
     import torch
 
     device = task.payload["device"]

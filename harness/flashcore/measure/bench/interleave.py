@@ -1,4 +1,4 @@
-"""Rounds: the calls to be timed take turns, so that drift affects all of them alike.
+"""Rounds of samples: the timed calls take turns, so that drift affects all of them equally.
 
 Used only by the child processes of bench and of ``bench --against``.
 """
@@ -25,14 +25,14 @@ from flashcore.model.suite import Regime
 if TYPE_CHECKING:
     from flashcore.measure.bench.proof import Proof
 
-#: Seconds between two looks at clock and temperature.
+#: Seconds between readings of clock and temperature.
 _LOOK_EVERY = 0.02
-#: Turns of calls for each turn of an empty pair of events.
-_TURNS_A_NOTHING = 4
+#: Turns of calls per turn of empty event pairs.
+_TURNS_PER_EMPTY = 4
 
 
 class Watch:
-    """Reads the GPU's state now and then, and keeps the readings."""
+    """Reads the GPU's state at intervals and keeps the readings in ``seen``."""
 
     def __init__(self, device: str) -> None:
         self._nvml: Nvml | None = None
@@ -46,7 +46,7 @@ class Watch:
         try:
             self._nvml = Nvml(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
         except (OSError, AttributeError) as error:
-            self.seen["note"] = f"NVML cannot be asked: {error}"
+            self.seen["note"] = f"NVML is not available: {error}"
 
     def look(self) -> None:
         now = time.monotonic()
@@ -68,7 +68,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Whose turn it is, and what the turns have taken.
+    """Reports whose turn it is, and sums the time each label took.
 
     Args:
         announce: called with the label before each sample.
@@ -90,13 +90,14 @@ def sample(
     proofs: Mapping[str, Proof] | None = None,
     fillers: Collection[str] = (),
 ) -> dict[str, list[float]]:
-    """Samples of one mode (us): every call once a round, until each has enough.
+    """Samples of one mode (us): every call once per round, until each has enough.
 
     Args:
-        ready: calls by label, in the order of a round, which begins at another one each time.
-        proofs: by label, what takes a sample and looks at its answer: one of the first rounds' at random, and the last.
-        fillers: labels that need no more samples than the others: an empty launch takes so little that its relative
-            noise stays large.
+        ready: calls by label, in a round's order; each round starts at the next label.
+        proofs: label → the proof that takes a sample and checks its answer: a random one of the first
+            ``rule.least`` rounds and the last.
+        fillers: labels sampled only as long as others are: an empty launch is so short that its relative noise stays
+            large.
     """
     proofs = proofs or {}
     race = turns.race
@@ -134,38 +135,38 @@ def sample(
 def distributions(
     ready: Mapping[str, Timed], regime: Regime, rule: StopRule, turns: Turns, most: Mapping[str, int]
 ) -> dict[str, list[float]]:
-    """us of single calls of a regime, ``most`` of each; where these do not fit half of the rule's ``slow_seconds``, as
-    many as a 90th percentile needs; fewer of calls that take many ms.
+    """Times of single calls in a regime (us), ``most`` per label. If these do not fit half of the rule's
+    ``slow_seconds``: as many as a 90th percentile needs, and fewer for slow calls.
 
-    Between events around each, less the median of what they read around nothing, which is asked in between.
+    The time between events around each call, minus the median of empty event pairs, which are timed in between.
     """
     by_label: dict[str, list[float]] = {}
     for label, timed in ready.items():
         turns.announce(label)
         start = time.monotonic()
         calls: list[float] = []
-        nothing: list[float] = []
+        empty: list[float] = []
         count = 0
         while len(calls) < most[label] and _goes_on(len(calls), most[label], time.monotonic() - start, rule):
-            if count % _TURNS_A_NOTHING == 0:
-                nothing += timed.each(regime, calls=False)
-            calls += timed.each(regime, first=not count)  # no other calls come between
+            if count % _TURNS_PER_EMPTY == 0:
+                empty += timed.each(regime, calls=False)
+            calls += timed.each(regime, first=not count)  # no other label's calls come between
             count += 1
-        least = statistics.median(nothing)
-        by_label[label] = [x - least for x in calls[: most[label]]]
+        offset = statistics.median(empty)
+        by_label[label] = [x - offset for x in calls[: most[label]]]
         turns.spent[label] += time.monotonic() - start
     return by_label
 
 
 def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:
-    """Whether more single calls, up to ``most``, are worth their time, after so many in so many seconds."""
+    """Whether to time more single calls, up to ``most``, after ``count`` took ``seconds``."""
     limit = rule.slow_seconds / 2
     in_time = count < P90_SAMPLES or seconds / count * most <= limit
     return not count or (seconds < limit and in_time)
 
 
 def release(device: str) -> None:
-    """Gives the graphs' memory back before the next shape; reference cycles hold some of the graphs."""
+    """Frees the graphs' memory before the next shape; reference cycles keep some graphs alive."""
     if device != "cpu":
         import torch
 
@@ -175,6 +176,6 @@ def release(device: str) -> None:
 
 
 def serve(arguments: Sequence[str], perform: Callable[[Task, Journal], dict[str, Any]]) -> int:
-    """The program of a child that times: ``TASKFILE JOURNAL``. Gives its exit code."""
-    # A capture may collect garbage first: leave torch's own thousands of objects out of it.
+    """Runs a timing child with the arguments ``TASKFILE JOURNAL``; returns its exit code."""
+    # A capture may collect garbage first: exclude torch's thousands of objects.
     return kernel_call.serve(arguments, perform, prepare=gc.freeze)

@@ -1,4 +1,4 @@
-"""The message of the child that times: everything it measured of one shape, for its parent to judge."""
+"""The timing child's message: all measurements of one shape, for its parent to check."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class CaseTimes:
     """The times of one case.
 
     Args:
-        calls: of single calls, in the regimes that are latencies.
+        samples: mode → samples, us per call.
+        calls: regime → times of single calls, for the latency regimes.
         kernel_clock: facts that the kernel measured itself.
-        kernels, copies: of one call, the fewest in any captured graph; ``None`` where nothing is captured.
-        launches, eager_calls: calls in one back-to-back sample, and in an eager one.
-        seconds: all its samples took.
+        kernels, copies: per call, the fewest in any captured graph; ``None`` if nothing is captured.
+        launches, eager_calls: calls per back-to-back and per eager sample.
+        seconds: total time of all samples.
         proved: mode → the turns whose answers were right.
         new: us of a call on new data.
         stopped: the modes in which it was timed no further after a first round.
@@ -43,15 +44,16 @@ class CaseTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeTimes:
-    """The times of one shape's cases, by variant.
+    """The times of one shape's cases.
 
     Args:
+        variants: variant → its times.
         failed: variant → why it has no times.
-        empty: of an empty launch, timed in turn with the cases.
-        clock: what times are read from.
-        doubt: us by which the time of a single call may be off.
-        state: of the GPU meanwhile; see :class:`flashcore.measure.bench.interleave.Watch`.
-        drawn: the seed of what was chosen at random.
+        empty: times of an empty launch, timed in the same rounds.
+        clock: the source of the times.
+        doubt: uncertainty of a single call's time, us.
+        state: the GPU's state meanwhile; see :class:`flashcore.measure.bench.interleave.Watch`.
+        drawn: the seed of all random choices.
     """
 
     variants: Mapping[str, CaseTimes]
@@ -70,12 +72,13 @@ class ShapeTimes:
         """The inverse of :meth:`to_json`.
 
         Raises:
-            RecordError: the data has another form, which another version of flashcore wrote.
+            RecordError: another version of flashcore wrote the data, in another format.
         """
         try:
             variants = {variant: CaseTimes(**times) for variant, times in data["variants"].items()}
             failed = {variant: from_json(cause) for variant, cause in data["failed"].items()}
             return cls(**{**data, "variants": variants, "failed": failed})
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            actual = f"expected times as this version of flashcore writes them, found others ({error})"
-            raise RecordError(f"{actual}\n  hint: measure again") from error
+            raise RecordError(
+                f"expected times in this version's format, found another format ({error})\n  hint: measure again"
+            ) from error

@@ -1,4 +1,4 @@
-"""The sets of a case's inputs and outputs that timed calls rotate through."""
+"""The sets of inputs and outputs that timed calls rotate through."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from flashcore.measure.bench.timing import Restored, Timed, Timer
 from flashcore.measure.workers.guarded import Outputs, write
 from flashcore.measure.workers.kernel_call import Caller, Case, initial
 
-#: Copies of tensors that are input and output: with so many calls, or calls on so many bytes, a sample is long compared
-#: with its fixed cost.
+#: Limits on the copies of tensors that are both input and output. With this many calls or bytes, a sample is long
+#: compared with its fixed cost.
 _MOST_COPIES, _BYTES_OF_COPIES = 100, 1 << 28
 
 
 class Rotation:
-    """The tensors of one shape that the calls of all its cases rotate through.
+    """The sets of tensors that the calls of all cases of a shape rotate through.
 
-    ``inputs`` are as many sets as stay in L2 together, with their outputs. Of a tensor that is input and output, their
-    content is only what it holds before a call: each call of a sample writes another one of ``copies``, which the cases
-    share, since all are written anew before each sample.
+    ``inputs`` are as many sets as fit in L2 together with their outputs. For a tensor that is both input and output
+    they only provide the initial content: each call of a sample writes a different one of ``copies``. The cases share
+    these, since all are rewritten before each sample.
     """
 
     def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
@@ -29,11 +29,11 @@ class Rotation:
 
         params = dict(case.params)
         first = problem.make_inputs(params, case.seeds[0], device)
-        given = sum(getattr(value, "nbytes", 0) for value in first.values())
+        input_bytes = sum(getattr(value, "nbytes", 0) for value in first.values())
         written = {
             a: math.prod(a.sizes(params)) * getattr(torch, a.dtype).itemsize for a in case.arguments if a.mutable
         }
-        count = timer.sets(given + sum(written.values()))
+        count = timer.sets(input_bytes + sum(written.values()))
         self.inputs: list[Mapping[str, Any]] = [
             first,
             *(problem.make_inputs(params, case.seeds[0] + i, device) for i in range(1, count)),
@@ -47,11 +47,11 @@ class Rotation:
             copies = max(count, min(_MOST_COPIES, _BYTES_OF_COPIES // restored))
             wanted = {a.name: (a.sizes(params), a.dtype) for a in self._inout}
             self.copies = [Outputs(wanted, device) for _ in range(copies)]
-            resident = count * (given + sum(written.values()) - restored)
+            resident = count * (input_bytes + sum(written.values()) - restored)
             self.restored = Restored(self._restore, min(copies, timer.copies(restored, resident) or copies))
 
     def load(self, i: int) -> None:
-        """Writes into the tensors of call ``i`` that are inputs too what they hold before it."""
+        """Restores the initial content of the tensors that call ``i`` both reads and writes."""
         inputs = self.inputs[i % len(self.inputs)]
         for a in self._inout:
             write(self.copies[i][a.name], initial(self._case, a, inputs))
@@ -61,7 +61,7 @@ class Rotation:
             self.load(i)
 
     def prepare(self, timer: Timer, caller: Caller, launches: int | None = None) -> tuple[Timed, list[Outputs]]:
-        """A case's calls, ready to be timed, and what each of them writes."""
+        """A case's calls, ready to be timed, and the outputs of each."""
         sets = len(self.inputs)
         outputs = [caller.outputs(inout=False) for _ in self.inputs]
         if self.copies:

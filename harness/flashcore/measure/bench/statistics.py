@@ -1,6 +1,6 @@
-"""Statistics of time samples: percentiles, noise, and when to stop. Ratios are :mod:`flashcore.model.intervals`'.
+"""Statistics of time samples: percentiles, noise, and when to stop. Ratios are in :mod:`flashcore.model.intervals`.
 
-Pure functions of their arguments; numpy is imported where it is used.
+Pure functions; numpy is imported where it is used.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Samples from which on the 90th and the 99th percentile are more than the largest few.
+#: The fewest samples for a 90th and a 99th percentile: fewer would make them one of the largest few samples.
 P90_SAMPLES, P99_SAMPLES = 100, 1000
 
 
 def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
-    """The 90th and the 99th percentile of so many single calls; ``None`` of too few."""
+    """The 90th and 99th percentiles of single calls; ``None`` if there are too few calls."""
     import numpy as np
 
     quantiles = np.percentile(np.asarray(calls), (90, 99)) if len(calls) >= P90_SAMPLES else (0.0, 0.0)
@@ -26,7 +26,7 @@ def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
 def relative_noise(samples: Sequence[float]) -> float:
     """Standard error of the median over the median, from the interquartile range; infinite below 5 samples.
 
-    The range is used rather than the deviation, which one disturbed sample can inflate.
+    The range is used instead of the deviation because one disturbed sample can inflate the deviation.
     """
     import numpy as np
 
@@ -41,11 +41,11 @@ def relative_noise(samples: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When a case has been sampled enough in one mode.
+    """When a case has enough samples in one mode.
 
-    At least ``least`` samples; then until the median's relative noise is at most ``noise``, the mode's
-    ``seconds`` are over, or there are ``most``. A case so slow that its own samples have taken
-    ``slow_seconds`` stops earlier, but not below ``fewest``.
+    At least ``least`` samples; then until the median's relative noise is at most ``noise``, the mode has taken
+    ``seconds``, or there are ``most``. A slow case, whose samples took ``slow_seconds``, stops earlier, but not below
+    ``fewest``.
     """
 
     least: int = 30
@@ -55,12 +55,12 @@ class StopRule:
     slow_seconds: float = 3.0
     fewest: int = 10
 
-    def enough(self, samples: Sequence[float], own_seconds: float, mode_seconds: float) -> bool:
-        """``own_seconds`` went into these samples, ``mode_seconds`` into those of all cases."""
+    def enough(self, samples: Sequence[float], case_seconds: float, mode_seconds: float) -> bool:
+        """Whether to stop, after ``case_seconds`` for these samples and ``mode_seconds`` for those of all cases."""
         count = len(samples)
         if count < self.least:
-            return count >= self.fewest and own_seconds >= self.slow_seconds
+            return count >= self.fewest and case_seconds >= self.slow_seconds
         if count >= self.most or mode_seconds >= self.seconds:
             return True
-        # Evaluated now and then, since it costs about as much as a sample.
+        # Only every tenth sample: it costs about as much as a sample.
         return count % 10 == 0 and relative_noise(samples) <= self.noise

@@ -1,19 +1,18 @@
-"""How one call is timed: three regimes, and eagerly. Used only by the child processes that time.
+"""Times one call in three regimes and eagerly. Used only by the timing child processes.
 
-- back_to_back: N calls in one CUDA graph, the time between two events over N. The calls' inputs were put in L2 just
-  before. Calls whose launches are programmatic overlap: this is a throughput.
-- isolated: a latency, by difference. A graph of N × [spacer, call] against one of N × [spacer], in turns; the
-  difference over N. The spacer is one block per SM that spins, without memory and without a programmatic trigger, so
-  the launch overhead is hidden behind it and no call overlaps another. Calls rotate through a few sets of tensors that
-  stay in L2 together.
-- cold: as isolated, with L2 flushed before each spacer by stores to twice its size, and persisting lines reset.
-- eager: calls from Python back to back between two events, over their number: the host's time where the
-  host is slower than the kernel.
+- back_to_back: the time between two events around one CUDA graph of N calls, over N. A warm-up just before brings the
+  inputs into L2. Programmatic launches overlap, so this is a throughput.
+- isolated: a latency, by difference: a graph of N × [spacer, call] minus one of N × [spacer], over N. The spacer is one
+  spinning block per SM, without memory accesses or programmatic trigger, so it hides the launch overhead and no call
+  overlaps another. Calls rotate through a few sets of tensors that fit in L2 together.
+- cold: like isolated, but before each spacer stores to twice the size of L2 flush it. Persisting lines are reset.
+- eager: the time between two events around N back-to-back calls from Python, over N: the host's time if the host is
+  slower than the kernel.
 
-A call that writes what it reads has a tensor of its own at each position of a sample, and these are rewritten right
-before the sample, untimed: every timed call starts from the same content. See :class:`Restored`.
+A call that writes its inputs has separate tensors at each position of a sample. They are rewritten right before the
+sample, untimed, so that every timed call starts from the same content. See :class:`Restored`.
 
-In every regime the device is kept busy while the host enqueues, so that no launch from the host is in it.
+In the three regimes the device is kept busy while the host enqueues, so that the times contain no host launch.
 """
 
 from __future__ import annotations
@@ -34,39 +33,37 @@ from flashcore.model.suite import Regime
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
 
-#: How long one sample should take, in us: long compared with the events' resolution (0.5 us), short compared with
-#: drift.
+#: Target time of one sample, us: long compared with the events' resolution (0.5 us), short compared with drift.
 SAMPLE_US = 400.0
 _MOST_CALLS = 500
 _WARM_UPS = 3
-#: A call longer than this (us) is not repeated to warm L2: a cold start does not change its time noticeably.
+#: Calls longer than this (us) do not warm L2 first: a cold start does not change their time noticeably.
 _LONG_CALL = 1000.0
-#: Clock cycles that the device spins while the host enqueues a sample: about 50 us, 100 us for graphs of many nodes.
+#: Clock cycles that the device spins while the host enqueues a sample: about 50 us; 100 us for graphs of many nodes.
 _COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
-#: The spacer: about 2 us, longer than a launch takes.
+#: Length of the spacer: about 2 us, longer than a launch takes.
 SPACER_CYCLES = 4_000
-#: Calls in one graph with spacers; fewer with a flush each, which takes 40 us.
+#: Calls per graph with spacers; fewer when cold, since each flush takes 40 us.
 _SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
-#: Calls in one graph with events around each: so many of those longer than ``_LONG_CALL``, so many of other long ones
-#: and so many at most: most of a replay of few calls is waiting.
+#: Calls per graph with events around each: the fewest if a call takes longer than ``_LONG_CALL``, the fewest of shorter
+#: ones, and the most. A replay of fewer calls is mostly waiting.
 _LONG_EVENTS, _FEWEST_EVENTS, _EVENTS = 3, 10, 40
-#: The least value of a sample by difference (us): times must be positive, since ratios are taken.
+#: The smallest sample by difference (us): ratios need positive times.
 _RESOLUTION = 1e-3
-#: Names a file whose ``HostTimer`` stands in for CUDA events where there is no GPU: tests.
+#: Environment variable: a file whose ``HostTimer`` replaces CUDA events in tests without a GPU.
 STAND_IN = "FLASHCORE_TIMER"
-#: Sets of tensors that calls rotate through, where so many fit half of L2.
+#: Most sets of tensors that calls rotate through, if they fit in half of L2.
 _MOST_SETS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """For calls that write what they read: each has tensors of its own, so a sample makes at most as many calls as
-    there are tensors.
+    """The tensors of calls that write their inputs. Each call has separate ones, so they limit the calls in a sample.
 
     Args:
-        restore: enqueues the work that rewrites the tensors of the first so many calls.
-        resident: how many calls' tensors lie in L2 together; those of an isolated sample are no more.
-        graphs: what was captured of ``restore``, by number of calls.
+        restore: enqueues the rewriting of the tensors of the first N calls.
+        resident: the number of calls whose tensors fit in L2 together, the limit for an isolated sample.
+        graphs: captured graphs of ``restore``, by number of calls.
     """
 
     restore: Callable[[int], None]
@@ -75,13 +72,13 @@ class Restored:
 
 
 class Timed(Protocol):
-    """A call that is ready to be timed. Every regime's method takes one sample: us per call."""
+    """A call that is ready to be timed. Each mode's method takes one sample: us per call."""
 
     launches: int  # calls in one back-to-back sample
     eager_calls: int  # calls in one eager sample
-    kernels: int | None  # of a call, the fewest in any captured graph; None where nothing is captured
-    copies: int  # beside them: copies of the driver's own, no kernels
-    before: Callable[[], None] | None  # what to enqueue right before the calls of a sample, untimed
+    kernels: int | None  # per call, the fewest in any captured graph; None if nothing is captured
+    copies: int  # copy nodes per call, which are not kernels
+    before: Callable[[], None] | None  # enqueues work right before a sample's calls, untimed
 
     def back_to_back(self) -> float: ...
 
@@ -92,51 +89,51 @@ class Timed(Protocol):
     def eager(self) -> float: ...
 
     def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
-        """us between events around each of some calls, or as often around nothing. ``first``: what the calls use may
-        not be in L2."""
+        """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
+        may not be in L2."""
         ...
 
     def calls_in(self, mode: str) -> int:
-        """How many calls a sample of that mode makes, in the order of their tensors."""
+        """The number of calls in a sample of that mode."""
         ...
 
     def answer(self, mode: str) -> Any:
-        """What the last call of such a sample returned."""
+        """The return value of the last call in a sample of that mode."""
         ...
 
     def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
-        """us between events around each of the first ``count`` calls, each right after ``take`` of its number. Once
-        before ``restage``, and once after it: the latter is what is timed."""
+        """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
+        before ``restage``, untimed, and once after it."""
         ...
 
 
 class Timer(Protocol):
-    """Prepares calls for timing. ``clock`` says what times are read from, ``doubt`` by how many us the time of single
-    calls may be off."""
+    """Prepares calls for timing. ``clock`` is the source of the times, ``doubt`` a single call's uncertainty in us."""
 
     clock: str
     doubt: float
 
     def sets(self, size: int) -> int:
-        """How many sets of tensors of ``size`` bytes calls are to rotate through."""
+        """The number of sets of ``size`` bytes that calls rotate through."""
         ...
 
     def copies(self, size: int, resident: int) -> int:
-        """How many tensors of ``size`` bytes stay where so many sets do, ``resident`` bytes of other tensors."""
+        """The number of tensors of ``size`` bytes that fit in L2 beside ``resident`` bytes of other tensors."""
         ...
 
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
-        """Calls of one function on different tensors; ``launches`` in a sample, or as many as make one up."""
+        """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
+        time needs."""
         ...
 
     def empty(self) -> Timed:
-        """A launch that does nothing: the floor of every regime."""
+        """An empty launch: the floor of every regime."""
         ...
 
 
 @functools.cache
 def timer_for(device: str) -> Timer:
-    """CUDA events on a GPU; a process has one timer for all its shapes.
+    """The timer for ``device``, one per process.
 
     Raises:
         UsageError: on a CPU, without a stand-in.
@@ -144,19 +141,19 @@ def timer_for(device: str) -> Timer:
     if device != "cpu":
         return CudaTimer()
     if STAND_IN not in os.environ:
-        raise UsageError(f"device cpu: expected a stand-in for CUDA events in {STAND_IN}, found none")
+        raise UsageError(f"device cpu: expected a stand-in for CUDA events in {STAND_IN}, but it is not set")
     timer: Timer = load_file(os.environ[STAND_IN]).HostTimer()
     return timer
 
 
 def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
-    """How many calls make up a sample."""
+    """The number of calls that fill a sample's target time."""
     return max(1, min(most, round(SAMPLE_US / max(call_us, 1e-3))))
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection: one that destroys another shape's graph invalidates the capture in progress."""
+    """Disables garbage collection: destroying another shape's graph would invalidate the capture in progress."""
     gc.disable()
     try:
         yield
@@ -165,7 +162,7 @@ def _no_collection() -> Iterator[None]:
 
 
 class CudaTimer:
-    """Times on the current device, on a stream of its own that becomes the current one."""
+    """Times with CUDA events on the current device. Creates a stream and makes it current."""
 
     clock = "CUDA events"
     doubt = 0.5
@@ -180,7 +177,7 @@ class CudaTimer:
         self._l2, self.sms = properties.L2_cache_size, properties.multi_processor_count
         self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
         self.driver = Driver()
-        self.spin(0)  # loads the kernel, which cannot be done while capturing
+        self.spin(0)  # loads the kernel, which is not allowed during capture
         self._flush.fill_(1)
         self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
@@ -201,7 +198,7 @@ class CudaTimer:
         self.driver.spin(self.stream.cuda_stream, cycles, blocks)
 
     def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` times what ``enqueue`` does, already replayed once; its kernels and copies."""
+        """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies."""
         import torch
 
         graph = torch.cuda.CUDAGraph()
@@ -215,15 +212,15 @@ class CudaTimer:
     def spaced(
         self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False
     ) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` spacers, each with a call behind it, and its kernels and copies; without a call it is
-        made once for all."""
+        """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
+        the graph is cached."""
         key = (regime, count, events)
         if call is None and key in self._graphs:
             return self._graphs[key]
 
         def enqueue(i: int) -> None:
             if regime == "cold":
-                # A kernel of stores, since zeroing may be a memset: it leaves nothing useful in L2.
+                # A nonzero fill is a kernel of stores; zeroing may be a memset.
                 self._flush.fill_(i + 2)
             self.spin(SPACER_CYCLES, self.sms)
             if events:
@@ -251,7 +248,7 @@ class _CudaTimed:
         self._answer: Any = None
         self._start: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        # Loads modules and fills library caches, neither of which can be done while capturing.
+        # Warm-up loads modules and fills library caches, which is not allowed during capture.
         for i in range(max(_WARM_UPS, len(calls))):
             self._call(i)
         torch.cuda.synchronize()
@@ -273,11 +270,11 @@ class _CudaTimed:
         torch.cuda.synchronize()
 
     def _call(self, i: int) -> None:
-        self._answer = None  # its memory is reused by the next call, as if the answer were not kept
+        self._answer = None  # so that the next call reuses its memory
         self._answer = self._calls[i % len(self._calls)]()
 
     def _count_nodes(self, nodes: tuple[int, int], calls: int, spacers: tuple[int, int] = (0, 0)) -> None:
-        """A launcher that stops launching after some calls is found by counting the kernels of each graph."""
+        """Counts each graph's kernels per call, which exposes a launcher that stops launching after some calls."""
         kernels, copies = ((h - b) // calls for h, b in zip(nodes, spacers, strict=True))
         self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
@@ -339,22 +336,22 @@ class _CudaTimed:
     def _difference(self, regime: Regime) -> float:
         times: list[float] = []
         for graph in self._pair(regime, events=False):
-            if not times:  # the spacers alone use nothing
+            if not times:  # spacers alone need no warm L2
                 self._ready(regime, self._count(regime))
                 self._begin(self._count(regime))
             times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
-        # If something disturbed the spacers alone, they can take longer than those with calls.
+        # A disturbance can make the spacers alone take longer than those with calls.
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
     def _count(self, regime: Regime, *, events: bool = False) -> int:
         fewest = _FEWEST_EVENTS if self._call_us < _LONG_CALL else _LONG_EVENTS
-        wanted = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[regime], self.launches)
+        count = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[regime], self.launches)
         if self._restored is None:
-            return wanted
-        return min(wanted, self._restored.resident if regime == "isolated" else len(self._calls))
+            return count
+        return min(count, self._restored.resident if regime == "isolated" else len(self._calls))
 
     def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
-        """The graph of spacers with calls, and the one without."""
+        """The graphs of spacers with calls and of spacers alone."""
         key, count = (regime, events), self._count(regime, events=events)
         alone, spacers = self._timer.spaced(regime, count, None, events=events)
         if key not in self._spaced:
@@ -371,7 +368,7 @@ class _CudaTimed:
             self._warm(calls)
 
     def _begin(self, calls: int) -> None:
-        """What a sample of so many calls starts from, untimed."""
+        """Prepares a sample of ``calls`` calls, untimed."""
         if self.before is not None:
             self.before()
         if (restored := self._restored) is not None:
@@ -380,12 +377,12 @@ class _CudaTimed:
             restored.graphs[calls].replay()
 
     def _warm(self, calls: int) -> None:
-        """Brings into L2 what so many calls use."""
+        """Brings the calls' tensors into L2."""
         if self._call_us < _LONG_CALL:
             (self._each_set if calls > 1 else self._single).replay()
 
     def _between(self, work: Callable[[], object], *, cover: int = 0) -> float:
-        """us that the device takes for what ``work`` enqueues."""
+        """Device time of the work that ``work`` enqueues, us."""
         import torch
 
         if cover:
@@ -398,7 +395,7 @@ class _CudaTimed:
 
 
 def rotated(items: Sequence[_T], by: int) -> list[_T]:
-    """The items in order, starting at another one each round, so that none always follows the same one."""
+    """The items rotated left by ``by``: each round starts at another item."""
     if not items:
         return []
     start = by % len(items)

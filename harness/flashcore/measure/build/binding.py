@@ -1,9 +1,9 @@
-"""Generates, from a problem's operator schema, the C++ that stands between torch and a launcher.
+"""Generates the C++ between torch and a launcher from a problem's operator schema.
 
-Two files per problem: ``flashcore/problem.h``, torch-free, which a variant's source includes for the
-types ``Shape`` and ``Args``; and ``binding.cpp``, which registers the operator through torch's stable
-ABI. The binding is compiled once per problem and linked with every variant: the operator's name
-comes from the variant's object, so that 40 variants cost one compilation of torch headers.
+Two files per problem: ``flashcore/problem.h``, without torch, which a variant's source includes for the types ``Shape``
+and ``Args``; and ``binding.cpp``, which registers the operator through torch's stable ABI. The binding is compiled once
+per problem and linked with every variant, whose object provides the operator's name, so that 40 variants cost one
+compilation of torch's headers.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ def c_type(argument: Argument) -> str:
 
 
 def fields(argument: Argument) -> list[str]:
-    """Its members of ``flashcore_arguments``, as C declares them."""
+    """The argument's members of ``flashcore_arguments``, as C declarations."""
     more = [f"std::int64_t {argument.name}_strides[{len(argument.dims)}]"] if argument.strides else []
     return [f"{c_type(argument)} {argument.name}", *more]
 
 
 def problem_header(problem: Problem) -> str:
-    """``flashcore/problem.h``: ``Shape`` holds the dimensions, ``Args`` the arguments in order; a tensor that may be
-    strided is followed by its strides in elements, one that is absent is null."""
+    """``flashcore/problem.h``: ``Shape`` has the dimensions, ``Args`` the arguments in order. A tensor that may be
+    strided is followed by its strides in elements; an absent one is null."""
     dims = ", ".join(problem.dims)
-    given = ", ".join(f"d[{i}]" for i in range(len(problem.dims)))
+    sizes = ", ".join(f"d[{i}]" for i in range(len(problem.dims)))
     return (
         f"{_NOTICE}#pragma once\n#include <flashcore/arguments.h>\n"
         "#include <flashcore/launch.h>\n\nnamespace flashcore {\n\n"
         f"struct Shape {{\n  std::int64_t {dims};\n}};\n\n"
         "using Args = flashcore_arguments;\n\n"
-        f"inline Shape shape_of(const std::int64_t* d) {{ return Shape{{{given}}}; }}\n\n"
+        f"inline Shape shape_of(const std::int64_t* d) {{ return Shape{{{sizes}}}; }}\n\n"
         "}  // namespace flashcore\n"
     )
 
 
 def binding_source(suite: str, problem: Problem) -> str:
-    """``binding.cpp``: checks every tensor that is given (device, dtype, layout, dimensions), then launches.
+    """``binding.cpp``: checks the device, dtype, layout and dimensions of every tensor, then launches.
 
-    An operator is registered as ``flashcore_<suite>::<variant>`` followed by the environment's
-    ``FLASHCORE_OP_SUFFIX``, which tells two builds of one variant apart in one process.
+    The operator is ``flashcore_<suite>::<variant>`` followed by the environment's ``FLASHCORE_OP_SUFFIX``, which
+    distinguishes two builds of a variant in one process.
     """
     tensors = [a for a in problem.arguments if a.kind == "tensor"]
     parameters = ", ".join(
@@ -59,13 +59,13 @@ def binding_source(suite: str, problem: Problem) -> str:
     )
     checks = []
     derived = dict.fromkeys(d for a in tensors for d in a.dims if d not in problem.dims)
-    slots = [*problem.dims, *derived]  # `C/2` is recorded like a dimension, and then compared with C
+    slots = [*problem.dims, *derived]  # `C/2` is read like a dimension and then compared with C
     for a in tensors:
         names = ", ".join(f'"{d}"' for d in a.dims)
         indices = ", ".join(str(slots.index(d)) for d in a.dims)
-        there, given = (f"if ({a.name}) ", f"*{a.name}") if a.optional else ("", a.name)
+        guard, tensor = (f"if ({a.name}) ", f"*{a.name}") if a.optional else ("", a.name)
         checks.append(
-            f'  {there}check({given}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
+            f'  {guard}check({tensor}, {{"{a.name}", ScalarType::{SCALAR_TYPES[a.dtype]}, '
             f'"{a.dtype}", {{{names}}}, {{{indices}}}{_LAYOUT[a.strides, a.mutable]}}}, dims, {tensors[0].name});'
         )
     always = {d for a in tensors if not a.optional for d in a.dims}
@@ -73,15 +73,15 @@ def binding_source(suite: str, problem: Problem) -> str:
         expected = re.sub(r"[A-Za-z]\w*", lambda m: f"dims[{problem.dims.index(m[0])}]", dim)
         actual = f"dims[{slots.index(dim)}]"
         message = f'": a dimension {dim} must be ", {expected}, ", found ", {actual}'
-        holds = f"{actual} == {expected}" if dim in always else f"({actual} < 0 || {actual} == {expected})"
-        checks.append(f"  STD_TORCH_CHECK({holds}, flashcore_variant_name(), {message});")
+        condition = f"{actual} == {expected}" if dim in always else f"({actual} < 0 || {actual} == {expected})"
+        checks.append(f"  STD_TORCH_CHECK({condition}, flashcore_variant_name(), {message});")
     values = ", ".join(value for a in problem.arguments for value in _values(a))
     strided = any(a.strides for a in tensors)
     return _BINDING.format(
         notice=_NOTICE,
         optional="#include <optional>\n" if any(a.optional for a in tensors) else "",
         layout=_EXPECTED_LAYOUT if strided else "",
-        lies=_STRIDED if strided else _CONTIGUOUS,
+        contiguity=_STRIDED if strided else _CONTIGUOUS,
         namespace=f"flashcore_{suite}",
         schema=problem.schema,
         parameters=parameters,
@@ -96,7 +96,7 @@ _PARAMETERS = {"tensor": "Tensor", "int": "int64_t", "float": "double", "bool": 
 
 
 def _values(argument: Argument) -> list[str]:
-    """What becomes of a parameter in ``flashcore_arguments``."""
+    """A parameter's values in ``flashcore_arguments``, as C++ expressions."""
     name = argument.name
     if argument.kind != "tensor":
         return [name]
@@ -108,7 +108,7 @@ def _values(argument: Argument) -> list[str]:
     return [of[0], *([f"{{{', '.join(of[1:])}}}"] if argument.strides else [])]
 
 
-#: How a tensor may lie, and whether it is written: further fields of ``Expected``.
+#: A tensor's allowed layout and whether it is written: more fields of ``Expected``.
 _LAYOUT = {
     (strides, written): f", '{strides[0]}', {str(written).lower()}" if strides else ""
     for strides in ("", "rows", "any")
@@ -162,17 +162,17 @@ namespace {{
 
 constexpr int kRank = {rank};
 
-// aoti_torch_get_current_cuda_stream, or null in a CPU-only torch, where the library is to load too. It is looked up in
-// torch's CUDA library, which is loaded but not in the scope of symbols that this library sees.
+// aoti_torch_get_current_cuda_stream, or null in a CPU-only torch, which must be able to load this library too. It is
+// looked up in torch's CUDA library, which is loaded but not in this library's symbol scope.
 using CurrentStream = AOTITorchError (*)(int32_t device_index, void** stream);
 
 CurrentStream current_stream() {{
-  static const CurrentStream found = [] {{
+  static const CurrentStream function = [] {{
     void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
     void* symbol = dlsym(library == nullptr ? RTLD_DEFAULT : library, "aoti_torch_get_current_cuda_stream");
     return reinterpret_cast<CurrentStream>(symbol);
   }}();
-  return found;
+  return function;
 }}
 
 struct Expected {{
@@ -190,17 +190,17 @@ void check(const Tensor& t, const Expected& e, int64_t* dims, const Tensor& firs
                   " is on another device than the first tensor");
   STD_TORCH_CHECK(t.scalar_type() == e.dtype, op, ": ", e.name, " must be ", e.dtype_name);
   STD_TORCH_CHECK(t.dim() == static_cast<int64_t>(e.dims.size()), op, ": ", e.name, " must have ",
-                  e.dims.size(), " dimensions, found ", t.dim());{lies}
+                  e.dims.size(), " dimensions, found ", t.dim());{contiguity}
   // Kernels use 16-byte accesses; torch's allocator aligns to 512, a view may not be aligned.
   STD_TORCH_CHECK(reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0, op, ": ", e.name,
                   " must be 16-byte aligned");
   for (size_t i = 0; i < e.dims.size(); ++i) {{
-    int64_t& known = dims[e.index[i]];
-    const int64_t found = t.size(static_cast<int64_t>(i));
-    if (known < 0) known = found;
-    STD_TORCH_CHECK(known == found, op, ": dimension ", e.dims[i], " of ", e.name, " must be ",
-                    known, ", found ", found);
-    STD_TORCH_CHECK(found >= 1, op, ": dimension ", e.dims[i], " of ", e.name, " is empty");
+    int64_t& expected = dims[e.index[i]];
+    const int64_t actual = t.size(static_cast<int64_t>(i));
+    if (expected < 0) expected = actual;
+    STD_TORCH_CHECK(expected == actual, op, ": dimension ", e.dims[i], " of ", e.name, " must be ",
+                    expected, ", found ", actual);
+    STD_TORCH_CHECK(actual >= 1, op, ": dimension ", e.dims[i], " of ", e.name, " is empty");
   }}
 }}
 
@@ -243,6 +243,6 @@ STABLE_TORCH_LIBRARY_IMPL({namespace}, CUDA, m) {{
 
 
 def arguments_header(problem: Problem) -> str:
-    """``flashcore/arguments.h``: the C layout of ``Args``, which binding and variant share."""
+    """``flashcore/arguments.h``: the C layout of ``Args``, shared by the binding and the variant."""
     members = "\n".join(f"  {field};" for a in problem.arguments for field in fields(a))
     return f"{_NOTICE}#pragma once\n#include <cstdint>\n\nstruct flashcore_arguments {{\n{members}\n}};\n"

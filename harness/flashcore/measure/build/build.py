@@ -1,9 +1,9 @@
-"""Compiles every variant of a suite: cubins for each arch, a torch operator for the host's.
+"""Compiles a suite's variants: a cubin for each arch, and a torch operator for the host's arch.
 
-One ninja graph holds all variants (:mod:`flashcore.measure.build.ninja_graph` lists its targets); ``ninja -k 0`` lets
-one that does not compile fail alone. Compiled files lie in a folder whose name has a hash of all inputs
-(:mod:`flashcore.measure.build.dependencies`), so a second build finds them there and starts no process at all. They
-are made in a folder of this build only, and moved when they are complete.
+One ninja graph contains all variants (:mod:`flashcore.measure.build.ninja_graph` lists its targets). With ``ninja -k
+0``, one variant's failure does not stop the others. Compiled files are in a folder named by a hash of all inputs
+(:mod:`flashcore.measure.build.dependencies`), so an up-to-date build starts no process. They are made in a temporary
+folder and moved when complete.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ from flashcore.suites.parts import MANIFEST
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
-#: Lines of ptxas -v about every kernel, which never say why a compilation failed.
+#: Lines that ptxas -v prints about every kernel; they never explain a failure.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
 _COUNT = r"\[(\d+)/(\d+) "
-_MANIFEST = "unit"  # a complete folder's contents
+_MANIFEST = "unit"  # lists a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
 _MOST_LINES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The user's options of a build."""
+    """The user's build options."""
 
     debug: bool = False  # -G: never timed, never gated
     verbose: bool = False  # show the commands and the compiler's output
-    archs: tuple[str, ...] = ()  # empty: all of the suite
+    archs: tuple[str, ...] = ()  # empty: all of the suite's
 
     @staticmethod
     def from_environment(suite: Suite) -> Options:
-        """``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (as ``8.9``, several with commas). ``MAX_JOBS``, which is
-        ninja's, is only looked at.
+        """From ``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (like ``8.9``, comma-separated). ``MAX_JOBS``, which
+        ninja gets, is only validated.
 
         Raises:
-            UsageError: a value is none of these.
+            UsageError: a variable has another value.
         """
 
         def flag(name: str) -> bool:
@@ -87,7 +87,7 @@ class Options:
             return value == "1"
 
         if not re.fullmatch("[0-9]*", jobs := os.environ.get("MAX_JOBS", "")):
-            raise UsageError(f"MAX_JOBS={jobs}: expected how many compilers may run at once")
+            raise UsageError(f"MAX_JOBS={jobs}: expected the number of compilers to run at once")
         archs = []
         for text in filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", ""))):
             number = text.removeprefix("sm_").replace(".", "")
@@ -110,15 +110,15 @@ def build(
     reuse: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Artifact]:
-    """Builds the variants and returns the outcome of each on each arch.
+    """Builds the variants and returns each one's outcome on each arch.
 
     Args:
-        folder: where everything built is kept (``build/``).
-        gpu_arch: the arch of the machine's GPU: the operator is built for it. Without one it is
-            built for the last arch that a variant supports. Its launch plan is that of each arch whose host code has
-            the same text; of the others, host code is compiled too.
-        with_operator: ``False`` leaves the torch operator out where torch is not installed.
-        reuse: another such folder, whose compiled files are used too.
+        folder: the build folder (``build/``).
+        gpu_arch: the arch of the machine's GPU, for which the operator is built; ``None``: the last arch that a variant
+            supports. Its launch plan also serves every arch with the same preprocessed host code; for the others, host
+            code is compiled too.
+        with_operator: ``False`` omits the torch operator, which is also omitted if torch is not installed.
+        reuse: another build folder whose compiled files may be used.
 
     Raises:
         CapabilityError: no nvcc, g++ or ninja.
@@ -133,7 +133,7 @@ def build(
     units, artifacts = _units(builder, options, variants, gpu_arch)
     made = {(a.variant, a.arch): a for a in artifacts}
     hosts = {u.variant.name: (u.variant.name, u.arch) for u in units if u.is_host}
-    while units:  # at most twice: host code whose text is not that of the host arch is compiled too
+    while units:  # a second time for archs whose host code differs from the host arch's
         missing = []
         for unit in units:
             for name in (n for b in (builder, *others) for n in b.names(unit)):
@@ -149,7 +149,7 @@ def build(
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
         unlike = [u for u, key in keys if key in texts and texts[key] != texts.get(hosts.get(u.variant.name, key))]
         if units := [replace(u, wanted=(CUBIN, PLAN)) for u in unlike]:
-            builder = _Builder(suite, folder, torch_root)  # that one's sources may have changed meanwhile
+            builder = _Builder(suite, folder, torch_root)  # the sources may have changed meanwhile
     for key, artifact in made.items():
         if artifact.cubin and not artifact.plan_library:
             host = made[hosts.get(artifact.variant, key)]
@@ -159,10 +159,10 @@ def build(
 
 
 def in_use(suite: Suite, folder: Path) -> set[Path]:
-    """The folders of the suite's present CUDA variants, if they are built: for every arch, with and without debug code.
+    """The build folders of the suite's current CUDA variants, for every arch, with and without debug code.
 
     Raises:
-        CapabilityError: no nvcc, whose version is part of a build's name.
+        CapabilityError: no nvcc, whose version is part of a folder's name.
     """
     if not suite.uses_nvcc:
         return set()
@@ -175,8 +175,7 @@ def in_use(suite: Suite, folder: Path) -> set[Path]:
 
 
 def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
-    """nvcc's flags for a variant. Paths in them are relative to the suite, so they can be compared
-    between machines."""
+    """nvcc's flags for a variant, with paths relative to the suite, so that they compare between machines."""
     number = arch.removeprefix("sm_")
     config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
     return (
@@ -194,7 +193,7 @@ def _macro(value: int | float | str | bool) -> str:
 
 
 class _Builder:
-    """The suite, its build folder and the tools: what all units of a build share."""
+    """The suite, its build folder and the tools, which all units of a build share."""
 
     def __init__(self, suite: Suite, folder: Path, torch_root: Path | None) -> None:
         self.suite, self.torch_root = suite, torch_root
@@ -208,20 +207,20 @@ class _Builder:
         self.inputs = dependencies.Inputs(suite.root, self.root, tools, include)
 
     def names(self, unit: Unit) -> list[Path]:
-        """The folders that may hold the unit's files, compiled from its present sources."""
+        """The folders that may contain the unit's files, compiled from its present sources."""
         return [self.name(unit, key) for key in self.inputs.keys(unit.name, unit.question)]
 
     def name(self, unit: Unit, key: str) -> Path:
         return self.root / f"{unit.name}-{key[:16]}"
 
     def problem_folder(self, problem: Problem) -> Path:
-        """The folder of a problem's generated files. It is named by their content and by the tools, so that the binding
-        is compiled again for another torch."""
+        """The folder of a problem's generated files, named by their content and the tools, so that the binding is
+        recompiled for another torch."""
         content = dependencies.digest([self.problem_files(problem), self.inputs.tools])
         return self.root / f"{problem.name}-binding-{content[:16]}"
 
     def problem_files(self, problem: Problem) -> dict[str, str]:
-        """The generated headers and binding of a problem."""
+        """A problem's generated headers and binding."""
         return {
             "flashcore/problem.h": binding.problem_header(problem),
             "flashcore/arguments.h": binding.arguments_header(problem),
@@ -269,9 +268,9 @@ def _units(
 def _compile(
     builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], *, again: bool = False
 ) -> list[Artifact]:
-    """Compiles the units, each in a folder of this build only, and names those that are complete.
+    """Compiles the units in a temporary folder and moves the complete ones to their final names.
 
-    Units that the machine interrupted are compiled ``again`` with fewer jobs, those that the compiler rejected are not.
+    Units that the machine interrupted (no memory or space) are compiled ``again`` with fewer jobs.
     """
     started = time.monotonic()
     jobs = os.environ.get("MAX_JOBS", "")
@@ -304,7 +303,7 @@ def _compile(
                 try:
                     final, contents, reason = _named(builder, unit, bindings[unit.variant.problem])
                     if reason:
-                        say(f"{unit.name}: compiled in each build, since its sources have {reason}")
+                        say(f"{unit.name}: recompiled in every build, since its sources have {reason}")
                     artifacts.append(_artifact(unit, final, contents, seconds))
                     continue
                 except ManifestError as error:
@@ -325,13 +324,13 @@ def _compile(
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """The lines that ninja's commands wrote, without progress: of failures by ninja's line of their targets."""
+    """The output of ninja's commands, without progress: for failures, by ninja's ``FAILED`` line."""
 
     failures: dict[str, list[str]] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
     def of(self, target: Path | None = None) -> str:
-        """The message about a target; ``None``: of all that failed, and of ninja."""
+        """The message about a target; ``None``: about all failures, and ninja's."""
         parts = [lines for heading, lines in self.failures.items() if target is None or f"{target} " in heading]
         text = "".join(line for lines in (*parts, *([] if target else [self.others])) for line in lines)
         return text[:_MOST_CHARACTERS].strip()
@@ -339,17 +338,17 @@ class _Output:
 
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Callable[[str], None]) -> _Output:
     """Runs the graph."""
-    # The graph is passed through a pipe: no file of it is left, however this process ends.
+    # The graph is passed through a pipe, so that no file is left, however this process ends.
     command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
     if jobs:
         command += ["-j", jobs]
-    # As _COUNT and the reader of the compilers' messages read it.
+    # In the form that _COUNT and the compiler log's reader expect.
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t %es] ", "LC_ALL": "C.UTF-8"}
     for name in dependencies.STRAY:
         environment.pop(name, None)
-    # ptxas in pip's toolkit is found beside nvcc only if nvcc's own folder is on PATH.
+    # nvcc of pip's toolkit finds its ptxas only if nvcc's folder is on PATH.
     environment["PATH"] = f"{nvcc.path.parent}{os.pathsep}{environment.get('PATH', '')}"
     result = _Output()
     lines = result.others
@@ -364,7 +363,7 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # the message says what ninja rejects
+            with contextlib.suppress(BrokenPipeError):  # ninja's message explains it
                 process.stdin.write(text)
                 process.stdin.close()
             for line in process.stdout:
@@ -387,11 +386,11 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
 
 
 def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str, Any], str]:
-    """Renames a complete unit to the name by which the next build finds it, if nothing keeps that from being sound.
+    """Moves a complete unit to its final folder; returns it, its contents, and why the next build cannot reuse it.
 
     Raises:
         ManifestError: no source reads a macro of the config.
-        FlashcoreError: a source changed while it was compiled; the folder cannot be written.
+        FlashcoreError: a source changed during compilation, or the folder cannot be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
     key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags)
@@ -400,7 +399,7 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
         file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
         message = (
             f"expected macros that its sources read, found {', '.join(unread)}, "
-            "which none of them reads\n    hint: correct the name, or remove it"
+            "which no source reads\n    hint: correct the name, or remove it"
         )
         name = file.relative_to(root).as_posix()
         raise ManifestError(
@@ -416,20 +415,20 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     contents = {"closure": closure, "host": host, "cxx": cxx, "text": text, "files": digests}
     cache.keep(unit.folder, _MANIFEST, final.name, contents)
     with writing(final):
-        if reason or not _contents(final, unit.wanted):  # damaged, or without what this build needs
+        if reason or not _contents(final, unit.wanted):  # damaged, or lacking files that this build needs
             with contextlib.suppress(FileNotFoundError):
                 final.rename(unit.folder.with_name(f"{final.name}.old"))
         try:
             unit.folder.rename(final)
         except OSError:
-            if not _contents(final, unit.wanted):  # else another build was first
+            if not _contents(final, unit.wanted):  # otherwise another build was faster
                 raise
     return final, contents, reason
 
 
 def _host_text(path: Path) -> str:
-    """The hash of preprocessed host code without line markers, whose file it removes; empty if the compiler left
-    none."""
+    """The hash of the preprocessed host code without line markers; empty if the compiler left no such file. Removes the
+    file."""
     if not path.is_file():
         return ""
     text = re.sub(rb"^# \d.*\n", b"", path.read_bytes(), flags=re.MULTILINE)
@@ -438,7 +437,7 @@ def _host_text(path: Path) -> str:
 
 
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
-    """The contents of a folder, if this user or root made it and its files are unchanged."""
+    """A folder's contents, if this user or root made it and its files are unchanged; else empty."""
     contents: dict[str, Any] = cache.recall(folder, _MANIFEST, folder.name) or {}
     try:
         digests = contents["files"]
@@ -450,18 +449,18 @@ def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
 
 
 def _why(unit: Unit, missing: str, output: _Output) -> Cause:
-    """The tools' explanation of a file that was not made."""
+    """The tools' explanation for a missing file."""
     message = output.of(unit.folder.resolve() / missing)
-    reason = message or output.of() or "no reason was given (VERBOSE=1 shows more)"
+    reason = message or output.of() or "the tools gave no reason (VERBOSE=1 shows more)"
     if not message or missing != CUBIN:
         reason = f"{missing}: not made\n{reason}"
-    # Without a message of its own, the compiler has not seen it.
+    # Without a message about this target, the compiler did not process it.
     return failed(reason) if message else CompilerStopped(reason)
 
 
 def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:
     def path(name: str) -> str | None:
-        # Another build, for another GPU, may have wanted a plan and an operator of this arch too.
+        # A build for another GPU may have made a plan and an operator for this arch too.
         wanted = name in unit.wanted or name not in (PLAN, OPERATOR)
         return f"{folder}{os.sep}{name}" if wanted and contents["files"].get(name) else None
 

@@ -1,10 +1,10 @@
-"""The inputs of an object, as the key under which it is built and the hash by which records compare it.
+"""Hashes an object's inputs: a key for the build cache, and a source hash for comparing records.
 
-The compiler lists the files that it read (``-MD``); their content decides, never their time. An object is also compiled
-again if a new file would be found before one of those, if a header that ``__has_include`` names appears, if the
-environment changes the compiler's work, or if a program that compiles was replaced. An object that may depend on other
-files is compiled in each build. The *closure* hashes the text of the user's files without comments and blanks, and the
-flags: it holds no path and nothing of the toolkit, so it compares between machines.
+The compiler lists the files that it read (``-MD``); their content decides, never their time stamps. An object is also
+recompiled if a new file would shadow one of those, a header named by ``__has_include`` appears, the environment changes
+the compilation, or a compiler program was replaced. An object that may depend on unlisted files is recompiled in every
+build. The source hash (*closure*) covers the user's files, without comments and blanks, and the flags. It contains no
+paths and no toolkit files, so it compares between machines.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from typing import Any, NamedTuple
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.model import cache
 
-#: Environment variables that add flags to nvcc, folders of headers, and others that change the compiled code.
+#: Environment variables that add flags to nvcc or header folders, and others that change the compiled code.
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
 _FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
-#: Make the compiler write unwanted files.
+#: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
 _NAMED = rb'(["<])([^"<>\n]{1,300})[">]'
-# nvcc passes its arguments to a shell within double quotes, and removes the quotes from what -I names.
+# nvcc passes its arguments to a shell in double quotes, and removes quotes from the paths of -I.
 _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
-_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's stamps of files are late by up to its resolution
-_SAMPLED = 4 << 20  # of a program larger than this, 64 KB of each MB are read
+_FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's file time stamps lag by up to its resolution
+_SAMPLED = 4 << 20  # programs larger than this are hashed by 64 KB of each MB
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
-# One that is not closed extends to the end: it is read once.
+# An unclosed comment or raw string extends to the end of the file.
 _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*|/\*(?s:.*?\*/|.*)"
 _BLANKS = rb"(" + _STRING + rb")|\s+"
 _DEFINES = rb"(?:# *ifndef (\w+)\s+)?# *define (?(1)\1\b|\w+)"
 _PROBE = rb'__has_(?:include|embed)\w* *\( *[<"]([^">]+)'
 _COMPUTED = rb"(?:#|%:) *(?:include_next|include|import)\b *([^\s<\"][^\n]*)"
-#: What makes a compiler look at files that it does not list, or at the clock, in text without comments.
+#: Patterns, in text without comments, of dependencies that the compiler does not list: files, or the clock.
 _UNLISTED = {
     "a computed __has_include": rb'__has_(?:include|embed)\w*+(?! *\( *[<"])',
     "#embed": rb"(?:#|%:) *embed\b",
@@ -54,14 +54,16 @@ _TOKEN = _STRING + rb"""|[\w.]+|[(){}\[\],;?~]|[^\w.\s"'(){}\[\],;?~]+|["']"""
 
 
 def refuse_unsafe(texts: Iterable[str]) -> None:
-    """Raises:
-    UsageError: nvcc would misread a flag or path, or run a command that it holds.
+    """Refuses flags and paths that nvcc's shell would not pass unchanged.
+
+    Raises:
+        UsageError: nvcc would misread a flag or path, or run a command in it.
     """
     for text in texts:
         if unsafe := re.search(_UNSAFE, text):
             raise UsageError(
-                f"{text!r}: expected a path or flag that nvcc takes unchanged, found {unsafe[0][-1]!r} in it\n"
-                '  hint: leave out $, `, ", \\ and line breaks'
+                f"{text!r}: expected a path or flag that nvcc passes unchanged, found {unsafe[0][-1]!r} in it\n"
+                '  hint: remove $, `, ", \\ and line breaks'
             )
 
 
@@ -71,7 +73,7 @@ def digest(value: object) -> str:
 
 
 def plain_text(text: bytes) -> bytes:
-    """A source without comments, and without blanks except those that separate two words or belong to a directive."""
+    """A source without comments, and with blanks only between tokens and in directives."""
     text = re.sub(_COMMENT, lambda m: m[1] or b" ", text.replace(b"\\\n", b""))
     parts: list[bytes] = []
     for line in map(bytes.strip, text.split(b"\n")):
@@ -81,15 +83,15 @@ def plain_text(text: bytes) -> bytes:
 
 
 def unlisted(text: bytes, flags: str) -> str:
-    """What may make the compiler look at files that it does not list; empty if nothing does.
+    """A construct that makes the compiler depend on unlisted files; empty if there is none.
 
     Args:
-        text: of the user's files, without comments.
-        flags: of the compiler. A macro that they define is not resolved.
+        text: the user's files, without comments.
+        flags: the compiler's flags. Macros that they define are not resolved.
     """
     if re.search(r"(?:^|[\s=,\"'])(?:@|-?-optf|--options-file)", flags):
         return "a file of options"
-    # Adjacent strings are one; a test whether __has_include exists looks at no file.
+    # Join adjacent strings, and drop tests whether __has_include exists, which read no file.
     text = re.sub(rb"(?:ifn?def|defined *\(?) *__has_\w+", b"", text.replace(b'" "', b""))
     flag_words = set(re.findall(rb"(?:-D)?(\w+)", flags.encode()))
     for name in (match[1].strip() for match in re.finditer(_COMPUTED, text)):
@@ -103,17 +105,17 @@ def parsed(rule: str) -> list[str]:
     """The files that make rules depend on.
 
     Raises:
-        FlashcoreError: it is cut, as the compiler leaves it on a full disk.
+        FlashcoreError: the rule is truncated, as on a full disk.
     """
     if not rule.endswith("\n") or rule.endswith("\\\n"):
-        raise FlashcoreError("expected a list of all files that the compiler read, found a part: no space left?")
-    # A blank in a name comes escaped.
+        raise FlashcoreError("the compiler's list of files is truncated: no space left on the disk?")
+    # Blanks in names are escaped.
     files = [re.split(r":\s", line, maxsplit=1)[-1] for line in rule.replace("\\\n", " ").splitlines()]
     return [re.sub(r"\\([ #\\])|\$(\$)", r"\1\2", f) for f in re.findall(r"(?:\\.|[^\s\\])+", "\n".join(files))]
 
 
 class Tools(NamedTuple):
-    """The programs that compile, the root of their toolkit, whose headers are not the user's, and their releases."""
+    """The compiler programs, their toolkit's root, whose headers are not the user's, and their releases."""
 
     programs: Sequence[Path]
     toolkit: Path
@@ -121,17 +123,17 @@ class Tools(NamedTuple):
 
 
 class Inputs:
-    """All possible inputs of a suite's objects; each file is read once.
+    """All possible inputs of a suite's objects; reads each file once.
 
     Args:
         root: the suite's folder.
         folder: the suite's build folder.
-        include: the user's and the harness's folders of headers.
+        include: the user's and the harness's header folders.
     """
 
     def __init__(self, root: str, folder: Path, tools: Tools, include: Iterable[Path]) -> None:
         self._since = time.time_ns()
-        time.sleep(time.clock_getres(_FILE_CLOCK))  # a change after the first file is read has a later stamp
+        time.sleep(time.clock_getres(_FILE_CLOCK))  # so that any later change has a later time stamp
         self._folder, self._toolkit = folder, f"{os.path.realpath(tools.toolkit)}{os.sep}"
         environment = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
         self._flags = [environment[n] for n in _FLAGS if n in environment]
@@ -157,14 +159,14 @@ class Inputs:
         return digest([self.tools, parts])
 
     def keys(self, name: str, question: str) -> list[str]:
-        """The keys that an object may have, one for each set of files that earlier builds recorded."""
+        """The possible keys of an object, one for each list of files that earlier builds recorded."""
         return [self._key(question, entry) for entry in self._entries(name, question)]
 
     def learn(
         self, name: str, question: str, rule: str, generated: Path, flags: Sequence[str]
     ) -> tuple[str, list[str], str]:
-        """Records the files that the compiler read; returns the key, the user's files, and what may have made the
-        compiler look at others. If something has, the key is none of those by which a build looks for an object.
+        """Records the files that the compiler read; returns the key, the user's files, and a construct that depends on
+        unlisted files, or empty. With such a construct, no later build looks up the key.
 
         Args:
             generated: the folder of generated headers, whose content is part of the question.
@@ -172,7 +174,7 @@ class Inputs:
         generated_files = os.path.realpath(generated) + os.sep
         users: list[str] = []
         system: list[str] = []
-        # Relative paths: a copy of the suite in another folder finds the same objects.
+        # Relative paths, so that a copy of the suite in another folder has the same keys.
         for file in sorted({f.removeprefix(self._root + os.sep) for f in parsed(rule)}):
             path = os.path.join(self._root, file)
             real = os.path.realpath(path)
@@ -193,18 +195,20 @@ class Inputs:
         return key, users, ""
 
     def refuse_changed(self, rule: str, generated: Path) -> None:
-        """Raises:
-        UsageError: a file or program, or a link or folder on the way to it, changed since this object was made, so it
-            is unknown which version was read.
+        """Refuses a compilation during which an input changed.
+
+        Raises:
+            UsageError: a file or program, or a link or folder on its path, changed since this object was made, so it is
+                unknown which version was read.
         """
         generated_files = os.path.realpath(generated) + os.sep
         for file in (*parsed(rule), *map(str, self._programs)):
             path = os.path.join(self._root, file)
             if not path.startswith(generated_files) and self._changed(path) > self._since:
-                raise UsageError(f"{file}: changed while it was compiled\n  hint: build again")
+                raise UsageError(f"{file}: changed during compilation\n  hint: build again")
 
     def closure(self, parts: object, files: Iterable[str], generated: Mapping[str, str]) -> str:
-        """The hash of the user's text and the flags; the same on every machine."""
+        """The source hash: of the user's text and the flags; the same on every machine."""
         texts = set()
         for file in files:
             real = os.path.realpath(os.path.join(self._root, file))
@@ -213,7 +217,7 @@ class Inputs:
         return digest([parts, self._flags, sorted(texts), sorted(generated.items())])
 
     def unread(self, names: Iterable[str], files: Iterable[str]) -> list[str]:
-        """The macros that none of the files reads. Defining one, also where it is not yet, does not read it."""
+        """The macros that no file reads. ``#define`` and ``#ifndef`` before it are not reads."""
         texts = b"\n".join(map(self._plain, files))
         words = {*re.findall(rb"\w+", re.sub(_STRING, b"", re.sub(_DEFINES, b"", texts)))}
         return [name for name in names if name.encode() not in words]
@@ -236,7 +240,7 @@ class Inputs:
             folders += sorted({"/usr/local/include", *map(str, parents)})
         present = [os.path.isfile(os.path.join(folder, probe)) for probe in entry["probes"] for folder in folders]
         key.update(json.dumps([entry["probes"], present]).encode())
-        for paths in self._headers:  # a new header of such a name would be read instead of another
+        for paths in self._headers:  # a new header of the same name may shadow another
             key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return key.hexdigest()
 
@@ -245,8 +249,8 @@ class Inputs:
         return not real.startswith(self._toolkit) and (inside or not re.match(_SYSTEM, real))
 
     def _file_content(self, path: str) -> tuple[str, frozenset[str]]:
-        """The hash of a user's file and of which headers that it includes in quotes lie in its folder; the names of all
-        headers that it includes."""
+        """The hash of a user's file, with the quoted headers that are in its folder, and the names of all headers that
+        it includes."""
         try:
             text = Path(path).read_bytes()
         except OSError:
@@ -257,7 +261,7 @@ class Inputs:
         return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(os.path.basename(n) for _, n in headers)
 
     def _system_content(self, which: str) -> tuple[str, list[str]]:
-        """The hash of the system's files, and their paths."""
+        """The hash of the system files, and their paths."""
         paths = cache.recall(self._folder, f"system-{which}", which) or []
         try:
             return self._content([Path(p) for p in paths], which), paths
@@ -265,7 +269,7 @@ class Inputs:
             return "absent", []
 
     def _last_change(self, path: str) -> int:
-        """When a file, or a link or folder on the way to it, was replaced or written, in ns."""
+        """When a file, or a link or folder on its path, was last replaced or written, in ns."""
         try:
             status = os.lstat(path)
         except OSError:
@@ -274,13 +278,13 @@ class Inputs:
         times = [0 if folder == path else self._changed(folder)]
         if stat.S_ISLNK(status.st_mode):
             times.append(self._changed(os.path.join(folder, os.readlink(path))))
-        # A new name of a folder moves its ctime only, a new file in it moves both of its times.
+        # Renaming a folder changes only its ctime; a new file in it changes ctime and mtime.
         if not stat.S_ISDIR(status.st_mode) or status.st_mtime_ns < self._since:
             times.append(status.st_ctime_ns)
         return max(times)
 
     def _content(self, paths: Sequence[Path], name: str) -> str:
-        """The hash of files that seldom change: they are read again when their stamps change."""
+        """The hash of files that seldom change: they are read again only when their time stamps change."""
         stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
         content = cache.recall(self._folder, f"content-{name}", stamp)
         if not isinstance(content, str):
@@ -289,7 +293,7 @@ class Inputs:
         return content
 
     def _below(self, folder: str) -> dict[str, list[str]]:
-        """File name → the paths below ``folder`` that end in it, without the build folder and hidden ones."""
+        """File name → its paths below ``folder``, without the build folder and hidden folders."""
         paths: dict[str, list[str]] = {}
         built = os.path.realpath(self._folder.parent)
         for place, folders, files in os.walk(folder):

@@ -1,9 +1,8 @@
-"""Asks built variants what they would launch, without a GPU and without torch.
+"""Reads the launch plans of built variants, without a GPU and without torch.
 
-A plan is the variant's own host code, so each is asked in a process of its own, forked from this one: a crash or hang
-there affects nothing else, and neither do its libraries' symbols, its state or its output. It answers for itself only,
-since no other process stands between it and this one. None sees a GPU, so that a plan is the same on every machine.
-Answers are cached beside the library, by its content, unless its host code calls something whose answer may change.
+A plan is computed by the variant's host code, so each one runs in a separate forked process, whose crash, hang,
+symbols, state or output affect nothing else. No such process sees a GPU, so a plan is the same on every machine. Plans
+are cached next to the library, by its content, unless its host code calls a function whose result may change.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from flashcore.readers.kernel_names import canonical
 TIME_LIMIT = 20.0  # for each plan
 _CAPACITY = 32
 _CACHE = "plans"
-#: What host code may call if its answers are cached: the CUDA runtime, which finds no GPU, and pure functions of C and
-#: C++. All others may read a clock, a file, the environment or random numbers.
+#: The functions that host code may call if its plans are cached: the CUDA runtime, which has no GPU here, and pure
+#: functions of C and C++. Any other may read a clock, a file, the environment or random numbers.
 _STEADY = re.compile(
     r"_{0,2}cuda[A-Z]\w+|_Unwind_Resume|__(cxa|gxx|stack_chk)_\w+|_GLOBAL_OFFSET_TABLE_|__dso_handle|atexit|abort"
     r"|__assert_fail|(__)?(mem(cpy|move|set)|v?snprintf)(_chk)?|mem(cmp|chr)|str(n?cmp|n?len|r?chr|str)"
@@ -56,24 +55,24 @@ class _Record(ctypes.Structure):
 
 
 class Recorder(Protocol):
-    """Records the launches of foreign launchers, which declare no plan; a plugin provides it."""
+    """Records the launches of foreign launchers, which declare no plan; provided by a plugin."""
 
     def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
-        """What a launcher is called with, as plain JSON.
+        """The arguments of a launcher, as plain JSON.
 
-        ``by`` is the reference of a function that a child calls with the library, this recording, and the arguments of
-        ``flashcore_launch_plan``; ``key`` names the recording in the cache of plans.
+        ``by`` references the function that a child calls with the library, this recording, and the arguments of
+        ``flashcore_launch_plan``; ``key`` identifies the recording in the cache of plans.
         """
         ...
 
     def completed(self, plan: Plan, artifact: Artifact) -> Plan:
-        """The plan with what a launch call does not name."""
+        """The plan with the properties that a launch call does not specify."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a built variant launches on a shape. ``recording`` is a foreign launcher's."""
+    """Asks for a built variant's plan on a shape. ``recording`` is for foreign launchers."""
 
     artifact: Artifact
     library: Path
@@ -83,19 +82,19 @@ class _Question:
 
     @property
     def key(self) -> str:
-        """Its key among the answers of its library."""
+        """The question's key among its library's answers."""
         return ",".join(map(str, [*self.sizes, *self.recording.get("key", ())]))
 
 
 def plans(
     suite: Suite, artifacts: Iterable[Artifact], shapes: Sequence[Shape], recorder: Recorder | None = None
 ) -> list[Plan]:
-    """The launch plan of each artifact on each of the shapes that its variant supports.
+    """The launch plan of each artifact on each shape that its variant supports.
 
-    If the variant refuses a shape, or its plan function crashes or hangs, its plan has that cause and no launches.
+    If the variant refuses a shape, or its plan function crashes or hangs, the plan has that cause and no launches.
 
     Args:
-        recorder: of the variants that are foreign launchers.
+        recorder: records the plans of foreign launchers.
     """
     foreign = {v.name for v in suite.variants.values() if recorder and isinstance(v.kind, ForeignLauncher)}
     questions: list[_Question] = []
@@ -113,12 +112,12 @@ def plans(
     answers = {library: cache.recall(library.parent, _CACHE, key) or {} for library, key in hashes.items()}
     missing = {(q.library, q.key): q for q in questions if q.key not in answers[q.library]}
     unanswered = [*missing.values()]
-    for _ in range(2):  # once more, if the machine stopped it
+    for _ in range(2):  # retry once if the machine stopped the process
         for question, answer in _ask(unanswered):
             answers[question.library][question.key] = answer
         unanswered = [q for q in unanswered if isinstance(_cause(answers[q.library][q.key]), PlanStopped)]
     for library in {q.library for q in missing.values()}:
-        # A missing answer may be due to a busy machine: the question is asked again next time.
+        # Timeouts may be due to a busy machine and are not cached.
         kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
         steady = all(map(_STEADY.fullmatch, host_code.undefined(library.with_name(OBJECT))))
         cache.keep(library.parent, _CACHE, hashes[library], kept if steady else {})
@@ -130,8 +129,8 @@ def plans(
 
 
 def _ask(questions: Iterable[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
-    """The answer of each plan's own process."""
-    hung: dict[Path, dict[str, Any]] = {}  # a library that hangs would hang again on every other shape
+    """Each question with its answer, from a separate process."""
+    hung: dict[Path, dict[str, Any]] = {}  # a library that hangs is not asked about other shapes
     for question in questions:
         answer = hung.get(question.library) or _isolated(question)
         if isinstance(_cause(answer), PlanHung):
@@ -172,7 +171,7 @@ def _plain(record: _Record) -> dict[str, Any]:
 
 
 def _isolated(question: _Question) -> dict[str, Any]:
-    """The answer of a process that loads this library only, and asks this question only."""
+    """The answer from a process that loads only this library and handles only this question."""
     answer = isolated(TIME_LIMIT, lambda: _answer(str(question.library), question.sizes, question.recording))
     if not isinstance(answer, Ended):
         return dict(answer)

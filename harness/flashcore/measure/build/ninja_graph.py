@@ -1,15 +1,15 @@
-"""The ``build.ninja`` that compiles the variants: what is made of each, by which command.
+"""The ``build.ninja`` that compiles the variants: its targets and commands.
 
 For each variant and arch:
 
-    object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the device code that is
-                                                        loaded is the very one that is read
+    object (host arch only)  variant.o, variant.cubin   nvcc -c --keep, so that the analyzed device code is
+                                                        exactly the loaded one
     cubin (other archs)      variant.cubin              nvcc -cubin
-    sass                     variant.sass               nvdisasm, where the machine has it
+    sass                     variant.sass               nvdisasm, if installed
     libraries                operator.so                variant.o + the problem's binding, stable ABI
                              plan.so                    variant.o alone: the launch plan, without torch
 
-Other archs whose host code has another text than the host arch's are compiled to an object and a plan.so too.
+Other archs whose preprocessed host code differs from the host arch's get an object and a plan.so too.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from flashcore.model.files import file_hash
 from flashcore.model.suite import ForeignLauncher, Suite, Variant
 
 HARNESS_INCLUDE = Path(__file__).parent / "include"
-#: The symbols that a library exports. All others are its own: the C++ linker would make one of those that several
-#: libraries of a process have, as of a static variable in an inline function of a shared header.
+#: The symbols that a library exports. All others are local: the dynamic linker would merge equal symbols of several
+#: libraries, such as a static variable in an inline function of a shared header.
 EXPORTS = HARNESS_INCLUDE / "flashcore" / "exports.map"
 LINK = "-shared -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-Bsymbolic"
-#: __TIME__ would make each compilation another one.
+#: __TIME__ would make every compilation different.
 HOST_FLAGS = ("-Xcompiler", "-Werror=date-time")
 LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
-RECORDER = "recorder.o"  # replaces the launch functions, where a variant's plan is recorded
+RECORDER = "recorder.o"  # replaces the runtime's launch functions, for variants with recorded plans
 OPERATOR = "operator.so"
-TORCH = "libtorch_cpu.so"  # the library that has what an operator needs of torch, by the name that torch loads it by
+TORCH = "libtorch_cpu.so"  # the torch library that operators need, by its soname
 OBJECT = "variant.o"
 BINDING = "binding.o"
-RULE = "variant.d"  # what the compiler read, as make would have it
-KEPT = ".kept"  # ends the name of a folder with a unit's intermediate files
-HOST_TEXT = "host.ii"  # the host code after the preprocessor, which depends on the arch by __CUDA_ARCH_LIST__
+RULE = "variant.d"  # the files that the compiler read, as a make rule
+KEPT = ".kept"  # suffix of the folder with a unit's intermediate files
+HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One (variant, arch) to compile, in a folder of its own that is given its name when all is done."""
+    """One (variant, arch) to compile, in a separate folder that is renamed when complete."""
 
     variant: Variant
     arch: str
     folder: Path
     question: str
     flags: tuple[str, ...]
-    wanted: tuple[str, ...]  # names of the files that it is to make
+    wanted: tuple[str, ...]  # names of the files to make
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Unit:
 
     @property
     def is_host(self) -> bool:
-        """Whether its host code is compiled too."""
+        """Whether host code is compiled too."""
         return PLAN in self.wanted
 
 
@@ -81,26 +81,26 @@ def graph(
     *,
     split: bool = False,
 ) -> str:
-    """The ninja file. Each command writes beside its target and moves it there, with its log kept.
+    """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept.
 
     Args:
-        split: compile the device and the host code of an object at the same time, where nvcc takes the usual steps.
+        split: compile the device and the host code of an object at the same time, if nvcc's steps are the usual ones.
     """
     q = shlex.quote
     top = os.path.realpath(suite.root)
     root = _escape(q(top))
-    # On a full disk ninja still gets a compiler's output, which is therefore no file until the compiler succeeded.
-    # The log is whole before anything that was made is moved into place: another build may read it.
+    # A compiler's output is a file only after success, so that ninja gets it even on a full disk. The log is complete
+    # before any product is moved into place, since another build may read it.
     logged = "2>&1); code=$$?; if [ $$code = 0 ]; then printf '%s\\n' \"$$output\" > $log.$$$$ && mv $log.$$$$ $log &&"
     otherwise = (
         'else printf \'%s\\n\' "$$output"; [ $$code -le 128 ] || echo "ended by signal $$((code - 128))"; exit 1; fi'
     )
     lines = [
         "ninja_required_version = 1.5",
-        f"builddir = {_path(units[0].folder.parent)}",  # its log lies there, and goes with it
+        f"builddir = {_path(units[0].folder.parent)}",  # ninja's log is removed with this folder
         "rule compile",
-        # --keep leaves the host code's text, which -MD has nvcc make with -cubin too, and the cubin that went into an
-        # object; other intermediates are dropped. Where a full disk cut one, compilers may say anything: tee says it.
+        # --keep keeps the preprocessed host code, which nvcc makes with -cubin too because of -MD, and the object's
+        # cubin; other intermediates are removed. On a full disk a compiler's message may mislead: tee reports the disk.
         f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags $mode --keep --keep-dir "
         f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ mv $dir/keep.$$$$/*.cpp4.ii $dir/{HOST_TEXT} "
         f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
@@ -118,8 +118,8 @@ def graph(
         "&& mv $out.$$$$ $out",
         "  description = $what",
         "rule sass",
-        # A disassembler older than the arch fails; the SASS facts are then unmeasured, and the build goes on. On a full
-        # disk it would end well after writing a part: the shell writes.
+        # A disassembler that does not support the arch fails: SASS facts are then unmeasured, and the build continues.
+        # The shell writes the file, since nvdisasm exits 0 after a partial write on a full disk.
         "  command = output=$$($nvdisasm -c -gi $in 2>/dev/null) && printf '%s\\n' \"$$output\" > $out.$$$$ "
         "&& mv $out.$$$$ $out || rm -f $out.$$$$",
         "  description = $what",
@@ -138,7 +138,7 @@ def graph(
         ]
     stub = units[0].folder.parent.resolve() / TORCH
     if torch_root is not None and any(u.is_host for u in units):
-        # An empty library of that name: in torch's own the linker would read every symbol, for each operator again.
+        # Operators link against an empty library of that name: the linker would read all of torch's symbols each time.
         lines += [
             "rule stub",
             f"  command = $cxx -shared -nostdlib -Wl,-soname,{TORCH} -o $out -x c++ /dev/null",
@@ -148,7 +148,7 @@ def graph(
     objects = {name: folder / BINDING for name, folder in bindings.items()}
     for name, folder in bindings.items():
         if torch_root is None or cache.recall(folder, BINDING, file_hash(folder / BINDING)):
-            continue  # as it was made
+            continue  # up to date
         objects[name] = units[0].folder.parent / f"{name}.o"
         includes = [
             f"-DTORCH_TARGET_VERSION={binding.TORCH_TARGET_VERSION}",
@@ -160,18 +160,18 @@ def graph(
             f"  includes = {_escape(' '.join(includes))}",
             f"  what = binding of {name}",
         ]
-    # --exclude-libs keeps each library's static CUDA runtime to itself.
+    # --exclude-libs hides each library's static CUDA runtime.
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
     for unit in units:
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()
-        # From the suite's folder, so that __FILE__ is the same in a copy of it.
+        # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
         relative = re.sub("^(?=[-@])", "./", os.path.relpath(source, top))
         problem = bindings[unit.variant.problem].resolve()
         places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
-        # To nvcc a comma begins another definition: one in a macro's value (template arguments) is escaped.
-        given = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
-        flags = " ".join(map(q, (*given, *HOST_FLAGS, *places)))
+        # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
+        escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
+        flags = " ".join(map(q, (*escaped, *HOST_FLAGS, *places)))
         common = [
             f"  flags = {_escape(flags)}",
             f"  source = {_escape(q(relative))}",
@@ -196,17 +196,16 @@ def graph(
             f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
         ]
         if split:
-            command = [str(nvcc.path), *given, *HOST_FLAGS, *places, "-c", relative, "-o", str(folder / OBJECT)]
+            command = [str(nvcc.path), *escaped, *HOST_FLAGS, *places, "-c", relative, "-o", str(folder / OBJECT)]
             build = _phases(unit, command, top) or build
         lines += build
         stand_in, first = "", ""
-        if isinstance(
-            unit.variant.kind, ForeignLauncher
-        ):  # its symbols take precedence over the runtime's, which has the others
+        if isinstance(unit.variant.kind, ForeignLauncher):
+            # The recorder's symbols take precedence over the runtime's, which provides the rest.
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
         lines += [
             f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
-            # A source without FLASHCORE_VARIANT fails here and not when it is loaded.
+            # A source without FLASHCORE_VARIANT fails here instead of when it is loaded.
             f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
             f"  what = {unit.variant.name} plan",
         ]
@@ -259,7 +258,7 @@ def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
 
 
 def has_content(path: Path) -> bool:
-    """Whether a file is there and not empty, as one is after a power cut."""
+    """Whether a file exists and is not empty, as it may be after a power failure."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -274,7 +273,7 @@ def _path(path: Path) -> str:
     text = str(path.resolve())
     if "|" in text:
         raise UsageError(
-            f"{text}: expected a path that ninja takes, found | in it\n"
-            "  hint: rename the folder, or name another one with --build-dir"
+            f"{text}: expected a path without |, which ninja does not support\n"
+            "  hint: rename the folder, or give another with --build-dir"
         )
     return re.sub(r"([$ :])", r"$\1", text)

@@ -1,4 +1,4 @@
-"""The folder where a build makes its files, before complete ones are moved to their place."""
+"""A temporary folder in which a build makes its files, before complete ones are moved to their final folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from flashcore.model.files import Lock, writing
 
 @contextlib.contextmanager
 def made_in(root: Path) -> Iterator[Path]:
-    """A new folder in ``root`` for one build, removed when the build ends; a killed build's folder is removed when the
-    next build begins."""
+    """A new folder in ``root`` for one build, removed at its end. Folders of killed builds are removed by the next."""
     with writing(root):
         root.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".building-", dir=root))
@@ -33,6 +32,6 @@ def made_in(root: Path) -> Iterator[Path]:
 
 def _remove_abandoned(folder: Path) -> None:
     with Lock(folder) as lock:
-        # A folder as young as a second may not be locked yet.
+        # A folder less than a second old may not be locked yet.
         if lock.try_acquire() and time.time() - folder.stat().st_mtime > 1:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""Is it still right? Every case against fp64, on several seeds and kinds of input.
+"""Check: is it still right? Compares every case with fp64, on several seeds and kinds of input: the parent's side.
 
-A variant is compared with an emulation of its own rounding points on the same inputs (its tolerance class). Its
-relative Frobenius error may be at most 1.5 times and its largest error at most 2 times the emulation's, plus one unit
-in the last place. The answer as a whole may be neither too large nor too small, and never beyond the problem's fence.
-The same holds for peers. Outputs are poisoned and lie between guard bands, inputs lie between bands of NaN.
+A variant's errors are compared with those of an emulation of its rounding points on the same inputs, its tolerance
+class. The relative Frobenius error may be at most 1.5 times and the largest error at most 2 times the emulation's, plus
+1 ulp. The answer may have no overall bias in scale, and all errors must be within the problem's fence. The same applies
+to libraries. Outputs are poisoned, with guard bands around them; inputs have bands of NaN around them.
 
-This is the parent's side; :mod:`flashcore.measure.check.child` does the work.
+:mod:`flashcore.measure.check.child` does the work.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.records.freshness import merged, module_hash
 
-#: The command line of the child.
+#: The child's command line.
 TARGET = python_process.child("flashcore.measure.check.child")
-#: Cases of a shape that stay together: each process that has some computes the references anew, in less time than one
+#: Cases of a shape that stay in one process, since each process must recompute the references, in less time than one
 #: case takes.
 _CHUNK = 16
 
@@ -47,15 +47,15 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
     Raises:
         CapabilityError: there is no GPU.
-        FlashcoreError: a journal, or the memory of opcheck, cannot be written.
+        FlashcoreError: a journal, or the cache of opcheck, cannot be written.
     """
     chosen = context.settings.check
     progress = context.progress("check", len(cases))
-    # Cases of a shape side by side: the child keeps the answers of one shape at a time.
+    # Group cases by shape: the child caches the references of one shape at a time.
     shapes = list(dict.fromkeys(c.shape for c in cases))
     ordered = sorted(cases, key=lambda c: shapes.index(c.shape))
-    groups = _alike(ordered) if chosen.opcheck else []
-    pending = [group for group in groups if not any(path.exists() for path in _memories(context, group))]
+    groups = _by_schema(ordered) if chosen.opcheck else []
+    pending = [group for group in groups if not any(path.exists() for path in _opcheck_files(context, group))]
     opchecked = {group[0].name for group in pending}
 
     def task(case: Case, name: str, opcheck: bool) -> Task:
@@ -63,7 +63,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
             "case": case.to_json(),
             "device": context.device,
             "kinds": None if chosen.kinds is None else list(chosen.kinds),
-            # The inner loop asks for fewer on purpose: then a shape's own, larger number does not apply.
+            # If the settings request fewer repeats, as the inner loop does, a shape's larger number does not apply.
             "repeats": chosen.repeats if chosen.repeats < settings.Check.repeats else max(chosen.repeats, case.repeats),
             "opcheck": opcheck,
         }
@@ -76,14 +76,14 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         return context.workers.run(tasks, _program(context), context.folder / "check", tell)
 
     results = {r.name: r for r in results_of([task(c, c.name, c.name in opchecked) for c in ordered])}
-    # Where the one that was asked is wrong, the others of its schema are.
+    # If the checked operator of a schema is wrong, opcheck the schema's others.
     wrong = {name for name, result in results.items() if _wrong(result)}
     others = [c for first, *rest in pending if first.name in wrong for c in rest if c.name not in wrong]
     if others:
         again = results_of([task(c, f"{c.name}~opcheck", True) for c in others])
         results |= {c.name: r for c, r in zip(others, again, strict=True)}
         opchecked |= {c.name for c in others}
-    _remember(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])])
+    _record_opcheck(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])])
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
         tuple(_outcome(case, results[case.name]) for case in cases),
@@ -103,9 +103,9 @@ def _outcome(case: Case, result: Result) -> CaseOutcome:
     return CaseOutcome(case.variant, case.shape, "check", status, wrong, result.seconds)
 
 
-def _alike(cases: Sequence[Case]) -> list[list[Case]]:
-    """The first case of each variant that has an operator, by schema: a library's operator is generated from it, so
-    that ``torch.library.opcheck`` says the same of all. One that a problem file registers is alone."""
+def _by_schema(cases: Sequence[Case]) -> list[list[Case]]:
+    """The first case of each variant that has an operator, grouped by schema. ``torch.library.opcheck`` gives the same
+    result for operators generated from one schema. An operator that a problem file registers is a group by itself."""
     groups: dict[object, dict[str, Case]] = {}
     for case in cases:
         if not case.callable:
@@ -114,29 +114,29 @@ def _alike(cases: Sequence[Case]) -> list[list[Case]]:
     return [list(group.values()) for group in groups.values()]
 
 
-def _memories(context: Context, cases: Sequence[Case]) -> list[Path]:
-    """Where it is remembered that opcheck found the operators of these cases right: files named by what that depends
-    on, the operator as it is registered, what it is called with, and who asks."""
+def _opcheck_files(context: Context, cases: Sequence[Case]) -> list[Path]:
+    """The files that record a passed opcheck of these cases' operators. The name is a hash of all that the result
+    depends on: the operator, its inputs, and the checker's versions."""
     folder = context.build_folder / context.suite.name / ".opcheck"
     child = module_hash(Path(__file__).with_name("child.py"))
-    who = (version_of("torch"), version_of("flashcore"), context.device, child)
+    checker = (version_of("torch"), version_of("flashcore"), context.device, child)
     keys = [
-        (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), who)
+        (c.operator, module_hash(Path(c.root) / c.problem_file), sorted(c.params.items()), checker)
         for c in cases
         if c.operator
     ]
     return [folder / digest(key)[:32] for key in keys]
 
 
-def _remember(context: Context, cases: Sequence[Case]) -> None:
-    for path in _memories(context, cases):
+def _record_opcheck(context: Context, cases: Sequence[Case]) -> None:
+    for path in _opcheck_files(context, cases):
         with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, b"")
 
 
 def _wrong(result: Result) -> Cause | None:
-    """What is wrong with a case; ``None`` if nothing is."""
+    """Why the case failed; ``None`` if it is right."""
     if result.status != "ok" or result.data is None:
         cause = result.cause or Unanswered()
         return InStep(str(result.step), cause) if result.step.what else cause
@@ -146,7 +146,7 @@ def _wrong(result: Result) -> Cause | None:
 
 
 def _facts(case: Case, result: Result) -> Iterator[Fact]:
-    """What was measured; each worst over seeds and kinds, and unmeasured where nothing finite was."""
+    """The case's errors, each the worst over seeds and kinds; unmeasured if not finite."""
     worst = (result.data or {}).get("worst", {})
     for name in (*FACT_NAMES, *NORMAL, *(n for n in QUANTIZATION if n in worst)):
         value, where = worst.get(name, (None, None))

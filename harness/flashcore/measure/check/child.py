@@ -1,4 +1,4 @@
-"""The child of check: runs each case on its seeds and kinds of input, and says what is wrong with it."""
+"""The child process of check: runs each case on its seeds and kinds of input, and returns complaints and errors."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _OTHER_POISON = 0x5A
-#: Repeated calls that are compared on the device before the host reads the result.
-_UNSEEN = 100
-#: What the first opcheck imports, which is most of its time.
+#: Repeated calls that are compared on the device per host read.
+_CALLS_PER_READ = 100
+#: The modules that the first opcheck imports, which takes most of its time.
 IMPORTS = ("torch.testing._internal.optests", "torch._dynamo", "torch._functorch.aot_autograd")
 references = References()
 
 
-#: Errors by the fact's name: the largest, or ``None`` for one that is not finite, and the input.
+#: Fact → its largest error (``None`` if not finite) and the input it occurred on.
 _Worst = dict[str, tuple[float | None, Detail]]
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
-    """Checks one case; what is wrong with it is data, so that its errors are kept as well."""
+    """Checks one case. Complaints are returned as data, so that the errors are recorded as well."""
     import torch
 
     payload = task.payload
@@ -49,7 +49,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     device = payload["device"]
     watch(case.root)
     problem = load_problem(case.root, case.problem_file)
-    # Edge inputs are checked for the suite's own variants, once; libraries need not handle them.
+    # Edge inputs are checked on one seed, and only for the suite's variants: libraries need not handle them.
     edges = tuple(getattr(problem, "EDGE_KINDS", ()))
     kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_reference else ())]
     unknown = sorted(set(kinds) - {*problem.KINDS, *edges})
@@ -69,7 +69,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                 _keep_worst(worst, "quantization_max_error", cost.max, where)
                 _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
             wrong, outside, measured = _compare(caller, outputs, expected)
-            # For unusual values, only the errors that do not grow with them.
+            # For edge inputs, only errors relative to the class: absolute ones grow with the values.
             for fact, value in measured:
                 if kind not in edges or "over_class" in fact:
                     _keep_worst(worst, fact, value, where)
@@ -77,7 +77,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
                     _keep_worst(worst, f"normal_{fact}", value, where)
             complaints += [f"{text}, on seed {seed}, kind {kind}" for text in wrong]
             if outside:
-                break  # it writes out of bounds: no more calls than needed
+                break  # do not call a kernel again that writes out of bounds
     if not complaints:
         expected = references.get(case, problem, device, case.seeds[0], kinds[0])
         inputs = expected.inputs
@@ -88,7 +88,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             complaints += _layouts(caller, expected, announce)
         if hasattr(problem, "invariants") and not case.is_reference:
             log.step(task.name, "invariants")
-            complaints += problem.invariants(lambda given: _fresh(caller, given), inputs, dict(case.params))
+            complaints += problem.invariants(lambda changed: _fresh(caller, changed), inputs, dict(case.params))
         if payload["opcheck"]:
             log.step(task.name, "opcheck")
             complaints += _opcheck(caller, inputs)
@@ -103,24 +103,24 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
 
 
 def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list[str], bool, list[tuple[str, float]]]:
-    """Calls once and compares; returns complaints, whether any is about writes out of bounds, and each output's errors
-    by the fact's name."""
+    """Calls once and compares; returns complaints, whether there were out-of-bounds writes, and (fact, error) of each
+    output."""
     case, inputs, reference = caller.case, expected.inputs, expected.reference
     missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
     if missing:
-        raise UsageError(f"{case.problem_file}: expected a reference for every output, found none for {missing}")
+        raise UsageError(f"{case.problem_file}: expected a reference answer for every output; {missing} have none")
     outputs.poison()
-    given, bands = (dict(inputs), {}) if case.is_reference else guard_inputs(inputs)
-    caller.call(given, outputs)
+    guarded, bands = (dict(inputs), {}) if case.is_reference else guard_inputs(inputs)
+    caller.call(guarded, outputs)
     synchronize(caller.device)
-    complaints = [] if case.is_reference else _changed(inputs, given)
+    complaints = [] if case.is_reference else _changed(inputs, guarded)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, []
     outside_inputs = [
-        f"{name}: out-of-bounds write beside an input: {damage}" for name, damage in damages(bands).items()
+        f"{name}: out-of-bounds write next to an input: {damage}" for name, damage in damages(bands).items()
     ]
-    unsound = soundness(outputs, _unwritten(caller, outputs, given), reference)
+    unsound = soundness(outputs, _unwritten(caller, outputs, guarded), reference)
     outside = bool(outside_inputs) or bool(unsound and damages(outputs.guards))
     complaints += outside_inputs + unsound
     facts: list[tuple[str, float]] = []
@@ -134,10 +134,10 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
 
 
 def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Masks of the elements that a call leaves alone.
+    """Masks of the elements that a call does not write.
 
-    An answer may look like the poison (-1 as an integer, or a NaN with these very bits): what still looks like
-    poison is unwritten only if, over another poison, it looks like that one.
+    An answer may equal the poison (-1 as an integer, or a NaN with the same bits), so an element is unwritten only if
+    it also keeps a second, different poison.
     """
     masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
     poisoned = any_of({name: mask.any() for name, mask in masks.items()})
@@ -148,7 +148,7 @@ def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> d
 
 
 def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> None:
-    """Keeps the larger; a value that is not finite is worse than any other, and is reported as unmeasured."""
+    """Keeps the larger error. A value that is not finite is worse than any other and is recorded as unmeasured."""
     before = worst[name][0] if name in worst else -math.inf
     if before is None:
         return
@@ -158,11 +158,11 @@ def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> No
         worst[name] = value, where
 
 
-def _changed(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+def _changed(inputs: Mapping[str, Any], passed: Mapping[str, Any]) -> list[str]:
     import torch
 
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    changed = any_of({name: differing(value, given[name]).any() for name, value in tensors.items()})
+    changed = any_of({name: differing(value, passed[name]).any() for name, value in tensors.items()})
     return [f"{name}: an input was written to" for name in changed]
 
 
@@ -174,15 +174,15 @@ def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -
 
 
 def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str]:
-    """Complains unless every call gives the very same bits, whatever lay in the outputs before."""
+    """Complains unless every call gives bit-identical outputs, whatever the outputs contained before."""
     import torch
 
     first = _fresh(caller, inputs)
-    # One other poison for all further calls, in one allocation: memory stays the same from call to call.
+    # One allocation, with a second poison, for all further calls.
     again = caller.outputs(_OTHER_POISON)
-    for start in range(2, repeats + 1, _UNSEEN):
-        calls = range(start, min(start + _UNSEEN, repeats + 1))
-        # Compared on the device, and read once for many calls: reading each would take longer than the calls.
+    for start in range(2, repeats + 1, _CALLS_PER_READ):
+        calls = range(start, min(start + _CALLS_PER_READ, repeats + 1))
+        # Reading each comparison from the device would take longer than the calls.
         differ = torch.zeros(len(calls), dtype=torch.bool, device=caller.device)
         masks = {name: torch.zeros_like(value, dtype=torch.bool) for name, value in first.items()}
         for i in range(len(calls)):
@@ -197,14 +197,13 @@ def _repeat(caller: Caller, inputs: Mapping[str, Any], repeats: int) -> list[str
             name, mask = next((n, m) for n, m in masks.items() if m.any())
             return [
                 f"{name}: call {calls[int(differ.nonzero()[0])]} of {repeats} differs from the first; calls up to "
-                f"{calls[-1]} do in {int(mask.sum())} of {mask.numel()} elements: a race, or an element that is not "
-                "written"
+                f"{calls[-1]} differ in {int(mask.sum())} of {mask.numel()} elements: a race, or an unwritten element"
             ]
     return []
 
 
 def _layouts(caller: Caller, expected: Expected, announce: Callable[[str], None]) -> list[str]:
-    """Complains if a tensor of another layout is neither refused by its name nor handled correctly."""
+    """Complains if a tensor of an unusual layout is neither refused by its name nor handled correctly."""
     complaints, inputs = [], expected.inputs
     for argument in (a for a in caller.case.arguments if a.kind == "tensor"):
         name = argument.name
@@ -217,33 +216,33 @@ def _layouts(caller: Caller, expected: Expected, announce: Callable[[str], None]
             if how != "misaligned" and other.is_contiguous():
                 continue  # a single element, or a single row
             announce(f"{name} {how}")
-            given = inputs if argument.mutable else {**inputs, name: other}
+            arguments = inputs if argument.mutable else {**inputs, name: other}
             outputs.update({name: other} if argument.mutable else {})
             try:
-                caller.call(given, outputs)
+                caller.call(arguments, outputs)
                 synchronize(caller.device)
             except Exception as error:
                 if is_poisoned(caller.device):
-                    raise  # it was accepted, and the device was lost
+                    raise  # the tensor was accepted, and the device is unusable now
                 if not re.search(rf"\b{re.escape(name)}\b", str(error)):
-                    complaints.append(f"{name}, {how}: expected an answer or a refusal by its name: {describe(error)}")
+                    complaints.append(f"{name}, {how}: expected an answer, or an error naming it: {describe(error)}")
                 continue
             wrong = expected.complaints(outputs)
-            complaints += [f"{name}, {how}: taken, and the answer is wrong: {text}" for text in wrong[:1]]
+            complaints += [f"{name}, {how}: accepted, but the answer is wrong: {text}" for text in wrong[:1]]
     return complaints
 
 
 def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
-    """Has torch check whether the operator does what its schema says."""
+    """Runs ``torch.library.opcheck``, which checks the operator against its schema."""
     import torch
 
-    # NaN is unequal to itself, and several outputs lie in one storage: torch would report both as errors.
+    # Cloned and zeroed, since torch would report NaN, and outputs that share a storage, as errors.
     outputs = {name: tensor.clone() for name, tensor in caller.outputs(0).items()}
     caller.load(inputs, outputs)
     target: Any = caller.target
     tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
     if any(a.dtype.startswith("float8") for a in caller.case.arguments):
-        tests.remove("test_schema")  # it multiplies the tensors, which torch cannot do in 8 bits
+        tests.remove("test_schema")  # it multiplies the tensors, which torch does not support for float8
     try:
         torch.library.opcheck(target, tuple(caller.arguments(inputs, outputs)), test_utils=tests)
     except Exception as error:

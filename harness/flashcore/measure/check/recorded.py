@@ -1,4 +1,4 @@
-"""References that a recorded run checked on this machine as it is: they are not checked again."""
+"""Finds references that a recorded run already checked on this machine, so that they are not checked again."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from flashcore.measure.static import facts
 from flashcore.model.record import Built, Record
 from flashcore.records import freshness
 
-#: Of the machine, what a recorded check depends on.
+#: The environment's fields that a recorded check depends on.
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
 
 
-def known_right(context: Context, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
-    """The references' cases that a recorded run found right on this machine as it is, with the code that they have.
+def already_checked(context: Context, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
+    """The references' cases that passed check in a recorded run on an identical machine, with their present code.
 
     Args:
-        recorded: runs of this GPU, newest first.
+        recorded: runs on this GPU model, newest first.
     """
     if not (recorded and context.references and context.gpu_arch):
         return frozenset()
     here = of_this_machine(Path(context.suite.root), None, context.gpu, context.gpu_arch, None)
     cases = [(v, s) for v, s in context.cases("check") if v.name in context.references]
-    # Of a build whose static facts are not read yet, no artifact has the hash of its code.
+    # Until a build's static facts are read, its artifacts lack the code hash.
     artifacts = [
         replace(a, code=a.code or facts.facts(a)[1])
         for a in built.artifacts
@@ -38,7 +38,7 @@ def known_right(context: Context, built: Built, recorded: Sequence[Record]) -> f
         stale = freshness.reasons(run, keys, context.suite.root)
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
         for o in run.outcomes:
-            if o.stage != "check" or o.origin or o.case not in keys:  # what it joined, another machine may have found
+            if o.stage != "check" or o.origin or o.case not in keys:  # joined outcomes may be another machine's
                 continue
             key = run.keys.get(o.case)
             fresh = key is not None and bool(key.code) and not stale[o.case]

@@ -1,6 +1,6 @@
-"""Errors for what a machine lacks, each with the way to fix it.
+"""Errors for missing parts of a machine, each with a hint how to fix it.
 
-:func:`lacking` makes the error for a missing part; :func:`reported_in` finds one in the output of a child process.
+:func:`lacking` makes the error for a missing part; :func:`reported_in` detects one in a child process's output.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from flashcore.errors import CapabilityError
 
-#: A part → the message where it is missing, and how to fix it.
+#: Part → the message if it is missing, and the hint.
 _LACKS = {
     "nvcc": (
         "no nvcc found",
@@ -38,7 +38,7 @@ _LACKS = {
         "install CUDA's compute-sanitizer (cuda-sanitizer-13-0, or pip's nvidia-cuda-sanitizer-api), or put it on PATH",
     ),
     "metric lists": (
-        "no libnvperf_host.so found, which lists the metrics of chips",
+        "no libnvperf_host.so found, which lists chips' metrics",
         "pip install nvidia-cuda-cupti==13.0.85, or install Nsight Compute",
     ),
     "counters": (
@@ -48,19 +48,19 @@ _LACKS = {
     ),
     "free counters": (
         "another tool is reading this GPU's performance counters",
-        "end it (dcgm: systemctl stop nvidia-dcgm, or dcgmi profile --pause), then resume",
+        "stop it (dcgm: systemctl stop nvidia-dcgm, or dcgmi profile --pause), then resume",
     ),
     "fitting ncu": (
-        "this Nsight Compute does not fit the driver or the GPU",
+        "this Nsight Compute does not support the driver or the GPU",
         "install the Nsight Compute of the driver's CUDA release, or a newer one, and put its ncu on PATH",
     ),
     "driver": (
-        "Nsight Compute finds no CUDA driver",
+        "Nsight Compute cannot connect to the CUDA driver",
         "install the NVIDIA driver (a container: --gpus all); keep CUDA's stubs out of LD_LIBRARY_PATH",
     ),
 }
 
-#: A pattern of logs → the missing part. Messages that only ncu prints begin with its mark.
+#: (log pattern, missing part). Messages that only ncu prints begin with ``==ERROR==``.
 _REPORTED = (
     (r"ERR_NVGPUCTRPERM", "counters"),
     (
@@ -79,18 +79,18 @@ _REPORTED = (
 
 
 def lacking(name: str, detail: str = "", *, what: str = "") -> CapabilityError:
-    """The error that reports a missing part: of the list above, or a Python package.
+    """The error for a missing part, by its name in the table above or the name of a Python package.
 
     Args:
-        detail: how the lack was noticed.
-        what: the message in place of the usual one, where the part is there but cannot be used.
+        detail: evidence, appended to the message.
+        what: replaces the table's message, for example if the part is installed but unusable.
     """
     message, hint = _LACKS.get(name, (f"the Python package {name} is missing", f"pip install {name}"))
     return CapabilityError((what or message) + (f": {detail}" if detail else ""), hint)
 
 
 def reported_in(log: str) -> CapabilityError | None:
-    """The error for a part whose lack a log reports."""
+    """The error for a missing part that the log reports; ``None`` if it reports none."""
     for pattern, name in _REPORTED:
         if match := re.search(pattern, log):
             line = next((x.strip() for x in log.splitlines() if match[0] in x), match[0])

@@ -1,4 +1,4 @@
-"""The machine and the tools that a run records."""
+"""The machine and tool versions that a run records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flashcore.model.record import Environment
 def of_this_machine(
     root: Path, nvcc: toolchain.Nvcc | None, gpu: Gpu | None, arch: str | None, ncu: str | None, uuid: str = ""
 ) -> Environment:
-    """The machine and tools of a run; ``uuid`` is that of its only GPU."""
+    """This machine, with its tools; ``uuid`` is that of its only GPU."""
     commit, dirty = commit_of(root)
     packages = ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
     libraries = {name: version for name in packages if (version := toolchain.version_of(name))}
@@ -28,7 +28,7 @@ def of_this_machine(
     if uuid:
         properties |= {"gpu_uuid": uuid, "gpu_limits": limits(uuid)}
     return Environment(
-        host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # under another name; empty: not recorded
+        host=os.environ.get("FLASHCORE_HOST", platform.node()) or None,  # empty: not recorded
         os=platform.platform(),
         cpu=_cpu(),
         python=platform.python_version(),
@@ -56,10 +56,10 @@ def _cpu() -> str:
 
 
 def commit_of(root: Path) -> tuple[str | None, bool | None]:
-    """The commit that ``root`` lies in and whether anything differs from it. ``FLASHCORE_COMMIT``, ``COMMIT[-dirty]``,
-    names it for a tree that was copied without its history (a container, a host without git)."""
-    if given := os.environ.get("FLASHCORE_COMMIT"):
-        return given.removesuffix("-dirty"), given.endswith("-dirty") or None
+    """The git commit of ``root``, and whether tracked files differ from it. ``FLASHCORE_COMMIT=COMMIT[-dirty]``
+    replaces it in a tree without git history (a container, a host without git)."""
+    if commit := os.environ.get("FLASHCORE_COMMIT"):
+        return commit.removesuffix("-dirty"), commit.endswith("-dirty") or None
     try:
         head = git.run(root, "rev-parse", "HEAD")
         if head.returncode != 0:

@@ -12,15 +12,15 @@ from flashcore.errors import CapabilityError
 
 
 def run(folder: Path, *words: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs git in a folder, independent of a hook that this process may run in.
+    """Runs git in a folder, unaffected by a git hook that this process may run in.
 
     Raises:
-        CapabilityError: there is no git.
+        CapabilityError: git is not installed.
     """
     program = shutil.which("git")
     if program is None:
         raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
-    # A hook runs with variables that name its own index and folder: they must not redirect git.
+    # A hook's environment names its index and folder, which would redirect git.
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(variables or {})
     where = folder if folder.is_dir() else Path.cwd()
     return subprocess.run(

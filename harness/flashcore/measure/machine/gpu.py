@@ -1,6 +1,6 @@
-"""The machine's GPUs: their properties, and their state (SM clock, temperature, why the clock is lowered).
+"""The machine's GPUs: their properties, and their state (SM clock, temperature, throttle reasons).
 
-Properties come from the driver's own library through ctypes, without any package; the state from NVIDIA's ``pynvml``.
+Properties come from ``libcuda.so.1`` through ctypes, without any package; the state from NVIDIA's ``pynvml``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SM_COUNT, _CLOCK_KHZ, _MAJOR, _MINOR, _L2 = 16, 13, 75, 76, 38
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The CUDA device that this process would use."""
+    """The properties of a CUDA device."""
 
     name: str
     capability: tuple[int, int]
@@ -30,8 +30,8 @@ class Gpu:
     driver: str
 
     def arch_of(self, archs: Sequence[str]) -> str | None:
-        """The suite's arch whose machine code runs here: the GPU's exact arch first, else an older one of the same
-        generation (an sm_80 cubin runs on sm_86; arch-specific ones like sm_90a run nowhere else)."""
+        """The arch whose machine code runs on this GPU: its exact arch, else the newest older one of the same major
+        version (an sm_80 cubin runs on sm_86; arch-specific ones like sm_90a run on no other)."""
         major, minor = self.capability
         for exact in (f"sm_{major}{minor}a", f"sm_{major}{minor}f", f"sm_{major}{minor}"):
             if exact in archs:
@@ -43,13 +43,13 @@ class Gpu:
 
     @staticmethod
     def find() -> Gpu | None:
-        """The first visible CUDA device; ``None`` where there is none."""
+        """The first visible CUDA device; ``None`` if there is none."""
         return Gpu.numbered(0)
 
     @staticmethod
     @functools.cache
     def numbered(number: int) -> Gpu | None:
-        """The CUDA device of that number in the driver's order; ``None`` where there is none."""
+        """The CUDA device of that index in the driver's order; ``None`` if there is none."""
         driver, device = _driver(), ctypes.c_int()
         if driver is None or driver.cuDeviceGet(ctypes.byref(device), number) != 0:
             return None
@@ -76,7 +76,7 @@ class Gpu:
 
 def uuids() -> list[str]:
     """The UUIDs of the GPUs that this process may use, in the driver's order; none without a driver."""
-    from uuid import UUID  # only needed where there is a GPU
+    from uuid import UUID  # only needed with a GPU
 
     driver, count, device = _driver(), ctypes.c_int(), ctypes.c_int()
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
@@ -90,7 +90,7 @@ def uuids() -> list[str]:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """The driver's library, initialized; ``None`` where there is no driver or no GPU."""
+    """The driver's library, initialized; ``None`` without a driver or GPU."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -111,9 +111,9 @@ def _driver_version() -> str:
         return "unknown"
 
 
-# --- its state ----------------------------------------------------------------------------------
+# --- state --------------------------------------------------------------------------------------
 
-#: Bits of the driver's clock event reasons (nvml.h). An idle GPU (bit 0) lowers its clock, but nothing timed does.
+#: Bits of the driver's clock event reasons (nvml.h), without bit 0: idle.
 THROTTLE_REASONS = {
     0x002: "applications_clocks",
     0x004: "power_cap",
@@ -128,7 +128,7 @@ THROTTLE_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One reading: MHz, °C, and the reasons for a lowered clock. ``None`` is what the driver does not report."""
+    """One reading: MHz, °C, throttle reasons; ``None`` if the driver does not report it."""
 
     sm_clock: int | None
     temperature: int | None
@@ -136,13 +136,13 @@ class State:
 
 
 class Nvml:
-    """The driver's view of one GPU.
+    """Reads one GPU's state through NVML.
 
     Args:
-        uuid: the GPU, as torch names it (with or without ``GPU-`` in front).
+        uuid: the GPU's UUID, with or without the prefix ``GPU-``.
 
     Raises:
-        OSError: there is no ``pynvml`` or no driver, or it does not know that GPU.
+        OSError: ``pynvml`` or the driver is missing, or NVML does not list the GPU.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -154,7 +154,7 @@ class Nvml:
             raise OSError(f"NVML: {name}: {error}") from error
 
     def state(self) -> State:
-        """What the driver reports now; takes some microseconds."""
+        """The present state; takes some microseconds."""
         nvml = self._nvml
         mask = self._read("nvmlDeviceGetCurrentClocksEventReasons")
         if mask is None:  # drivers before 535
@@ -166,8 +166,10 @@ class Nvml:
         )
 
     def processes(self) -> int | None:
-        """The number of processes that compute on this GPU, this one among them; process ids mean nothing in a
-        container. ``None`` where the driver does not report it, or does not list this process."""
+        """The number of compute processes on this GPU, including this one. ``None`` if the driver does not report any.
+
+        A count, since process ids have no meaning in a container.
+        """
         processes = self._read("nvmlDeviceGetComputeRunningProcesses")
         return len(processes) if processes else None
 
@@ -190,7 +192,7 @@ def _nvml() -> Any:
     """``pynvml``, initialized.
 
     Raises:
-        OSError: it is not installed, or there is no driver.
+        OSError: ``pynvml`` or the driver is missing.
     """
     try:
         import pynvml
@@ -212,7 +214,7 @@ def limits(uuid: str) -> str | None:
 
 
 def throttle_names(mask: int) -> tuple[str, ...]:
-    """The names of the reasons in the driver's mask; a bit without a name by its number."""
+    """The names of the reasons in the driver's mask; unknown bits in hexadecimal."""
     names = [name for bit, name in THROTTLE_REASONS.items() if mask & bit]
     rest = mask & ~(0x1 | sum(THROTTLE_REASONS))
     return (*names, *([f"unknown_{rest:#x}"] if rest else []))

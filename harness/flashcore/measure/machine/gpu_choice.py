@@ -1,4 +1,4 @@
-"""Which of this host's GPUs a run uses: ``--gpus all``, a number of them, or those of certain UUIDs."""
+"""Selects this host's GPUs for a run from ``--gpus``: ``all``, a number, or UUIDs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def visible() -> dict[str, Gpu]:
 
 
 def by_kind(requested: str, available: Mapping[str, Gpu]) -> list[dict[str, Gpu]]:
-    """The GPUs that the user requests, by kind, since a run is about one kind of machine; none without a GPU.
+    """The requested GPUs, grouped by model, since a run is about one model; empty without a GPU.
 
     Args:
-        requested: ``all``; a number: so many of the first GPU's kind, unleased ones first; or UUIDs or their
-            beginnings, separated by commas.
+        requested: ``all``; a number of GPUs of the first GPU's model, unleased ones first; or comma-separated UUIDs or
+            UUID prefixes.
 
     Raises:
         UsageError: there are no such GPUs, or fewer than requested.
@@ -38,25 +38,26 @@ def by_kind(requested: str, available: Mapping[str, Gpu]) -> list[dict[str, Gpu]
     if requested.isdigit() and groups:
         first = groups[0]
         if not 0 < int(requested) <= len(first):
-            raise UsageError(f"--gpus {requested}: expected 1 to {len(first)}, the number of GPUs of one kind here")
+            raise UsageError(f"--gpus {requested}: expected 1 to {len(first)}, the number of GPUs of the first model")
         free_first = sorted(first, key=lambda uuid: not gpu_lease.is_free(uuid))
         return [{uuid: first[uuid] for uuid in free_first[: int(requested)]}]
     return groups
 
 
 def chosen(requested: str, available: Mapping[str, Gpu], say: Callable[[str], None] = lambda _: None) -> dict[str, Gpu]:
-    """The GPUs of a run: one kind. Of ``all`` those of the first GPU's kind; ``say`` is called with the others.
+    """The GPUs of a run, all of one model: with ``all``, the first GPU's. ``say`` reports the others.
 
     Raises:
-        UsageError: see :func:`by_kind`; or the requested GPUs are of several kinds.
+        UsageError: see :func:`by_kind`; or the requested GPUs are of several models.
     """
     kinds = by_kind(requested, available)
     if requested != ALL and len(kinds) > 1:
         raise UsageError(
-            f"--gpus {requested}: expected GPUs of one kind, found {listed(*kinds)}\n  hint: once for each kind of GPU"
+            f"--gpus {requested}: expected GPUs of one model, found {listed(*kinds)}\n"
+            "  hint: run the command once for each model"
         )
     for other in kinds[1:]:
-        say(f"left out, of another kind than {listed(kinds[0])}: {listed(other)}; to use: --gpus {','.join(other)}")
+        say(f"left out, of another model than {listed(kinds[0])}: {listed(other)}; to use: --gpus {','.join(other)}")
     return kinds[0] if kinds else {}
 
 
@@ -66,16 +67,14 @@ def listed(*kinds: Mapping[str, Gpu]) -> str:
 
 
 def _named(requested: str, available: Mapping[str, Gpu]) -> list[str]:
-    """The UUIDs that the user's words mean."""
+    """The UUIDs that match the comma-separated prefixes."""
     uuids: dict[str, None] = {}
     for word in filter(None, map(str.strip, requested.split(","))):
         matching = [uuid for uuid in available if uuid.startswith((word, f"GPU-{word}"))]
         if len(matching) != 1:
-            problem = "several" if matching else "none"
-            raise UsageError(f"--gpus {word}: expected the UUID of one GPU, found {problem} among {listed(available)}")
+            problem = "several match" if matching else "none matches"
+            raise UsageError(f"--gpus {word}: expected one GPU's UUID; {problem} among {listed(available)}")
         uuids[matching[0]] = None
     if not uuids:
-        raise UsageError(
-            f"--gpus {requested!r}: expected all, a number or UUIDs separated by commas, found none of these"
-        )
+        raise UsageError(f"--gpus {requested!r}: expected all, a number, or comma-separated UUIDs")
     return list(uuids)

@@ -1,4 +1,4 @@
-"""Only one process at a time measures on a GPU: the one that holds its lease, by UUID, on this host."""
+"""Leases of this host's GPUs, by UUID: only the process with a GPU's lease measures on it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flashcore.model.files import Lock, writing
 
 @contextmanager
 def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Leases a GPU; waits for the process that holds the lease. The operating system releases it when this process
-    ends, in any way.
+    """Leases a GPU, waiting for the process that has the lease. The operating system releases it when this process
+    ends, however it ends.
 
     Raises:
         WriteError: the lock's folder cannot be written.
@@ -37,7 +37,7 @@ def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[No
 
 @contextmanager
 def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Leases several GPUs. All processes take several in the same order, so that no deadlock is possible."""
+    """Leases several GPUs, in sorted order so that processes cannot deadlock."""
     with ExitStack() as stack:
         for uuid in sorted(uuids):
             stack.enter_context(lease(uuid, say))
@@ -45,7 +45,7 @@ def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) ->
 
 
 def is_free(uuid: str) -> bool:
-    """Whether no process leases that GPU now."""
+    """Whether no process has the GPU's lease."""
     try:
         lock = Lock(_path(uuid))
     except OSError:

@@ -1,4 +1,4 @@
-"""Calls a function in a forked process, so that a suite's code changes nothing here."""
+"""Calls a function in a forked process, so that a suite's code cannot affect this process."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 _MOST_BYTES = 16 << 20  # of an answer
-_OUTPUT = 200  # characters of the process's output that are kept
+_OUTPUT = 200  # characters kept of the process's output
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended that gave no answer.
+    """How a process ended without an answer.
 
     Args:
-        exit_code: negative after a signal; ``None`` if the time limit passed.
-        output: the end of what it wrote.
+        exit_code: negative after a signal; ``None`` after a timeout.
+        output: the end of its output.
     """
 
     exit_code: int | None
@@ -33,12 +33,12 @@ class Ended:
 
 
 def isolated(limit: float, function: Callable[[], Any]) -> Any:
-    """The function's answer, which is JSON, or how its process :class:`Ended` instead.
+    """The function's JSON-serializable return value, or how its process :class:`Ended` instead.
 
-    It answers through memory: whatever its code writes to files is no answer, and a process that ends early gives none.
+    The value is passed through shared memory, so that nothing the function prints can be taken for it.
 
     Args:
-        limit: in seconds.
+        limit: time limit in seconds.
     """
     sys.stdout.flush()
     sys.stderr.flush()

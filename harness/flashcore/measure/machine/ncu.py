@@ -1,4 +1,4 @@
-"""Nsight Compute's command line: its place, its arguments, and the meaning of its errors."""
+"""Finds Nsight Compute's command line tool, builds its arguments, and interprets its errors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ClockControl = Literal["none", "base"]
 CacheControl = Literal["all", "none"]
 
 _PLACES = (Path("/usr/local/cuda/bin/ncu"),)
-_INSTALLED = Path("/opt/nvidia/nsight-compute")  # a folder a release
+_INSTALLED = Path("/opt/nvidia/nsight-compute")  # one folder per release
 
 
 def find_ncu(explicit: str | None = None) -> Path:
-    """Nsight Compute's command line: what the user names, ``PATH``, or where NVIDIA installs it.
+    """The ncu executable: ``explicit``, else from ``PATH``, else from NVIDIA's default folders.
 
     Raises:
-        CapabilityError: there is none.
+        CapabilityError: ncu is not installed.
     """
     if explicit is not None:
         program = shutil.which(explicit)
         if program is None:
-            raise CapabilityError(f"no Nsight Compute at {explicit}", "name the ncu executable itself")
+            raise CapabilityError(f"no Nsight Compute at {explicit}", "give the path of the ncu executable")
         return Path(program)
     if program := shutil.which("ncu"):
         return Path(program)
@@ -48,8 +48,7 @@ def _installed(root: Path) -> list[Path]:
     return sorted(root.glob("*/ncu"), key=release, reverse=True)
 
 
-#: Only the target itself is profiled: the compilers that a peer may start are of no interest, and loading ncu into them
-#: costs seconds.
+#: Only the target process is profiled: loading ncu into compilers that a library may start would cost seconds.
 OUR_RANGES = ("--target-processes", "application-only", "--nvtx", "--nvtx-include", "regex:flashcore@.*/")
 
 
@@ -66,7 +65,7 @@ def command_line(
     """The argv that profiles ``target`` into ``report`` (``….ncu-rep``).
 
     Args:
-        launches: ncu's options that choose the processes and the launches to profile.
+        launches: ncu's options that select the processes and launches to profile.
     """
     return [
         str(ncu),
@@ -79,13 +78,14 @@ def command_line(
 
 
 def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, names: str = "demangled") -> str:
-    """The raw page of a report as CSV, in base units.
+    """A report's raw page as CSV, in base units.
 
     Args:
-        names: how kernels are named: ``demangled``, which ncu may spell differently in each run, or ``mangled``.
+        names: kernel names: ``demangled``, which ncu may spell differently in each run, or ``mangled``.
 
     Raises:
         FlashcoreError: ncu could not read the report, or took longer than ``time_limit`` seconds.
+        CapabilityError: ncu cannot be executed.
     """
     raw_page = ("--csv", "--page", "raw", "--print-units", "base", "--print-metric-instances", "details")
     argv = [str(ncu), "--import", str(report), *raw_page, "--print-kernel-base", names]
@@ -95,33 +95,34 @@ def import_report(ncu: Path | str, report: Path, *, time_limit: float = 300.0, n
             argv, capture_output=True, text=True, errors="replace", timeout=time_limit, env=env, check=False
         )
     except subprocess.TimeoutExpired:
-        raise FlashcoreError(f"{report.name}: ncu --import gave no answer within {time_limit:g} s") from None
+        raise FlashcoreError(f"{report.name}: ncu --import did not finish within {time_limit:g} s") from None
     except OSError as error:
         raise CapabilityError(f"{ncu} cannot be run: {error.strerror}", "put another ncu on PATH") from None
     if done.returncode != 0:
-        words = last_words(done.stderr + done.stdout)
-        raise FlashcoreError(f"{report.name}: ncu --import failed with exit code {done.returncode}: {words}")
+        message = last_lines(done.stderr + done.stdout)
+        raise FlashcoreError(f"{report.name}: ncu --import failed with exit code {done.returncode}: {message}")
     return done.stdout
 
 
-def last_words(text: str) -> str:
+def last_lines(text: str) -> str:
+    """The last three error lines of ncu's output, or its last lines if none is an error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("==ERROR==")]
-    return " · ".join((errors or lines)[-3:])[:400] or "it said nothing"
+    return " · ".join((errors or lines)[-3:])[:400] or "no output"
 
 
 _REFUSED = r"==ERROR== (Failed to find metric (?:regex:\^?)?((?:\w|\\?\.)+).*)"
 
 
 def refused_metrics(log: str, requested: Sequence[str]) -> dict[str, str]:
-    """The requested metrics that ncu says it cannot find, with its message.
+    """The requested metrics that ncu cannot find → its message.
 
-    One such name makes ncu fail for the whole target. ncu prints it as it was given, or as a pattern.
+    A single unknown name makes ncu fail for the whole target. ncu prints the name literally or as a pattern.
     """
     refused: dict[str, str] = {}
-    for words, name in re.findall(_REFUSED, log):
+    for message, name in re.findall(_REFUSED, log):
         base = name.replace("\\", "").rstrip(".")
         for metric in requested:
             if metric == base or metric.startswith(base + "."):
-                refused[metric] = words.strip()[:200]
+                refused[metric] = message.strip()[:200]
     return refused

@@ -1,6 +1,6 @@
 """Finds the build tools: nvcc, g++, ninja, nvdisasm, torch's headers.
 
-Nothing is imported to find it (``import torch`` takes over a second) and nothing is changed.
+Finds torch without importing it, which takes over a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flashcore.model import cache
 
 @dataclass(frozen=True, slots=True)
 class Nvcc:
-    """A CUDA compiler: its path, the toolkit's root, and its release (``13.0``) and version."""
+    """A CUDA compiler: its path, the toolkit's root, its release (``13.0``) and its full version."""
 
     path: Path
     root: Path
@@ -32,7 +32,7 @@ class Nvcc:
 
     @property
     def cudart_static(self) -> Path:
-        """The static runtime. Pip's toolkit has ``lib``, a system one ``lib64``.
+        """The static runtime library: in ``lib`` of pip's toolkit, in ``lib64`` of a system's.
 
         Raises:
             CapabilityError: the toolkit has no static runtime.
@@ -45,12 +45,12 @@ class Nvcc:
 
 
 def site_packages() -> list[Path]:
-    """Where pip puts what this Python imports."""
+    """The site-packages folders of this Python."""
     return [Path(p) for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
 
 
 def _nvcc_candidates() -> Iterable[Path]:
-    """The order: what the user names, this environment's pip toolchain, CUDA_HOME, PATH, ``/usr/local/cuda``."""
+    """Candidates in order: this environment's pip toolchain, CUDA_HOME, PATH, ``/usr/local/cuda``."""
     for site in site_packages():
         yield from sorted(site.glob("nvidia/cu*/bin/nvcc"), reverse=True)
     if home := os.environ.get("CUDA_HOME"):
@@ -61,14 +61,14 @@ def _nvcc_candidates() -> Iterable[Path]:
 
 
 def find_nvcc(cached: Path | None = None) -> Nvcc:
-    """The CUDA compiler.
+    """The CUDA compiler: the environment's ``NVCC``, else the first candidate.
 
     Args:
-        cached: a folder to cache its version in: running nvcc for it takes as long as a build with nothing to do.
+        cached: a folder to cache its version in, since running nvcc for it takes as long as an up-to-date build.
 
     Raises:
-        UsageError: ``NVCC`` names something that is not one.
-        CapabilityError: there is none.
+        UsageError: ``NVCC`` is not a compiler.
+        CapabilityError: no compiler is installed.
     """
     if named := os.environ.get("NVCC"):
         path = Path(shutil.which(named) or named)
@@ -94,8 +94,8 @@ def _from_cache(path: Path, folder: Path | None) -> Nvcc:
 
 
 def _program(path: Path) -> Path | None:
-    """The compiler itself: ``path``, or the program that it calls if it is a script that does nothing else. Another
-    script may call something else tomorrow, so its answer is not cached."""
+    """The compiler itself: ``path``, or the program that it executes if it is a one-line wrapper script. ``None`` for
+    any other script, whose version cannot be cached since it may call another compiler next time."""
     with path.open("rb") as stream:
         start = stream.read(1000)
     if start.startswith(b"\x7fELF"):
@@ -113,7 +113,7 @@ def _has_headers(root: Path) -> bool:
 
 @functools.cache
 def _nvcc(path: Path) -> Nvcc:
-    # The toolkit's version.json would be quicker to ask, but pip's toolkit has none.
+    # The toolkit's version.json would be faster to read, but pip's toolkit has none.
     result = ask([path, "--version"])
     match = re.search(r"release (\d+\.\d+), V(\S+)", result.stdout)
     if match is None:
@@ -121,7 +121,7 @@ def _nvcc(path: Path) -> Nvcc:
         raise lacking("nvcc", what=f"{path} --version: expected a CUDA release, found {output!r}")
     root = path.parent.parent
     if not _has_headers(root):
-        # `nvcc` on PATH may be a script that calls the real one; a dry run says where that lies.
+        # `nvcc` on PATH may be a script that calls the real one; a dry run prints its toolkit's root.
         dry = ask([path, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull])
         if top := re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.MULTILINE):
             root = Path(top[1]).resolve()
@@ -136,11 +136,10 @@ def ask(command: Sequence[str | Path], timeout: float | None = None) -> subproce
 
 
 def find_tool(name: str, usual: str = "") -> Path:
-    """A program from this environment or PATH. ``usual``: what to install where it is missing, if not the program of
-    that name.
+    """A program from this environment or PATH. ``usual``: the program to suggest if it is missing (default: ``name``).
 
     Raises:
-        CapabilityError: it is not there.
+        CapabilityError: it is not installed.
     """
     tool = optional_tool(name)
     if tool is None:
@@ -149,7 +148,7 @@ def find_tool(name: str, usual: str = "") -> Path:
 
 
 def optional_tool(name: str) -> Path | None:
-    """Like :func:`find_tool`, ``None`` if it is not there."""
+    """Like :func:`find_tool`, but ``None`` if it is not installed."""
     of_environment = Path(sys.executable).parent / name
     if of_environment.is_file():
         return of_environment
@@ -175,7 +174,7 @@ def find_cxx() -> Path:
 
 
 def compilers(nvcc: Nvcc) -> list[Path]:
-    """All programs that a compilation runs: wrappers, nvcc's own programs and their settings, the host compilers."""
+    """All programs that a compilation runs: wrappers, nvcc's programs and their settings, host compilers."""
     named = os.environ.get("NVCC_CCBIN") or "g++"
     hosts = (f"{named}/g++" if os.path.isdir(named) else named, os.environ.get("CXX", "g++"))
     nvvm = ("../nvvm/bin/cicc", "../nvvm/libdevice/libdevice.10.bc")
@@ -187,7 +186,7 @@ def compilers(nvcc: Nvcc) -> list[Path]:
 
 
 def tool_version(program: Path | str) -> str | None:
-    """The version of one of NVIDIA's tools as ``2025.3.1.0``, ``None`` if it does not say."""
+    """The version of an NVIDIA tool, such as ``2025.3.1.0``; ``None`` if it prints none."""
     try:
         output = ask([program, "--version"], timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -206,7 +205,7 @@ def torch_root() -> Path | None:
 
 def version_of(package: str) -> str | None:
     """An installed distribution's version."""
-    from importlib import metadata  # a tenth of the time of a build that has nothing to do
+    from importlib import metadata  # slow to import: a tenth of an up-to-date build
 
     try:
         return metadata.version(package)

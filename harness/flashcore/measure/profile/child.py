@@ -1,7 +1,7 @@
-"""What ncu wraps: calls each case once in its NVTX range.
+"""The process that ncu profiles: calls each case once in its NVTX range.
 
-ncu profiles only ranges of the domain ``flashcore``. Everything else of a case, making its inputs and a
-first call that loads modules and initialises libraries, stays outside of the range and runs at full speed.
+ncu profiles only ranges of the domain ``flashcore``. The setup, making inputs and a warm-up call that loads modules and
+initializes libraries, is outside the range and runs at full speed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _inputs: dict[str, Any] = {}
 
 
 def prepare() -> None:
-    """Finds nvtx, which names the ranges.
+    """Checks that nvtx, which names the ranges, is installed.
 
     Raises:
         CapabilityError: no nvtx.
@@ -31,17 +31,16 @@ def prepare() -> None:
 
 
 def perform(task: Task, journal: Journal) -> None:
-    """One case: inputs, a call to warm up, and the call that is profiled.
+    """Runs one case: inputs, a warm-up call, and the profiled call.
 
-    The call is bound to its arguments before the range is opened, so that nothing but the operator's own
-    launches fall into it.
+    The call is bound to its arguments before the range begins, so that the range contains only the operator's launches.
     """
     import nvtx
 
     case, device = Case.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
-    if case.shape not in _inputs:  # those of a shape are the same for all its variants, and follow each other
+    if case.shape not in _inputs:  # a shape's variants share inputs and run consecutively
         _inputs.clear()
         _inputs[case.shape] = problem.make_inputs(dict(case.params), SEED, device)
     inputs = _inputs[case.shape]
@@ -56,7 +55,7 @@ def perform(task: Task, journal: Journal) -> None:
     with nvtx.annotate(task.name, domain=DOMAIN):
         answer = call()
     synchronize(device)
-    # ncu saves and restores the memory it finds allocated around every pass: leave none to the next case.
+    # ncu saves and restores all allocated memory around every pass: free it before the next case.
     del inputs, outputs, call, caller, answer
     if device == "cuda":
         import torch

@@ -1,4 +1,4 @@
-"""What the build knows about the code that is profiled: its phases, and the registers of its kernels."""
+"""The built code's phases and its kernels' registers, for the profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flashcore.readers import phases
 
 
 def marked(context: Context) -> Iterator[str]:
-    """The variants whose sources mark phases, rightly or not: :func:`codes` says what is wrong."""
+    """The variants whose sources mark phases, even incorrectly: :func:`codes` reports errors."""
     sources = phases.Sources(Path(context.suite.root))
     for variant in context.variants:
         if isinstance(variant.kind, Cuda):
@@ -27,7 +27,7 @@ def marked(context: Context) -> Iterator[str]:
 
 
 def codes(context: Context) -> dict[str, phases.Code]:
-    """Variant → the phases of its code for this GPU, where its sources mark some."""
+    """Variant → the phases of its code for this GPU, if its sources mark any."""
     sources = phases.Sources(Path(context.suite.root))
     disassembler = toolchain.optional_tool("nvdisasm")
     by_variant: dict[str, phases.Code] = {}
@@ -39,7 +39,7 @@ def codes(context: Context) -> dict[str, phases.Code]:
             continue
         try:
             code = phases.of_variant(kind.file, facts.listing(Path(artifact.cubin), disassembler), sources)
-        except UsageError as error:  # earlier measurements are worth more than the names of phases
+        except UsageError as error:  # wrong phase marks must not stop the profile
             context.say(f"profile: {artifact.variant} without its phases: {error}")
             code = phases.Code((OTHER_PHASE,), why=str(error))
         if code is not None:

@@ -1,7 +1,7 @@
-"""Turns ncu's results into facts of each kernel launch, and of the case that made the launches. Pure.
+"""Converts ncu's results to facts of each kernel launch and of the whole case. Pure functions.
 
-Every fact of the catalogue appears for every profiled case, measured or unmeasured with its reason:
-the chip has no such metric, ncu refused it, did not return it, or gave no number for it.
+Every profiled case gets every fact of the catalogue, measured or unmeasured with its cause: the chip lacks the metric,
+or ncu refused it, did not return it, or returned no number.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ DERIVED = {
     "plan_matches",
 }
 
-#: The catalogue's entries that a profile measures: ncu's own and those derived from them.
+#: The catalogue's entries that a profile measures: ncu's metrics and facts derived from them.
 MEASURED: dict[str, FactSpec] = {
     name: spec for name, spec in FACTS.items() if spec.is_metric or name in DERIVED or name.startswith("stall_share_")
 }
-#: With the per-opcode counts, and not without them, ncu returns the counts of spilling instructions.
-_COMPANIONS = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
+#: ncu returns the counts of spilling instructions only together with the per-opcode counts.
+_REQUIRES = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _TENSOR = "tensor_flop_"
-_COUNT_TOLERANCE = 0.5  # counts are integers: parts whose sum differs from the total by one are not its parts
+_COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value, or ``None`` and its cause. ``weight`` is the denominator of a ratio, if that was read."""
+    """A value, or ``None`` and its cause. ``weight`` is the denominator of a ratio, if measured."""
 
     value: float | None
     detail: Detail | str = ""
@@ -85,10 +85,10 @@ Values = dict[str, Measured]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What the build knows about a case.
+    """A case's data from the build.
 
     Args:
-        plan: the launches that the variant announces; ``None`` for a reference.
+        plan: the variant's launch plan; ``None`` for a reference.
         code: the phases of the variant's code; ``None`` if its sources mark none.
         registers: kernel → registers per thread in the cubin.
     """
@@ -98,15 +98,15 @@ class Built:
     registers: Mapping[str, int] = field(default_factory=dict)
 
 
-def metrics_to_ask(
+def metrics_to_request(
     chip: str, refused: Collection[str] = (), *, sampled: bool = False, types: Collection[str] | None = None
 ) -> list[str]:
-    """Every ncu metric that the catalogue needs on ``chip``, weights too, without the refused ones.
+    """Every ncu metric that the catalogue needs on ``chip``, including weights, without the refused ones.
 
     Args:
-        sampled: whether to sample where the warps are, which the shares of phases are made of.
-        types: count the FLOPs of these tensor types only, where those of the others follow from the instructions
-            executed; ``None``: of all. On GH100 the others take 4 of 16 passes.
+        sampled: whether to sample warps by address, for the phases' shares.
+        types: count the FLOPs of these tensor types only, if those of the others follow from the executed instructions;
+            ``None``: of all. On GH100 the others take 4 of 16 passes.
     """
     if types is not None and (crosschecks.FORMS in refused or chip.startswith(crosschecks.PACKED)):
         types = None
@@ -120,7 +120,7 @@ def metrics_to_ask(
         if types is not None and spec.name.startswith(_TENSOR) and type_of(spec.name) not in types:
             continue
         if name := spec.ncu_name(chip):
-            metrics += [_COMPANIONS.get(name), name, spec.weight]
+            metrics += [_REQUIRES.get(name), name, spec.weight]
     return [metric for metric in dict.fromkeys(metrics) if metric and metric not in refused]
 
 
@@ -137,12 +137,12 @@ def facts_of(
     refused: Mapping[str, str] | None = None,
     built: Built = Built(),  # frozen
 ) -> list[Fact]:
-    """All facts of one case: of the case first, then of each kernel summed over its launches, then, for a
-    kernel launched more than once, of each launch by its index among the case's launches.
+    """All facts of one case: first the case's, then each kernel's over all its launches, then, for kernels launched
+    more than once, each launch's, by its index among the case's launches.
 
     Args:
         rows: the case's launches; at least one.
-        chip: as ncu names it (``gh100``).
+        chip: ncu's name of the chip (``gh100``).
         refused: ncu metric → ncu's reason for not measuring it.
     """
     refused = refused or {}
@@ -157,7 +157,7 @@ def facts_of(
     kernels: dict[str, list[int]] = {}
     planned = built.plan.launches if built.plan is not None and combined["plan_matches"].value == 1 else ()
     for i, row in enumerate(rows):
-        # A kernel built here has the name of its static facts; template names of libraries are too long.
+        # Kernels built here are named as in their static facts; library kernels lose their long argument lists.
         name = without_arguments(row.kernel) if built.plan is None else canonical(row.kernel)
         kernels.setdefault(planned[i].kernel if planned and "<" not in name else name, []).append(i)
     for kernel, indices in kernels.items():
@@ -169,12 +169,12 @@ def facts_of(
 
 
 def unmeasured(variant: str, shape: str, cause: Cause) -> list[Fact]:
-    """Every fact a profile measures, unmeasured for one cause: of a case that could not be profiled."""
+    """The facts of a case that could not be profiled: all unmeasured, with one cause."""
     return as_facts(Subject(variant, shape=shape), dict.fromkeys(MEASURED, Measured(None, cause)))
 
 
 def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
-    """The facts of one subject, in the catalogue's order."""
+    """One subject's facts, in the catalogue's order."""
     names = [n for n in MEASURED if n in values] + [n for n in values if n.startswith(PHASE_SHARE)]
     return [Fact(subject, n, values[n].value, FACTS[n].unit, Source.NCU, values[n].detail) for n in names]
 
@@ -185,11 +185,10 @@ def as_facts(subject: Subject, values: Mapping[str, Measured]) -> list[Fact]:
 def launch_values(
     row: Result, chip: str, refused: Mapping[str, str] | None = None, registers: int | None = None
 ) -> Values:
-    """Every fact that a profile measures of one launch, measured or with the reason why not: impossible values are
-    unmeasured.
+    """All facts of one launch, measured or unmeasured with the cause. Impossible values are unmeasured.
 
     Args:
-        registers: per thread, from the cubin; ``None`` where they are not known.
+        registers: per thread in the cubin; ``None`` if unknown.
     """
     specs = {name: spec for name, spec in MEASURED.items() if spec.is_metric}
     values = {name: _read(row, spec, chip, refused or {}) for name, spec in specs.items()}
@@ -199,7 +198,7 @@ def launch_values(
         values[name] = replace(values[name], value=None, detail=CounterContradicts(reason))
     launched = values["ncu_registers"]
     if registers is not None and launched.value is not None and launched.value != registers:
-        note = f"the code needs {registers}; the driver gives no fewer than these"
+        note = f"the code needs {registers}; the driver allocates more"
         values["ncu_registers"] = replace(launched, detail=note)
     _derive(values, chip)
     values["barriers_per_block"] = _barriers_per_block(row, values["barrier_instructions"])
@@ -210,7 +209,7 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
     metric = spec.ncu_name(chip)
     if metric is None:
         return Measured(None, NoCounter(chip))
-    if metric in refused and metric not in row:  # some are returned even so
+    if metric in refused and metric not in row:  # ncu returns some refused metrics nevertheless
         return Measured(None, CounterRefused(metric, refused[metric]))
     if metric not in row and spec.name.startswith(_TENSOR) and (flop := _by_instructions(row, spec, chip)) is not None:
         return Measured(flop, "as the instructions executed do, by their shapes and types")
@@ -226,8 +225,8 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
         return Measured(None, reading.detail, weight)
     value = convert(reading.value, reading.unit, spec.unit)
     if value is None or not math.isfinite(value):
-        given = f"{reading.value:g} {reading.unit or '(no unit)'}"
-        return Measured(None, NoNumber(given, f"expected a value in {spec.unit}"), weight)
+        actual = f"{reading.value:g} {reading.unit or '(no unit)'}"
+        return Measured(None, NoNumber(actual, f"expected a value in {spec.unit}"), weight)
     return Measured(value, reading.detail, weight)
 
 
@@ -240,8 +239,7 @@ def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
 
 
 def _opcodes(reading: Reading, opcodes: Sequence[str]) -> Measured:
-    """How often these opcodes were executed. One that is not listed counts as 0, but only if the listed ones add up to
-    ncu's total."""
+    """Executions of these opcodes. A missing opcode counts as 0 only if the listed ones add up to ncu's total."""
     total = reading.value
     if total is None:
         return Measured(None, reading.detail)
@@ -266,7 +264,7 @@ def _barriers_per_block(row: Result, executed: Measured) -> Measured:
 
 
 def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
-    """The share of each phase in the samples of one launch."""
+    """Each phase's share of a launch's samples, %, with its binomial standard error."""
     names = [PHASE_SHARE + phase for phase in code.names]
     samples = CounterRefused(SAMPLES, refused) if refused else _samples_by_phase(row, code)
     if isinstance(samples, Cause):
@@ -283,17 +281,16 @@ def _phase_shares(row: Result, code: phases.Code, refused: str) -> Values:
 
 
 def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Cause:
-    """Phase → samples; or why they cannot be told apart.
+    """Phase → samples, or why they cannot be attributed.
 
-    ncu names instructions by their address in memory. It lists all those of the kernel with how often they
-    were executed, so the first of them is where the kernel begins, and their distances to it must be offsets
-    of the code whose phases are known.
+    ncu identifies instructions by address in memory. It lists executions of all the kernel's instructions, so the
+    lowest address is the kernel's start, and the others' distances from it must be offsets in the built code.
     """
     if code.why:
         return PhasesUnknown(code.why)
     kernel = canonical(row.kernel)
     if kernel not in code.kernels:
-        return PhasesUnknown(f"the kernel {kernel} is not in the variant's own code")
+        return PhasesUnknown(f"the kernel {kernel} is not in the variant's code")
     phase_at = code.kernels[kernel]
     reading = row.read(SAMPLES)
     if reading.value is None:
@@ -302,11 +299,11 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Caus
     if abs(math.fsum(sampled.values()) - reading.value) > _COUNT_TOLERANCE:
         return CounterContradicts(f"ncu's samples per address do not add up to its total {reading.value:,.0f}")
     if not executed:
-        return NoNumber(f"no {EXECUTED} per address", "which tells where the kernel begins")
+        return NoNumber(f"no {EXECUTED} per address", "which gives the kernel's start")
     start = min(executed)
-    if strange := sorted({*executed, *sampled} - {start + offset for offset in phase_at}):
-        at = f"{strange[0] - start:#x} of the kernel"
-        return PhasesUnknown(f"ncu names an instruction at {at}, where the code built here has none")
+    if unknown := sorted({*executed, *sampled} - {start + offset for offset in phase_at}):
+        at = f"{unknown[0] - start:#x} in the kernel"
+        return PhasesUnknown(f"ncu reports an instruction at {at}, where the built code has none")
     samples: dict[str, float] = {}
     for address, count in sampled.items():
         phase = phase_at[address - start]
@@ -315,8 +312,8 @@ def _samples_by_phase(row: Result, code: phases.Code) -> dict[str, float] | Caus
 
 
 def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[Listing]:
-    """The sampled kernels of a case, instruction by instruction; none of a kernel whose samples cannot be told
-    apart (the shares of its phases say why)."""
+    """The SASS listings of a case's sampled kernels. Omits kernels whose samples cannot be attributed; the cause is in
+    their phase shares."""
     counts: dict[str, dict[int, dict[str, float]]] = {}  # kernel → offset → name → count
     for row in rows:
         kernel = canonical(row.kernel)
@@ -339,18 +336,18 @@ def listings(case: Subject, rows: Sequence[Result], code: phases.Code) -> list[L
 
 
 def _addresses(instances: Mapping[str, float] | None) -> dict[int, float]:
-    """Instances by address, which ncu writes as decimals or hexadecimals; none if one is no address."""
+    """Instances by address, which ncu writes in decimal or hexadecimal; empty if any key is not an address."""
     try:
         return {int(address, 0): count for address, count in (instances or {}).items()}
     except ValueError:
         return {}
 
 
-# --- from one another ----------------------------------------------------------------------------
+# --- derived facts --------------------------------------------------------------------------------
 
 
 def _derive(values: Values, chip: str) -> None:
-    """Adds what follows from other facts of the same subject."""
+    """Adds the facts derived from others of the same subject."""
     has = {n for n in values if FACTS[n].ncu_name(chip) is not None}
     values["dram_bytes"] = _sum(values, {"dram_read_bytes": 1, "dram_write_bytes": 1}, has)
     flop = _sum(values, {f"tensor_flop_{name}": 1 for name in catalogue.TENSOR_TYPES}, has)
@@ -365,15 +362,15 @@ def _derive(values: Values, chip: str) -> None:
 
 
 def _plausible(flop: Measured, values: Values) -> Measured:
-    """The tensor FLOPs, unless more instructions multiplied matrices than they can be of: then some were of a
-    type that no counter tells, and their number is not known."""
+    """The tensor FLOPs; unmeasured if they are too few for the matrix instructions: some had a type without a
+    counter."""
     products = (values["tensor_instructions"].value or 0) - (values["tensor_hfma2_instructions"].value or 0)
     reason = "" if flop.value is None else crosschecks.too_few_flops(flop.value, products)
     return Measured(None, CounterContradicts(reason)) if reason else flop
 
 
 def _sum(values: Values, factors: Mapping[str, int], has: set[str]) -> Measured:
-    """The weighted sum of the facts that the chip has; unmeasured if one of those is."""
+    """The weighted sum of the facts that the chip has; unmeasured if any of those is."""
     parts = {name: factor for name, factor in factors.items() if name in has}
     if not parts:
         return Measured(None, NoneOf(tuple(factors)))
@@ -400,10 +397,9 @@ def _share(part: Measured, total: Measured) -> Measured:
 
 
 def _combine(launches: Sequence[Values], chip: str) -> Values:
-    """The values of a case from those of its launches, each by its kind.
+    """A case's values, combined from its launches according to each fact's kind.
 
-    Derived facts are computed again from the combined values: shares are then those of all the case's warps, and sums
-    stay sums.
+    Derived facts are recomputed from the combined values, so that shares are over all the case's warps.
     """
     case = {
         name: _combine_one(name, launches)
@@ -419,15 +415,15 @@ def _combine_one(name: str, launches: Sequence[Values]) -> Measured:
     if len(values) == 1:
         return values[0]
     kind = FACTS[name].kind
-    # A launch without a denominator adds nothing to either sum of a ratio.
+    # A launch whose denominator is 0 adds nothing to either sum of a ratio.
     counted = [(i, v) for i, v in enumerate(values) if kind is not Kind.RATIO or v.weight != 0]
     if not counted:
         return values[0]
     numbers: list[float] = []
     for i, measured in counted:
         if measured.value is None:
-            alike = all(v.value is None and v.detail == measured.detail for _, v in counted)
-            return Measured(None, measured.detail if alike else LaunchUnmeasured(i, measured.cause))
+            same = all(v.value is None and v.detail == measured.detail for _, v in counted)
+            return Measured(None, measured.detail if same else LaunchUnmeasured(i, measured.cause))
         numbers.append(measured.value)
     match kind:
         case Kind.COUNTER:
@@ -454,7 +450,7 @@ def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str
 
 
 def _plan_matches(rows: Sequence[Result], plan: Plan | None) -> Measured:
-    """1 if ncu saw the plan's launches in the plan's order, else 0 with the first difference."""
+    """1 if ncu's launches match the plan in number and order, else 0 with the first difference."""
     if plan is None:
         return Measured(None, NoPlan(profiled=True))
     if plan.cause:
@@ -470,7 +466,7 @@ def _plan_matches(rows: Sequence[Result], plan: Plan | None) -> Measured:
 
 def _difference(row: Result, launch: Launch) -> str:
     planned, seen = canonical(launch.kernel), canonical(row.kernel)
-    if "<" not in seen:  # only the plan's name holds what Triton compiled a kernel for
+    if "<" not in seen:  # only the plan's name contains a Triton kernel's specialization
         planned = planned.partition("<")[0]
     pairs: list[tuple[str, object, object]] = [
         ("kernel", planned, seen),
@@ -484,4 +480,4 @@ def _difference(row: Result, launch: Launch) -> str:
     cluster = [row.number(f"launch__cluster_dim_{axis}") for axis in "xyz"]
     if None not in cluster:  # ncu gives 0 for a launch without clusters
         pairs.append(("cluster", launch.cluster, tuple(max(1, int(c or 0)) for c in cluster)))
-    return "; ".join(f"{what} is {a} in the plan, {b} in ncu" for what, a, b in pairs if a != b)
+    return "; ".join(f"{name} is {a} in the plan, {b} in ncu" for name, a, b in pairs if a != b)

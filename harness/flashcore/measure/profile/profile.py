@@ -1,11 +1,11 @@
-"""Profile: one ``ncu`` process for many cases, read back by the NVTX range that each case ran in.
+"""Profile: runs one ``ncu`` process for many cases and assigns its results to cases by their NVTX ranges.
 
-The folder of a run holds ``round-N/``: journals, the children's logs, and of each batch what ncu
-recorded, first as ``.ncu-rep``, then as compressed CSV. All state is in those files: a run that was ended
-at any moment, even by kill -9, is finished by calling :func:`run` again with the same folder.
+The run's folder contains ``round-N/``: journals, the children's logs, and each batch's ncu output, first as
+``.ncu-rep``, then as compressed CSV. All state is in those files: a run that was interrupted at any moment, even by
+kill -9, is completed by calling :func:`run` again with the same folder.
 
-A case counts as profiled when its journal says that it ran *and* ncu returned rows for its range. One
-that ran while its rows were lost (ncu itself died) is run again in another round.
+A case is profiled if its journal shows that it ran *and* ncu returned rows for its range. If it ran but its rows were
+lost because ncu died, it runs again in the next round.
 """
 
 from __future__ import annotations
@@ -41,45 +41,44 @@ from flashcore.readers import phases
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
 
-FEW = 32  # up to so many cases are all measured in depth
+FEW = 32  # up to this many cases are all measured in depth
 TARGET = python_process.child("flashcore.measure.profile.child")
 
 
 class _Refused(Exception):
-    """ncu refused metrics: ask again without them."""
+    """ncu refused metrics: request the rest."""
 
 
 def chip_of(capability: tuple[int, int]) -> str:
-    """The chip as ncu names it, of a compute capability; of an unknown minor, its family's nearest older one.
+    """ncu's name of the chip with this compute capability; for an unknown minor, the family's nearest older chip.
 
     Raises:
-        CapabilityError: no metric names are known for that family.
+        CapabilityError: the catalogue has no metric names for that family.
     """
     chip = catalogue.chip_of(capability)
     if chip is None:
         raise CapabilityError(
-            f"compute capability {capability[0]}.{capability[1]}: no metric names are known for this GPU",
-            "add its chip and its metric names to flashcore/model/catalogue.py (ncu --query-metrics lists them)",
+            f"compute capability {capability[0]}.{capability[1]}: the catalogue has no metric names for this GPU",
+            "add its chip and metric names to flashcore/model/catalogue.py (ncu --query-metrics lists them)",
         )
     return chip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
-    """How cases are profiled, and what is known about their code.
+    """How to profile cases, and facts about their code.
 
     Args:
-        ncu: Nsight Compute, see :func:`flashcore.measure.machine.ncu.find_ncu`.
-        chip: the GPU's chip as ncu names it (``gh100``): decides the names of the metrics.
+        ncu: path of Nsight Compute; see :func:`flashcore.measure.machine.ncu.find_ncu`.
+        chip: ncu's name of the chip (``gh100``), which determines the metric names.
         references: names of the variants that are profiled for comparison.
-        plans: case (``variant/shape``) → what it launches; references have none.
-        codes: variant → the phases of its code, where its sources mark some.
-        registers: variant → kernel → registers per thread, as its cubin has them: ncu's values are checked against
-            them.
-        types: the tensor types whose FLOPs are counted; see :func:`ncu_facts.metrics_to_ask`.
+        plans: case (``variant/shape``) → its launch plan; references have none.
+        codes: variant → the phases of its code, if its sources mark any.
+        registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
+        types: the tensor types whose FLOPs are counted; see :func:`ncu_facts.metrics_to_request`.
         required: case → facts that are measured of it whatever they cost.
         slow: cases that cannot be among the first of their shape.
-        target: the command line of the process that runs the cases, given its task file and its journal.
+        target: (task file, journal) → the command line of the process that runs the cases.
     """
 
     ncu: Path | str
@@ -98,8 +97,8 @@ class Profiling:
 
 
 def prepare(context: Context) -> None:
-    """Starts the first processes under ncu; see :class:`flashcore.measure.stage.Stage`. They use no GPU before they
-    have tasks, and nor does ncu."""
+    """Starts the first processes under ncu; see :class:`flashcore.measure.stage.Stage`. Neither they nor ncu use a GPU
+    before they have tasks."""
     tasks = [Task(f"{v.name}/{s.name}", {}) for v, s in context.cases("profile")]
     start(tasks, context.folder / "profile", _profiling(context, dict.fromkeys(code.marked(context), phases.Code(()))))
 
@@ -137,18 +136,17 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
 
 
 def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> StageResult:
-    """Profiles the cases, or what is left of them if ``folder`` holds an earlier attempt.
+    """Profiles the cases, or the remaining ones if ``folder`` contains an earlier attempt.
 
-    Of more than :data:`FEW` cases, where the warps are is measured only of each variant's first one, and what takes ncu
-    many passes only if that may be among the first of its shape (see :func:`depths`).
+    Metrics of many passes and warp samples are measured of some cases only; see :func:`depths`.
 
     Args:
         tasks: one for each case, named ``variant/shape``, with the payload for the target.
 
     Raises:
-        CapabilityError: no GPU, no permission to read counters, no nvtx, or an ncu that does not fit.
-        UsageError: the earlier attempt in ``folder`` was measured in another way.
-        FlashcoreError: ``folder`` cannot be written; what was measured is kept.
+        CapabilityError: no GPU, no permission to read counters, no nvtx, or an unsuitable ncu.
+        UsageError: the earlier attempt in ``folder`` used other settings.
+        FlashcoreError: ``folder`` cannot be written; earlier results are kept.
     """
     child.prepare()
     stage = _UnderNcu(profiling, depths(tasks, profiling))
@@ -178,10 +176,10 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
 
 
 def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
-    """Starts the processes under ncu that :func:`profiled` will give their first tasks, if these are its cases.
+    """Starts the processes under ncu for the first tasks of :func:`profiled`.
 
     Args:
-        tasks: only their names count; of ``profiling.codes`` too.
+        tasks: only their names are used, like those of ``profiling.codes``.
 
     Raises:
         CapabilityError: no nvtx.
@@ -195,8 +193,8 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
 
 
 def _claim(folder: Path, profiling: Profiling) -> None:
-    """Marks the folder with this profile's settings, or refuses one that was measured with others: warm and cold
-    caches, or two chips, are never mixed in one profile."""
+    """Records this profile's settings in the folder, or refuses a folder with others: a profile never mixes warm and
+    cold caches, or two chips."""
     path = folder / "settings.json"
     settings = profiling.settings
     ours = {"chip": profiling.chip, "clock_control": settings.clock_control, "cache_control": settings.cache_control}
@@ -205,19 +203,19 @@ def _claim(folder: Path, profiling: Profiling) -> None:
         write_atomically(path, json.dumps(ours).encode())
     elif (theirs := json.loads(path.read_text())) != ours:
         raise UsageError(
-            f"{folder}: expected to go on with a profile taken with {ours}, found one with {theirs}\n"
+            f"{folder}: expected a profile with {ours} to resume, found one with {theirs}\n"
             "  hint: resume with the same settings, or start a new run"
         )
 
 
-#: Whether warps are sampled, and whether what takes ncu many passes is counted.
+#: Whether warps are sampled, and whether metrics of many passes are measured.
 Depth = tuple[bool, bool]
 
 
 def depths(tasks: Sequence[Task], profiling: Profiling) -> dict[str, Depth]:
-    """How much is measured of each case. Of more than :data:`FEW`, warps are sampled of each variant's first one, and
-    not of references; what takes many passes is counted of those that may be among the first of their shape. A budget
-    or a prediction gets what it needs of any case."""
+    """What is measured of each case. Of more than :data:`FEW`, warps are sampled of each variant's first one, and not
+    of references; metrics of many passes are measured of those that may be among the fastest of their shape. What a
+    budget or a prediction needs is measured of any case."""
     few, costly = len(tasks) <= FEW, [name for name, spec in FACTS.items() if spec.many_passes]
     first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
     by_case: dict[str, Depth] = {}
@@ -231,10 +229,10 @@ def depths(tasks: Sequence[Task], profiling: Profiling) -> dict[str, Depth]:
 
 
 def metrics_of(depth: Depth, profiling: Profiling, refused: Collection[str] = ()) -> list[str]:
-    """The metrics to ask ncu for."""
+    """The metrics to request from ncu."""
     sampled, counted = depth
     costly = {spec.ncu_name(profiling.chip) for spec in FACTS.values() if spec.many_passes and not counted}
-    metrics = ncu_facts.metrics_to_ask(profiling.chip, refused, sampled=sampled, types=profiling.types)
+    metrics = ncu_facts.metrics_to_request(profiling.chip, refused, sampled=sampled, types=profiling.types)
     return [metric for metric in metrics if metric not in costly]
 
 
@@ -248,10 +246,10 @@ class _UnderNcu:
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
-        """Runs the tasks in batches, an ncu each. Ends early when ncu's messages show that more rounds cannot succeed.
+        """Runs the tasks in batches, one ncu process each, until ncu refuses metrics.
 
         Raises:
-            CapabilityError: ncu says what this machine lacks.
+            CapabilityError: ncu reports that this machine lacks something, so that more rounds cannot succeed.
         """
         try:
             with ThreadPoolExecutor() as imports:  # one group's reports are imported while the next is profiled
@@ -267,9 +265,9 @@ class _UnderNcu:
             raise missing
 
     def program(self, metrics: list[str]) -> Program:
-        """ncu and the process below it."""
+        """ncu and the process it profiles."""
         settings = self.profiling.settings
-        # Only files that the command refers to are sent to another host.
+        # Only files that the command names are sent to another host.
         tool, target = self.profiling.ncu, self.profiling.target
         clocks, caches = settings.clock_control, settings.cache_control
 
@@ -288,17 +286,17 @@ class _UnderNcu:
                     raise missing
                 if ncu.refused_metrics(log, metrics):
                     raise _Refused
-            self.profiling.progress(rounds.told(result))
+            self.profiling.progress(rounds.progress_line(result))
 
         self.profiling.workers.run(tasks, self.program(metrics), path, tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
-        """Gives each case the rows of its range."""
+        """Assigns to each case the rows of its range."""
         log = _logs(path)
         refused = ncu.refused_metrics(log, metrics_of((True, True), self.profiling))
         self.refused.update(refused)
-        settled.more_rounds = len(self.refused)  # each refusal costs a round, and a metric
-        # Where ncu itself could not work, a case that failed did not fail by its own fault.
+        settled.more_rounds = len(self.refused)  # each refusal costs a round
+        # If ncu itself failed, a case's failure is not the case's fault.
         excused = bool(refused) or reported_in(log) is not None
         rows, unreadable, incomplete = self._tables(path)
         for name, result in answers.items():
@@ -312,11 +310,11 @@ class _UnderNcu:
             elif unreadable and name not in incomplete:
                 settled.failed[name] = unreadable
             else:
-                settled.open[name] = incomplete.get(name) or NoRows(ncu.last_words(log))
+                settled.open[name] = incomplete.get(name) or NoRows(ncu.last_lines(log))
 
     def _tables(self, path: Path) -> tuple[dict[str, Rows], Cause | None, dict[str, Cause]]:
-        """The rows of a round by case; why a report cannot be read (``None`` if all can); and the cases whose
-        rows are perhaps not all there, with why. What a later report says of a case replaces the earlier."""
+        """Case → its rows in this round; why a report cannot be read (``None`` if all can); and case → why its rows may
+        be incomplete. A later report replaces an earlier one's rows."""
         rows: dict[str, Rows] = {}
         incomplete: dict[str, Cause] = {}
         unreadable: Cause | None = None
@@ -337,7 +335,7 @@ class _UnderNcu:
         return rows, unreadable, incomplete
 
     def _table(self, report: Path, saved: Path) -> raw_page.Table:
-        """A batch's table: from the saved CSV if that is whole, else from ncu's report."""
+        """A batch's table: from the saved CSV if that is complete, else from ncu's report."""
         if saved.exists():
             try:
                 table = raw_page.parse(lzma.decompress(saved.read_bytes()).decode())
@@ -358,5 +356,5 @@ class _UnderNcu:
 
 
 def _logs(path: Path) -> str:
-    """The output of the children of a round."""
+    """The output of a round's children."""
     return "\n".join(log.read_text(errors="replace") for log in sorted(path.glob("*.log")))

@@ -1,7 +1,7 @@
-"""Facts that need no GPU: what ptxas, the cubin, its SASS and the launch plan say.
+"""Facts that need no GPU: from ptxas, the cubin, its SASS and the launch plan.
 
-They are read once for each object and cached beside it (``static.json``), so that a gate on unchanged
-sources opens no cubin and starts no disassembler.
+They are read once per object and cached next to it (``static.json``), so that a gate on unchanged sources opens no
+cubin and starts no disassembler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from flashcore.readers import cubin, sass, spills
 from flashcore.readers.decisions import Code, Sources
 from flashcore.readers.kernel_names import canonical
 
-#: SASS opcode → fact. An opcode counts by its first word: LDS.128 is an LDS.
+#: SASS opcode without modifiers → fact: LDS.128 counts as LDS.
 OPCODES = {
     "HMMA": "sass_hmma",
     "HGMMA": "sass_hgmma",
@@ -77,12 +77,12 @@ _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _SPLIT = {"LDG": "sass_split_ldg", "STG": "sass_split_stg"}
 _INDEXED = "sass_indexed_ldc"
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPLIT.values(), _INDEXED})
-#: Bytes of an access by its modifiers; 4 without one.
+#: Size modifier → bytes of an access; 4 without one.
 _BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
-#: The registers and the offset of an address: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
+#: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 12  # of static.json; raise it when what is read changes
+_FORMAT = 12  # of static.json; increment when its content changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -91,12 +91,12 @@ _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spil
 def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = None) -> tuple[list[Fact], str]:
     """Static facts of one built (variant, arch), and the hash of its code.
 
-    Facts are about (variant, arch, kernel). Spill bytes come from the ptxas log and the cubin, SASS counts from
-    ``nvdisasm``; where these are missing, or contradict each other, the facts are unmeasured and say so.
+    Subjects are (variant, arch, kernel). Spill bytes come from the ptxas log and the cubin, SASS counts from
+    ``nvdisasm``. If these are missing or contradict each other, the facts are unmeasured with that cause.
 
     Args:
-        root: the suite's folder, that source lines are named relative to.
-        suite: for its budgets on compiler decisions there are facts too.
+        root: the suite's folder; source lines are relative to it.
+        suite: its budgets on compiler decisions have facts too.
     """
     if artifact.status != "ok":
         return [], ""
@@ -113,13 +113,13 @@ def _facts(artifact: Artifact, root: Path | None) -> tuple[list[Fact], str]:
 
 
 def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = "") -> tuple[list[Fact], str]:
-    """The facts of one cubin and the hash of its code. ``name`` renames the kernel of a cubin that has only one."""
+    """One cubin's facts and the hash of its code. ``name`` renames the kernel of a single-kernel cubin."""
     log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
     log = log if log and log.is_file() else None
     key = " ".join([str(_FORMAT), *(hashlib.sha256(p.read_bytes()).hexdigest() for p in (path, log) if p)])
     cached = f"{path.stem}.static" if name else "static"
     data = cache.recall(path.parent, cached, key)
-    # The disassembler is looked for only where its output is needed.
+    # Look for the disassembler only if its output is needed.
     disassembler = toolchain.optional_tool("nvdisasm") if data is None or data["sass"] is None else None
     if data is None or disassembler is not None:
         data = _read(path, log, artifact.arch, disassembler)
@@ -155,7 +155,7 @@ def _decided(artifact: Artifact, suite: Suite) -> Iterator[Fact]:
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Mangled name → the name that is shown; overloads that would share one stay mangled."""
+    """Mangled name → displayed name; overloads that would share one stay mangled."""
     shown = {kernel: canonical(kernel) for kernel in kernels}
     uses = Counter(shown.values())
     return {kernel: name if uses[name] == 1 else kernel for kernel, name in shown.items()}
@@ -163,8 +163,8 @@ def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:
     content = cubin.read(path, arch)
-    words = log.read_text(encoding="utf-8", errors="replace") if log else ""
-    logged = ptxas_spills(words)
+    ptxas_output = log.read_text(encoding="utf-8", errors="replace") if log else ""
+    logged = ptxas_spills(ptxas_output)
     separate = None
     if content.separate and (any(map(any, logged.values())) or any(k.spills for k in content.kernels)):
         separate = CalledSeparately(content.separate[0])
@@ -172,7 +172,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     functions = sass.parse(code or "")
     return {
         "code": content.code,
-        "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", words),
+        "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", ptxas_output),
         "kernels": {
             k.name: {name: getattr(k, name) for name in (*_RESOURCES, "demands")}
             | _spills(logged.get(k.name), k.spills, separate)
@@ -184,7 +184,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
 
 
 def _spills(logged: tuple[int, int] | None, listed: tuple[int, int] | None, separate: Cause | None) -> dict[str, Any]:
-    """A kernel's bytes of spill stores and loads, of the log if it has them and of the cubin if not, or why not."""
+    """A kernel's bytes of spill stores and loads, from the log if it has them, else from the cubin, or the cause."""
     spilled = logged or listed
     detail: Detail | None = separate
     if separate is None and spilled is None:
@@ -202,8 +202,8 @@ def _spills(logged: tuple[int, int] | None, listed: tuple[int, int] | None, sepa
 def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
     """Kernel → (spill store bytes, spill load bytes) from the output of ``ptxas -v``.
 
-    A kernel's bytes are its own and those of every function that it calls. ptxas compiles such a function once for each
-    kernel that may reach it (recursion and pointers to functions too), and names it after that kernel.
+    A kernel's bytes include those of every function that it calls. ptxas compiles such a function once per kernel that
+    may reach it (also by recursion or function pointers) and lists it after that kernel.
     """
     spills: dict[str, tuple[int, int]] = {}
     kernel = ""
@@ -218,14 +218,14 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
 
 def listing(path: Path, disassembler: Path | None) -> str | None:
     """The cubin's SASS as text, with its source lines; ``None`` without a disassembler."""
-    made = path.with_name("variant.sass")  # by the build, where it found a disassembler
-    if made.is_file():
-        return made.read_text(encoding="utf-8", errors="replace")
+    existing = path.with_name("variant.sass")  # written by the build if it found a disassembler
+    if existing.is_file():
+        return existing.read_text(encoding="utf-8", errors="replace")
     return None if disassembler is None else disassemble(path, disassembler)
 
 
 def disassemble(path: Path, disassembler: Path) -> str:
-    """The cubin's SASS as text; empty if the disassembler fails (an arch newer than it) or takes two minutes."""
+    """The cubin's SASS as text; empty if the disassembler fails (for an arch it does not support) or times out."""
     try:
         result = toolchain.ask([disassembler, "-c", "-gi", path], timeout=120)
     except subprocess.TimeoutExpired:
@@ -234,7 +234,7 @@ def disassemble(path: Path, disassembler: Path) -> str:
 
 
 def sass_counts(code: Sequence[sass.Instruction]) -> dict[str, int]:
-    """Fact name → count of a function's instructions in the code (not executed), without padding NOPs."""
+    """Fact name → static count of a function's instructions, without NOPs."""
     counts = dict.fromkeys(_COUNTS, 0)
     for opcode, times in Counter(instruction.opcode for instruction in code).items():
         name, *modifiers = opcode.split(".")
@@ -249,8 +249,8 @@ def sass_counts(code: Sequence[sass.Instruction]) -> dict[str, int]:
 
 
 def _addressed(code: Sequence[sass.Instruction]) -> dict[str, int]:
-    """Counts that depend on addresses. Accesses adjoin if, between two labels, they have the same registers and width,
-    and offsets that differ by that width."""
+    """Counts that depend on addresses: indexed constant loads, and accesses that adjoin another one. Two accesses
+    adjoin if no label is between them, they have the same registers and width, and offsets that differ by it."""
     counts = dict.fromkeys([*_SPLIT.values(), _INDEXED], 0)
     offsets: dict[tuple[str, str, int], list[int]] = {}
 
@@ -294,7 +294,7 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
 
 
 def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, root: Path | None) -> Iterator[Fact]:
-    """What a kernel uses local memory for, and where."""
+    """A kernel's use of local memory, and where."""
     values, rows = data["kernels"][kernel], data["local"].get(kernel)
     sites = None if rows is None else tuple(spills.Site(*row).relative_to(root) for row in rows)
     stores, loads = values["spills"] or (None, None)
@@ -304,7 +304,7 @@ def _local_memory_facts(subject: Subject, data: Mapping[str, Any], kernel: str, 
 
 
 def local_memory_facts(subject: Subject, evidence: spills.Evidence, missing: Detail | str) -> Iterator[Fact]:
-    """What the evidence tells about local memory; ``missing`` is why it has no spills."""
+    """The facts about local memory that follow from the evidence; ``missing``: why it has no spill bytes."""
     sites, usage = evidence.sites, spills.classify(evidence)
     inside = None if sites is None else sum(site.depth > 0 for site in sites)
     yield _fact(subject, "sass_local_loop", inside, Source.SASS, NoMachineCode() if sites is None else "")
@@ -322,12 +322,11 @@ def plan_facts(
 ) -> Iterator[Fact]:
     """Facts that need the launch plans: shared memory, theoretical occupancy and its limiter.
 
-    They are about (variant, arch, shape, kernel, launch's index among launches of that kernel, or none
-    when it is launched once).
+    Subjects are (variant, arch, shape, kernel, index of the launch if the kernel is launched more than once).
 
     Args:
-        kernel_facts: the static facts of this artifact.
-        sms: multiprocessors of the device, for waves; ``None`` leaves them unmeasured.
+        kernel_facts: this artifact's static facts.
+        sms: SMs of the device, for waves; ``None``: no waves.
     """
     by_kernel: dict[str | None, dict[str, Fact]] = {}
     for fact in kernel_facts:
@@ -364,7 +363,7 @@ def _launch_facts(
         "blocks_per_sm": fit.blocks_per_sm,
         "occupancy_limiter": None if fit.blocks_per_sm is None else fit.limiter,
     }
-    # The values of a launch that fails are known to be 0: its cause is a remark.
+    # A launch that does not fit has the value 0: then the cause is only a note.
     detail = fit.cause if fit.cause and fit.pct is None else text(fit.cause)
     for name, value in values.items():
         yield _fact(subject, name, value, Source.OCCUPANCY, detail)

@@ -1,6 +1,6 @@
-"""How far an answer is from fp64, and whether that is within its tolerance class.
+"""An answer's errors against fp64, and their comparison with its tolerance class.
 
-Works on tensors of any device; torch is imported inside the functions, which only children call.
+Works on tensors of any device. Only children call these functions, so torch is imported inside them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ from flashcore.measure.workers.guarded import Outputs, damages
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Errors that are kept of each case, the worst over seeds and kinds; the latter only of classes that quantise.
+#: The errors recorded per case, each the worst over seeds and kinds.
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
-#: Of these, only on the problem's first kind, which is that of typical values.
+#: Errors on the problem's first kind of input only: typical values.
 NORMAL = ("normal_max_error", "normal_mean_error")
+#: Errors of quantizing the inputs, for tolerance classes that quantize.
 QUANTIZATION = ("quantization_max_error", "quantization_frobenius_error")
-#: The largest allowed ratio of a variant's error to that of its class's emulation.
+#: The largest allowed ratios of a variant's errors to its class's emulation.
 FROBENIUS_LIMIT = 1.5
 MAX_LIMIT = 2.0
-#: By how much the answer as a whole may be too large or too small, beyond the bias of its class and the noise of
-#: rounding errors: these cancel over the elements, a wrong factor does not.
+#: Allowed relative bias of the answer's scale, beyond its class's bias and rounding noise: rounding errors cancel over
+#: the elements, a wrong factor does not.
 GAIN_LIMIT = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far an answer is from the reference.
+    """An answer's errors against the reference.
 
-    ``ulp`` is one unit in the last place of the output's dtype at the largest reference magnitude; ``norm``
-    the reference's Frobenius norm. ``at`` is where the largest error is, with the values there. ``gain`` is the part
-    of the answer's error that lies along the reference (0.001: the whole is 0.1 % too large), ``rows`` how many rows
-    of elements rounded errors cancel over.
+    Args:
+        max, mean: absolute errors.
+        frobenius: Frobenius norm of the error over the reference's.
+        ulp: one unit in the last place of the output's dtype at the largest reference magnitude.
+        norm: the reference's Frobenius norm.
+        at: index of the largest error; ``expected`` and ``answer`` are the values there.
+        gain: the error's projection onto the reference, relative (0.001: the answer is 0.1 % too large overall).
+        rows: number of rows over which rounding errors cancel.
     """
 
     max: float
@@ -62,25 +67,25 @@ def ulp(magnitude: float, dtype: Any) -> float:
 
 
 def not_finite(answer: Tensor, reference: Tensor) -> Tensor:
-    """Mask of NaN and Inf where the reference is finite, or has another of them."""
+    """Mask of NaN and Inf that do not equal the reference."""
     values = answer.double()
     mask: Tensor = ~values.isfinite() & ~(values == reference)
     return mask
 
 
 def differing(a: Tensor, b: Tensor) -> Tensor:
-    """Mask of the elements that differ in any bit: NaN equals itself, 0 does not equal -0."""
+    """Mask of the elements that differ in any bit: equal NaNs do not, 0 and -0 do."""
     import torch
 
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
-    mask: Tensor = a.contiguous().view(whole) != b.contiguous().view(whole)
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    mask: Tensor = a.contiguous().view(integer) != b.contiguous().view(integer)
     return mask
 
 
 def errors(computed: Tensor, reference: Tensor) -> Errors:
-    """Compares an answer with the fp64 reference, where the reference is finite.
+    """Compares an answer with the fp64 reference, at elements where the reference is finite.
 
-    All numbers are read from the device at once: each read waits for it.
+    Reads all numbers from the device at once, since each read synchronizes.
     """
     import numpy
     import torch
@@ -92,7 +97,7 @@ def errors(computed: Tensor, reference: Tensor) -> Errors:
     finite_reference = torch.where(finite, reference, 0.0)
     if not reference.numel():
         return Errors(0.0, 0.0, 0.0, ulp(0.0, computed.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
-    worst = difference.argmax()  # NaN wins against every number here, as it should
+    worst = difference.argmax()  # NaN counts as the largest, as intended
     parts = (
         worst,
         finite.sum(),
@@ -114,7 +119,7 @@ def errors(computed: Tensor, reference: Tensor) -> Errors:
         frobenius=frobenius / norm if norm > 0 else frobenius,
         ulp=ulp(largest, computed.dtype),
         norm=norm if norm > 0 else 1.0,
-        # torch's own imports sympy first, which takes seconds.
+        # torch.unravel_index would import sympy, which takes seconds.
         at=tuple(int(i) for i in numpy.unravel_index(int(index), tuple(reference.shape))),
         expected=expected,
         answer=answer,
@@ -124,10 +129,10 @@ def errors(computed: Tensor, reference: Tensor) -> Errors:
 
 
 def over_class(measured: Errors, entitled: Errors) -> tuple[float, float]:
-    """Largest and Frobenius error over the emulation's.
+    """The largest and the Frobenius error, each over the emulation's.
 
-    An emulation without any error (with one key, the output is a value itself) counts as half a unit in the last place
-    in one element: no number of that type can be more exact.
+    An emulation without error (with one key, the output equals a value) counts as half an ulp in one element, the limit
+    of the output's type.
     """
     return (
         measured.max / (entitled.max or entitled.ulp / 2),
@@ -145,7 +150,7 @@ def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str
             f"max error {measured.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
             f"+ 1 ulp), {place}"
         )
-    # One element may be off by one unit here as well.
+    # One element may be off by 1 ulp.
     limit = FROBENIUS_LIMIT * entitled.frobenius + entitled.ulp / entitled.norm
     if not measured.frobenius <= limit:
         complaints.append(
@@ -161,15 +166,15 @@ def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str
     size = "large" if measured.gain > 0 else "small"
     if not abs(measured.gain) <= limit + entitled.ulp / entitled.norm:
         complaints.append(
-            f"the answer as a whole is {abs(measured.gain):.3g} too {size}, relative; "
-            f"expected at most {limit:.3g}: {tolerance} rounds without a bias, a wrong factor has one"
+            f"the answer's scale is too {size} by {abs(measured.gain):.3g} (relative), "
+            f"expected at most {limit:.3g}: a wrong factor, since {tolerance} rounds without bias"
         )
     return complaints
 
 
 def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
-    """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if none. ``unwritten`` holds
-    masks."""
+    """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if there are none. ``unwritten``:
+    masks by output."""
     complaints = []
     for name, damage in damages(outputs.guards).items():
         complaints.append(f"{name}: out-of-bounds write: {damage}")

@@ -1,6 +1,6 @@
-"""The GPUs of this host as places where children run.
+"""This host's GPUs as places where children run.
 
-At any place, a child's answers are in a journal of the stage's own folder, with the GPU that it ran on beside them.
+Wherever a child runs, its answers are in a journal in the stage's folder, and its GPU is in the task file next to it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from flashcore.measure.workers.program import Child, Program
 
 @dataclass(frozen=True, slots=True)
 class LocalGpu:
-    """A GPU of this host. A lost one stays lost: the driver needs a reset first.
+    """A GPU of this host. A lost one stays lost, since the driver needs a reset first.
 
     Args:
-        gpu: its UUID; empty: the GPU that CUDA gives.
+        gpu: its UUID; empty: CUDA's default GPU.
     """
 
     gpu: str
@@ -34,8 +34,8 @@ class LocalGpu:
 
 
 def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
-    """The UUID of the GPU that each task of the journals in ``folder`` (and below it) ran on, by the task's name; only
-    those whose GPU was chosen. Of a task that was begun twice, the second time counts."""
+    """Task name → the UUID of its GPU, from the journals in ``folder`` (and below it), for tasks whose GPU was
+    selected. If a task began twice, the second time counts."""
     gpus: dict[str, str] = {}
     journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
     for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
@@ -47,6 +47,6 @@ def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
 
 
 def lost_in(folder: Path) -> dict[str, str]:
-    """The GPUs that were lost while the tasks of ``folder`` and below were run: UUID → why."""
+    """The GPUs lost while the tasks in ``folder`` and below ran: UUID → why."""
     lines = (line for path in sorted(folder.rglob("supervisor.jsonl")) for line in read_journal(path))
     return {line["name"]: line["reason"] for line in lines if line["event"] == "lost"}

@@ -1,6 +1,6 @@
-"""Tensors between bands of poison, which show writes beside an output and elements that were not written.
+"""Tensors between guard bands of poison, which reveal out-of-bounds writes and unwritten elements.
 
-Only children import torch, so it is imported inside the functions here.
+Only children import torch, so it is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Bytes of poison before and after every guarded tensor: as many as it has itself, at least and at most so many.
-#: Multiples of what the allocator aligns to.
+#: Bytes of a guard band: the tensor's size, within these limits. Multiples of the allocator's alignment.
 GUARD_BYTES, GUARD_MOST = 1 << 16, 1 << 24
 _ALIGNED = 512
-#: Every byte of an output before a call. As any float type this is a NaN.
+#: Every byte of an output before a call: a NaN in any float type.
 POISON_BYTE = 0xFF
 
 
 class Guarded:
-    """A tensor between two bands of poison, which grow with it.
+    """A tensor between two guard bands.
 
     Args:
-        fill: the byte that tensor and bands are filled with.
-        room: memory for it, of :meth:`bytes_of` bytes; an allocation of its own unless given.
-        strides: of a tensor that is not contiguous; the gaps between its elements are poison too.
+        fill: the byte that fills tensor and bands.
+        room: a buffer of :meth:`bytes_of` bytes; allocated unless given.
+        strides: strides of a tensor that is not contiguous; gaps between its elements are poisoned too.
     """
 
     def __init__(
@@ -41,45 +40,45 @@ class Guarded:
     ) -> None:
         import torch
 
-        self._band, size, whole = self._layout(sizes, dtype, strides)
+        self._band, size, total = self._layout(sizes, dtype, strides)
         self._strided = strides is not None
         self.fill = fill
         self._end = self._band + size
-        self._buffer = torch.empty(whole, dtype=torch.uint8, device=device) if room is None else room
+        self._buffer = torch.empty(total, dtype=torch.uint8, device=device) if room is None else room
         elements = self._buffer[self._band : self._end].view(getattr(torch, dtype))
         self.tensor: Tensor = elements.view(sizes) if strides is None else elements.as_strided(sizes, strides)
         self.poison()
 
     @classmethod
     def bytes_of(cls, sizes: tuple[int, ...], dtype: str) -> int:
-        """The bytes of a tensor with its bands."""
+        """The size of a tensor with its bands, in bytes."""
         return cls._layout(sizes, dtype)[2]
 
     @staticmethod
     def _layout(sizes: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None) -> tuple[int, int, int]:
-        """Bytes of a band, of the tensor from its first element to its last, and of all."""
+        """Bytes of a band, of the tensor from its first to its last element, and of everything."""
         import torch
 
         count = math.prod(sizes)
         if strides is not None:
             count = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
         size = count * int(getattr(torch, dtype).itemsize)
-        whole = -(-size // _ALIGNED) * _ALIGNED
-        band = min(max(whole, GUARD_BYTES), GUARD_MOST)
-        return band, size, whole + 2 * band
+        padded = -(-size // _ALIGNED) * _ALIGNED
+        band = min(max(padded, GUARD_BYTES), GUARD_MOST)
+        return band, size, padded + 2 * band
 
     def poison(self) -> None:
-        """Fills tensor and bands anew."""
+        """Fills tensor and bands with poison."""
         self._buffer.fill_(self.fill)
 
     def is_damaged(self) -> Tensor:
-        """Whether anything beside the tensor was written: one bool, which is not read from the device yet."""
+        """Whether anything outside the tensor was written: a bool tensor on the device."""
         before, after = self._buffer[: self._band], self._buffer[self._end :]
         damaged: Tensor = (before != self.fill).any() | (after != self.fill).any()
         return damaged | self._between().any() if self._strided else damaged
 
     def damage(self) -> str:
-        """Says which bytes beside the tensor were written; empty if none."""
+        """Describes the writes outside the tensor; empty if there are none."""
         for where, band, origin in (
             ("before its first", self._buffer[: self._band], self._band),
             ("past its last", self._buffer[self._end :], -1),
@@ -87,27 +86,29 @@ class Guarded:
             if (touched := (band != self.fill).nonzero().flatten()).numel():
                 first = int(touched[0])
                 distance = origin - int(touched[-1]) if origin > 0 else first + 1
-                return f"{touched.numel()} bytes written {where} element, the nearest {distance} bytes off"
+                return f"{touched.numel()} bytes written {where} element, the nearest {distance} bytes away"
         if self._strided:
             touched = self._between().nonzero()
             if len(touched):
-                return f"{len(touched)} elements written between its own, the first {int(touched[0])} past its first"
+                return (
+                    f"{len(touched)} elements written in its gaps, the first {int(touched[0])} after its first element"
+                )
         return ""
 
     def _between(self) -> Tensor:
-        """Mask of the memory from the tensor's first element to its last: what was written, and is not its own."""
+        """Mask of written gaps, over the memory from the tensor's first to its last element."""
         touched = ~self._untouched()
         once(touched.as_strided(self.tensor.shape, self.tensor.stride())).fill_(False)
         return touched
 
     def _untouched(self) -> Tensor:
-        """Mask of the memory from the tensor's first element to its last: what holds nothing but poison."""
+        """Mask of pure poison, over the memory from the tensor's first to its last element."""
         raw = self._buffer[self._band : self._end].view(-1, self.tensor.element_size())
         mask: Tensor = (raw == self.fill).all(dim=1)
         return mask
 
     def unwritten(self) -> Tensor:
-        """Mask of the elements that still hold nothing but poison."""
+        """Mask of the tensor's elements that are still poison."""
         import torch
 
         mask = self._untouched().as_strided(self.tensor.shape, self.tensor.stride())
@@ -115,7 +116,7 @@ class Guarded:
 
 
 def any_of(flags: Mapping[str, Tensor]) -> list[str]:
-    """The names of those bools that are true; those of a device are read from it at once."""
+    """The names of the true flags, with one read per device."""
     import torch
 
     raised: set[str] = set()
@@ -128,18 +129,18 @@ def any_of(flags: Mapping[str, Tensor]) -> list[str]:
 
 
 def damages(guards: Mapping[str, Guarded]) -> dict[str, str]:
-    """What was written beside each tensor, of those where anything was."""
+    """Tensor name → a description of the writes outside it, for tensors that have any."""
     return {name: guards[name].damage() for name in any_of({name: g.is_damaged() for name, g in guards.items()})}
 
 
 class Outputs(dict[str, "Tensor"]):
-    """What a call writes, by name: outputs, and inputs that are outputs too, which :meth:`Caller.load` fills.
-    ``guards`` holds the bands around those that an operator writes.
+    """A call's output and in-out tensors, by name; :meth:`Caller.load` fills the latter. ``guards``: the guarded
+    tensors that an operator writes.
 
-    All lie in one allocation, band by band: what is written between them is written into a band.
+    All are in one allocation, so that any write between them hits a band.
 
     Args:
-        wanted: sizes and element type of each output.
+        wanted: each output's sizes and dtype.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Outputs(dict[str, "Tensor"]):
         super().__init__({name: guard.tensor for name, guard in self.guards.items()})
 
     def poison(self) -> None:
-        """Fills every guarded output and its bands with poison anew."""
+        """Fills every guarded output and its bands with poison."""
         for guard in self.guards.values():
             guard.poison()
 
@@ -169,7 +170,7 @@ class Outputs(dict[str, "Tensor"]):
 
 
 def once(tensor: Tensor) -> Tensor:
-    """A view that has each element of an expanded tensor once."""
+    """A view of an expanded tensor that contains each element once."""
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(dim, 0, 1)
@@ -177,13 +178,13 @@ def once(tensor: Tensor) -> Tensor:
 
 
 def write(into: Tensor, values: Tensor) -> None:
-    """Copies values into a tensor that may be expanded; the values are then expanded alike."""
+    """Copies values into a tensor; if it is expanded, the values must be expanded in the same way."""
     single = once(into)
     single.copy_(values[tuple(slice(size) for size in single.shape)])
 
 
 def copied(value: Tensor) -> Tensor:
-    """A copy with the layout of the tensor."""
+    """A copy with the tensor's layout."""
     import torch
 
     copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
@@ -192,8 +193,8 @@ def copied(value: Tensor) -> Tensor:
 
 
 def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Guarded]]:
-    """Copies of the tensors between bands of NaN, and these bands: a read beside an input shows in the answer, and a
-    write there in the bands."""
+    """Copies of the tensors between bands of NaN, and the bands: an out-of-bounds read shows in the answer, an
+    out-of-bounds write in the bands."""
     import torch
 
     copies, guards = dict(inputs), {}
@@ -207,13 +208,13 @@ def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, G
     return copies, guards
 
 
-#: How :func:`laid_out` can lay a tensor out; the last one only what may be strided.
+#: The layouts of :func:`laid_out`; the last one only for tensors that may be strided.
 LAYOUTS = ("misaligned", "strided", "apart")
 
 
 def laid_out(value: Tensor, how: str) -> Tensor:
-    """The tensor's values in a layout that no allocator gives: ``misaligned``, one element past 16-byte alignment,
-    ``strided``, with an element of poison after each, or ``apart``, with at least 16 bytes of it after each row."""
+    """The tensor's values in an unusual layout: ``misaligned``, one element past 16-byte alignment; ``strided``, with
+    an element of poison after each; ``apart``, with at least 16 bytes of poison after each row."""
     import torch
 
     if how == "apart":

@@ -1,10 +1,9 @@
 """The journal of a child process: the task in progress, and the outcome of each task.
 
-A child announces every task before it starts it and answers it when it is done, one JSON line each. The reader
-(:class:`flashcore.measure.workers.program.Child`) knows which task was in progress when the process dies, and which are
-answered when a run is continued. Lines are ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail``,
-``skip`` and ``lacks`` (what the machine lacks); a supervisor's also ``lost``, with the GPU that children can no longer
-be started on.
+A child announces every task before starting it and answers it when done, with one JSON line each. So the reader
+(:class:`flashcore.measure.workers.program.Child`) knows which task was in progress when a process died, and which tasks
+are answered when a run is resumed. Events: ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail``,
+``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is excluded).
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Hang, HungBefore, Raised, as_json, from_json
 
-#: What a child prints before the error that ends it, so that it is found among other output.
-SAYS = "flashcore child: "
-#: The exit code of a child that cannot go on at all (EX_IOERR).
-HOPELESS = 74
-#: The variable that names the process with which the child is to end.
+#: Prefix of the error message that ends a child, to find it in the child's output.
+ERROR_PREFIX = "flashcore child: "
+#: The exit code of a child that cannot continue (EX_IOERR).
+UNRECOVERABLE = 74
+#: The environment variable with the id of the process that the child must not outlive.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
-#: Seconds of answers that a host which loses power may cost.
+#: Least seconds between syncs; a power failure loses the answers of at most this time.
 SYNC = 1.0
-_LOOK = 0.005  # seconds between two looks for more tasks
+_POLL = 0.005  # seconds between checks for more tasks
 _PR_SET_PDEATHSIG = 1
 
-#: CUDA errors after which a process can do nothing more with its device.
+#: CUDA errors after which a process can no longer use its device.
 POISON = (
     r"(?i)illegal memory access|illegal address|unspecified launch failure|misaligned address|"
     r"device-side assert|illegal instruction|hardware stack error|invalid address space|"
@@ -54,8 +53,8 @@ Status = Literal["ok", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One unit of work. ``name`` is unique among its siblings; ``payload`` is JSON; ``weight`` is about how long it
-    takes beside its siblings."""
+    """One unit of work. ``name`` is unique in its run; ``payload`` is JSON; ``weight`` is its approximate relative
+    time."""
 
     name: str
     payload: Mapping[str, Any]
@@ -63,18 +62,18 @@ class Task:
 
     @property
     def variant(self) -> str:
-        """Of a name ``variant/shape``; empty for any other."""
+        """The variant in a name ``variant/shape``; empty for other names."""
         return self.name.rpartition("/")[0]
 
     @property
     def shape(self) -> str:
-        """Of such a name; any other is its own."""
+        """The shape in a name ``variant/shape``; the whole name for others."""
         return self.name.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a task does at a time, and for which variant, if the task is about several."""
+    """A task's current step, and the variant it is for, if the task is about several."""
 
     what: str = ""
     variant: str = ""
@@ -87,7 +86,7 @@ class Step:
 
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> Step:
-        """The step that a journal's line names."""
+        """The step in a journal line."""
         return cls(line.get("step", ""), line.get("variant", ""))
 
 
@@ -115,15 +114,14 @@ class Result:
 
 
 class Journal:
-    """Append-only JSON lines, each written whole before the call returns: not even kill -9 loses one.
+    """Append-only JSON lines, each written completely before the call returns, so that even kill -9 loses none.
 
-    An answer is also synced to the disk, unless one was less than :data:`SYNC` seconds before it: a sync takes
-    milliseconds and several processes wait for one disk. So a host that loses power costs at most so many seconds of
-    work and the task in progress. The first line holds the process id, so that the supervisor can signal the working
-    process even when a profiler wraps it.
+    Answers are synced to disk at most once per :data:`SYNC` seconds, since a sync takes milliseconds. A power failure
+    loses at most that many seconds of work and the task in progress. The first line contains the process id, so that
+    the supervisor can signal the working process even under a profiler.
 
     Raises:
-        FlashcoreError: the file cannot be written (a full disk), naming it.
+        FlashcoreError: the file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -140,30 +138,30 @@ class Journal:
         self._write(event="start", pid=os.getpid())
 
     def move(self, path: str) -> None:
-        """Goes on in another file: the next tasks are of another run."""
+        """Continues in another file, for tasks of another run."""
         self.close()
         self._open(Path(path))
 
     def begin(self, name: str) -> None:
-        """The task is started now; a crash or hang until its answer is attributed to it."""
+        """Records that a task starts; a crash or hang before its answer is attributed to it."""
         self._began, self._step = time.monotonic(), NO_STEP
         self._write(event="begin", name=name)
 
     def step(self, name: str, what: str, variant: str = "") -> None:
-        """The task has come to a step: the time limit starts anew, and a crash is attributed to it."""
+        """Records that the task reached a step: the time limit restarts, and a crash is attributed to the step."""
         self._step = Step(what, variant)
         self._write(event="step", name=name, **self._step.as_json())
 
     def result(self, name: str, data: Mapping[str, Any] | None = None) -> None:
-        """The task that was begun last is done, with this result."""
+        """Answers the task that began last with this result."""
         self.answer(Result(name, "ok", None, data, self._seconds))
 
     def fail(self, name: str, cause: Cause, *, poisoned: bool = False) -> None:
-        """The task that was begun last failed. ``poisoned``: this process can no longer use the device."""
+        """Answers the task that began last with a failure. ``poisoned``: this process can no longer use the device."""
         self.answer(Result(name, "failed", cause, None, self._seconds, self._step), poisoned=poisoned)
 
     def answer(self, result: Result, **more: Any) -> None:
-        """A task has this outcome."""
+        """Records a task's outcome."""
         line = {"event": _EVENTS[result.status], "name": result.name, "seconds": result.seconds, **more}
         if result.cause is None:
             line["data"] = result.data
@@ -174,11 +172,11 @@ class Journal:
             self._sync()
 
     def lacks(self, error: CapabilityError) -> None:
-        """The machine lacks something that every task needs."""
+        """Records that the machine lacks something that every task needs."""
         self._write(event="lacks", what=error.what, hint=error.hint)
 
     def lost(self, gpu: str, reason: str) -> None:
-        """No more children are started on this GPU."""
+        """Records that a GPU is excluded."""
         self._write(event="lost", name=gpu, reason=reason)
 
     def close(self) -> None:
@@ -194,7 +192,7 @@ class Journal:
     def _write(self, **line: Any) -> None:
         data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
         try:
-            while data:  # a disk that fills up accepts a part, and refuses the rest with the reason
+            while data:  # a full disk accepts a part; writing the rest raises
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             raise unwritable(self.path, error) from error
@@ -203,21 +201,21 @@ class Journal:
         try:
             os.fsync(self._file)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # a pipe or device: nothing to sync
+            if error.errno != errno.EINVAL:  # pipes and devices cannot be synced
                 raise unwritable(self.path, error) from error
         self._synced = time.monotonic()
 
 
 def next_number(folder: Path) -> str:
-    """The number of the next process whose files are in a folder."""
+    """The next unused process number in a folder."""
     used = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
     return f"{max(used, default=0) + 1:03d}"
 
 
 def unwritable(path: Path, error: OSError) -> FlashcoreError:
     return FlashcoreError(
-        f"{path}: expected to write the journal, found: {error.strerror}\n"
-        "  hint: make room (or give another folder) and continue with --resume"
+        f"{path}: cannot write the journal: {error.strerror}\n"
+        "  hint: free disk space (or give another folder) and continue with --resume"
     )
 
 
@@ -229,11 +227,11 @@ def child(
     imports: Sequence[Callable[[], object]] = (),
     is_poisoned: Callable[[], bool] = lambda: False,
 ) -> int:
-    """The main of a child: ``TASKFILE JOURNAL``. Performs every task, returns the exit code.
+    """Runs a child with the arguments ``TASKFILE JOURNAL``: performs every task, returns the exit code.
 
-    An exception in ``perform`` fails its task; the child goes on unless ``is_poisoned``. ``prepare`` runs once the
-    first task is known (the device) and may raise a :class:`FlashcoreError`; ``imports`` before, one by one as long as
-    no task has come.
+    An exception in ``perform`` fails its task; the child continues unless ``is_poisoned``. ``prepare`` runs before the
+    first task, which names the device; it may raise a :class:`FlashcoreError`. ``imports`` run earlier, one by one,
+    while there are no tasks.
     """
     follow_supervisor()
     task_file, journal_file = map(Path, arguments)
@@ -245,19 +243,19 @@ def child(
                         prepare(task)
                     if not _perform(task, journal, perform, is_poisoned):
                         return int(Exit.FAILED)
-            except CapabilityError as error:  # of prepare
+            except CapabilityError as error:  # from prepare
                 print(error, file=sys.stderr, flush=True)
                 journal.lacks(error)
                 return int(Exit.INCAPABLE)
-    except FlashcoreError as error:  # of the journal or of prepare: nothing more can be done here
-        print(f"\n{SAYS}{error}", file=sys.stderr, flush=True)
-        return HOPELESS
+    except FlashcoreError as error:  # from the journal or prepare: the child cannot continue
+        print(f"\n{ERROR_PREFIX}{error}", file=sys.stderr, flush=True)
+        return UNRECOVERABLE
     return int(Exit.OK)
 
 
 def first_share(task_file: Path) -> dict[str, Any]:
-    """The first line of a task file: ``tasks``, the ``gpu`` that was chosen, and whether ``more`` lines may follow. A
-    later line can name another ``journal`` for its tasks' answers."""
+    """The first line of a task file: ``tasks``, the selected ``gpu``, and whether ``more`` lines may follow. A later
+    line can name another ``journal`` for its tasks' answers."""
     with task_file.open("rb") as lines:
         return dict(json.loads(lines.readline()))
 
@@ -265,14 +263,14 @@ def first_share(task_file: Path) -> dict[str, Any]:
 def tasks_of(
     task_file: Path, imports: Sequence[Callable[[], object]] = (), move: Callable[[str], object] = str
 ) -> Iterator[Task]:
-    """The tasks of a file as the supervisor writes it: where more may follow, until a further line has no tasks.
+    """The tasks of a task file. If more may follow, waits for further lines until one has no tasks.
 
     Args:
-        imports: called one by one before it waits for the first tasks, as long as there are none.
+        imports: called one by one while there are no tasks yet.
         move: called with the path of another journal, before the tasks that it is for.
     """
     share = first_share(task_file)
-    more = share.get("more", False) and SUPERVISOR in os.environ  # nothing else would end the waiting
+    more = share.get("more", False) and SUPERVISOR in os.environ  # without a supervisor it would wait forever
     if more and not share["tasks"]:
         size = task_file.stat().st_size
         for one in imports:
@@ -289,7 +287,7 @@ def tasks_of(
             line = b""
             while not line.endswith(b"\n"):
                 if not (part := lines.readline()):
-                    time.sleep(_LOOK)
+                    time.sleep(_POLL)
                 line += part
             share = json.loads(line)
             if not share["tasks"]:
@@ -306,7 +304,7 @@ def _perform(
     journal.begin(task.name)
     try:
         data = perform(task, journal)
-        json.dumps(data, allow_nan=False)  # data that is no JSON is the task's failure, not the journal's
+        json.dumps(data, allow_nan=False)  # invalid data fails the task, not the journal
     except Exception as error:
         traceback.print_exc()
         poisoned = bool(re.search(POISON, str(error))) or is_poisoned()
@@ -317,31 +315,31 @@ def _perform(
 
 
 def follow_supervisor() -> None:
-    """Ends this process when its supervisor has ended: a killed supervisor leaves no orphan on the GPU.
+    """Ends this process when its supervisor has ended, so that a killed supervisor leaves no orphan on the GPU.
 
-    For a direct child the operating system does it (``PR_SET_PDEATHSIG``). Below a profiler that signal would come when
-    the *thread* that started this process ends, which may be any of the profiler's: there this process polls instead.
+    For a direct child the operating system does it (``PR_SET_PDEATHSIG``). Under a profiler that signal would arrive
+    when the profiler's *thread* that started this process ends, so this process polls instead.
     """
     supervisor = int(os.environ.get(SUPERVISOR, "0"))
     if not supervisor:
         return
     if supervisor == os.getppid() and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if supervisor == os.getppid():  # else it ended before the signal was asked for
+        if supervisor == os.getppid():  # otherwise it ended before prctl
             return
 
     def watch() -> None:
         while not has_ended(supervisor):
             time.sleep(1.0)
-        os._exit(HOPELESS)
+        os._exit(UNRECOVERABLE)
 
-    if has_ended(supervisor):  # while this process started, and another may have taken the tasks since
-        os._exit(HOPELESS)
+    if has_ended(supervisor):  # before this process started; another may have the tasks by now
+        os._exit(UNRECOVERABLE)
     threading.Thread(target=watch, name="follow-supervisor", daemon=True).start()
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is over, also if its exit code was not asked for yet."""
+    """Whether a process has ended, including one that is not reaped yet."""
     try:
         os.kill(pid, 0)
         return sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -367,25 +365,25 @@ def describe(error: BaseException) -> str:
 
 _EVENTS: dict[Status, str] = {"ok": "result", "failed": "fail", "skipped": "skip"}
 _STATUSES = {event: status for status, event in _EVENTS.items()}
-#: The fields of each event's line, and the type of each field.
-_NEEDED = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "fail": "name cause"}
-_NEEDED |= {"skip": _NEEDED["fail"], "lacks": "what hint", "lost": "name reason"}
+#: The required fields of each event, and each field's type.
+_REQUIRED = {"start": "pid", "begin": "name", "step": "name step", "result": "name", "fail": "name cause"}
+_REQUIRED |= {"skip": _REQUIRED["fail"], "lacks": "what hint", "lost": "name reason"}
 _TYPES: dict[str, Any] = dict.fromkeys(("name", "step", "variant", "reason", "what", "hint"), str)
 _TYPES |= {"pid": int, "cause": dict, "seconds": int | float, "data": dict | None}
 
 
-def _is_whole(line: Any) -> bool:
-    needed = _NEEDED.get(str(line.get("event"))) if isinstance(line, dict) else None
+def _is_valid(line: Any) -> bool:
+    required = _REQUIRED.get(str(line.get("event"))) if isinstance(line, dict) else None
     return (
-        needed is not None
-        and line.keys() >= set(needed.split())
+        required is not None
+        and line.keys() >= set(required.split())
         and all(isinstance(line[key], kind) for key, kind in _TYPES.items() if key in line)
         and -1e15 < line.get("seconds", 0) < 1e15
     )
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The complete lines of a journal; a line cut by the end of its process, or of another form, is left out."""
+    """The journal's complete lines, without truncated or malformed ones."""
     with contextlib.suppress(FileNotFoundError):
         yield from parse(path.read_bytes())
 
@@ -394,12 +392,12 @@ def parse(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.split(b"\n"):
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(line)
-            if _is_whole(value):
+            if _is_valid(value):
                 yield value
 
 
 def answers(folder: Path) -> dict[str, Result]:
-    """Every answer in the folder's journals, by task name. The first answer to a task counts."""
+    """Task name → its first answer in the folder's journals."""
     by_name: dict[str, Result] = {}
     for path in [*sorted(folder.glob("journal-*.jsonl")), folder / "supervisor.jsonl"]:
         for line in read_journal(path):
@@ -410,8 +408,8 @@ def answers(folder: Path) -> dict[str, Result]:
 
 
 def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
-    """Variants that hung, with why their other cases are not run: one time limit is enough. Where the task's name
-    tells none, its step does."""
+    """Variants that hung → why their other cases are skipped, so that a time limit passes only once. The variant comes
+    from the task's name, or else from its step."""
     causes: dict[str, HungBefore] = {}
     for r in results:
         variant = r.name.rpartition("/")[0] or r.step.variant
@@ -421,7 +419,7 @@ def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
 
 
 def answer_of(line: Mapping[str, Any]) -> Result | None:
-    """The outcome that a journal's line states; ``None`` for another line, or a cause of another form."""
+    """The outcome in a journal line; ``None`` for another event or a malformed cause."""
     if (status := _STATUSES.get(line["event"])) is None:
         return None
     cause: Cause | None = None

@@ -1,6 +1,6 @@
-"""One call of a kernel: a case, its operator or Python callable, and what a process that calls it needs.
+"""Calls a kernel in a child process: the case, its operator or Python callable, and the child's main loop.
 
-Only children import torch, so it is imported inside the functions here.
+Only children import torch, so it is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -33,21 +33,26 @@ from flashcore.readers import cubin
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: The environment variable that a library reads while it registers its operator.
+#: The environment variable with the suffix of the operator's name, read when a library registers its operator.
 SUFFIX = "FLASHCORE_OP_SUFFIX"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A variant on a shape, with all that a child process needs to run it.
+    """A variant on a shape, with everything a child process needs to run it.
 
-    ``library`` is the variant's ``.so``; ``callable`` (``peers.py:cudnn``) stands in its place for a peer.
-    A callable with ``calls``, the launches that it was compiled for, is a variant and gets ``config`` by keyword;
-    ``language`` is the module of the plugin that compiled it.
-    With neither, the operator is one that the problem's file itself registers. ``root`` and ``library``
-    are absolute. ``variant`` is ``name@build`` where one process runs several builds of a variant: ``wide@before``.
-    ``launches`` is how many kernels its plan launches; a peer has none. ``operator`` is the hash of the library's host
-    code, which registers the operator.
+    Args:
+        variant: the name; ``name@build`` if one process runs several builds of a variant: ``wide@before``.
+        root: the suite's folder, absolute.
+        library: the absolute path of the variant's ``.so``. Without library and callable, the problem's file registers
+            the operator.
+        callable: a Python function, ``peers.py:cudnn``: a reference, or, with ``calls``, a compiled variant.
+        flop: FLOP of a call by the problem's formula, if it has one.
+        launches: kernels in the launch plan; 0 for a reference.
+        config: keyword arguments of a compiled callable.
+        calls: the launches that a callable was compiled for.
+        operator: the hash of the library's host code, which registers the operator.
+        language: the plugin module that compiled the callable.
     """
 
     variant: str
@@ -81,7 +86,7 @@ class Case:
 
     @property
     def was_recorded(self) -> bool:
-        """Whether only the code of its kernels is known."""
+        """Whether the code of the kernels was recorded, without their launches."""
         return bool(self.calls) and "arguments" not in self.calls[0][0]
 
     @property
@@ -89,7 +94,7 @@ class Case:
         return Subject(variant=self.variant, shape=self.shape)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON, for a task's payload."""
+        """The case as plain JSON, for a task's payload."""
         return asdict(self)
 
     @classmethod
@@ -105,11 +110,11 @@ class Caller:
     """Runs one case: the operator of its library, or its Python callable.
 
     Args:
-        problem: the problem's module; loaded when not given.
-        device: where the outputs lie.
+        problem: the problem's module; loaded unless given.
+        device: the device of the outputs.
 
     Raises:
-        FlashcoreError: the library cannot be loaded, or does not hold the operator.
+        FlashcoreError: the library cannot be loaded, or does not register the operator.
         UsageError: there is no such callable.
     """
 
@@ -119,17 +124,17 @@ class Caller:
         self.problem = problem or load_problem(case.root, case.problem_file)
         if case.was_recorded:
             _cubins_left()
-        elif case.calls:  # what Triton autotunes is then the same in every stage
+        elif case.calls:  # so that Triton's autotuning gives the same result in every stage
             os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")
         self.target = _callable(case) if case.callable else operator(case.suite, case.variant, case.library)
         if case.calls:
             self.target = AsCompiled(case, functools.partial(self.target, **case.config))
 
     def outputs(self, fill: int = POISON_BYTE, *, inout: bool = True) -> Outputs:
-        """Freshly poisoned tensors for a call to write; a peer makes its own, except those that are inputs too.
+        """Freshly poisoned output tensors. A reference allocates its outputs, except in-out tensors.
 
         Args:
-            inout: whether these are among them.
+            inout: whether to include in-out tensors.
         """
         wanted = {
             a.name: (a.sizes(self.case.params), a.dtype)
@@ -139,7 +144,7 @@ class Caller:
         return Outputs(wanted, self.device, fill)
 
     def load(self, inputs: Mapping[str, Any], outputs: Mapping[str, Tensor]) -> None:
-        """Writes into outputs that are inputs too what they hold before a call."""
+        """Writes the initial content of in-out tensors."""
         for a in self.case.arguments:
             if a.inout:
                 write(outputs[a.name], initial(self.case, a, inputs))
@@ -148,21 +153,21 @@ class Caller:
         """The operator's arguments in the order of the schema.
 
         Raises:
-            UsageError: inputs are not what the schema says.
+            UsageError: the inputs do not match the schema.
         """
-        return [outputs[a.name] if a.mutable else _given(self.case, a, inputs) for a in self.case.arguments]
+        return [outputs[a.name] if a.mutable else _value_of(self.case, a, inputs) for a in self.case.arguments]
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call with its arguments bound; a peer's answer is its return value. Outputs that are inputs too must be
-        loaded before each call."""
+        """The call with its arguments bound. A reference returns its answer. In-out tensors must be loaded before each
+        call."""
         if self.case.is_reference:
             written = {a.name: outputs[a.name] for a in self.case.arguments if a.inout}
             return functools.partial(self.target, **{**inputs, **written})
         return functools.partial(self.target, *self.arguments(inputs, outputs))
 
     def call(self, inputs: Mapping[str, Any], outputs: Outputs) -> None:
-        """One call; afterwards ``outputs`` holds the answer (not synchronised)."""
-        if self.case.is_reference:  # not what the last call returned
+        """Calls once and puts the answer into ``outputs``, without synchronizing."""
+        if self.case.is_reference:  # drop the last call's return values
             outputs.update({name: guard.tensor for name, guard in outputs.guards.items()})
         self.load(inputs, outputs)
         answer = self.bind(inputs, outputs)()
@@ -170,7 +175,7 @@ class Caller:
             outputs.update(self.named(answer))
 
     def named(self, answer: Any) -> dict[str, Tensor]:
-        """What a peer returned, by the names of the outputs."""
+        """A reference's return value, by output name."""
         names = [a.name for a in self.case.arguments if a.mutable]
         values = answer if isinstance(answer, (tuple, list)) else (answer,)
         if len(values) < len(names):
@@ -180,28 +185,26 @@ class Caller:
         return dict(zip(names, values, strict=False))
 
 
-def _given(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
-    """The value of one that is only an input.
+def _value_of(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Any:
+    """The value of an argument that is only an input.
 
     Raises:
-        UsageError: it is missing, or given where the shape says that it is not.
+        UsageError: the value is missing, or present although the shape declares it absent.
     """
     name, value = argument.name, inputs.get(argument.name, argument.default)
     declared = case.params.get(name)
     if argument.optional and isinstance(declared, bool) and declared is (value is None):
         expected = (
-            f"a tensor {name}, as the shape {case.shape} says"
-            if declared
-            else f"None for {name}, as {name} = false says"
+            f"a tensor {name}, as shape {case.shape} declares" if declared else f"no {name}, as {name} = false declares"
         )
-        raise UsageError(f"{case.problem_file}: expected from make_inputs() {expected}, found {_short(value)}")
+        raise UsageError(f"{case.problem_file}: expected make_inputs() to return {expected}, found {_short(value)}")
     if value is None and not argument.optional:
-        raise UsageError(f"{case.problem_file}: expected from make_inputs() a value for {name}, found {_short(value)}")
+        raise UsageError(f"{case.problem_file}: expected make_inputs() to return {name}, found none")
     return value
 
 
 def initial(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Tensor:
-    """What a tensor that is input and output holds before a call.
+    """The initial content of an in-out tensor.
 
     Raises:
         UsageError: the inputs have no such tensor.
@@ -210,9 +213,9 @@ def initial(case: Case, argument: Argument, inputs: Mapping[str, Any]) -> Tensor
     dtype = f"torch.{argument.dtype}"
     if value is None or tuple(getattr(value, "shape", ())) != sizes or str(getattr(value, "dtype", "")) != dtype:
         raise UsageError(
-            f"{case.problem_file}: expected from make_inputs() what {argument.name} holds before a call, "
+            f"{case.problem_file}: expected make_inputs() to return the initial content of {argument.name}, "
             f"{argument.dtype} {list(sizes)}, found {_short(value)}\n"
-            "  hint: the manifest names it in `inout`; each call is given a copy of it"
+            "  hint: the manifest lists it in `inout`; each call gets a copy"
         )
     return value  # type: ignore[no-any-return]
 
@@ -223,9 +226,10 @@ def _short(value: Any) -> str:
 
 
 class AsCompiled:
-    """A callable whose first call is compared with what was judged: the code that is loaded, its grid and its
-    arguments. Of
-    recorded kernels only the code is known: a cubin of each must be found where compilers cache theirs."""
+    """A callable whose first call must match what was compiled: the loaded code, the grid and the arguments.
+
+    For recorded kernels only the code is compared: the compilers' caches must contain each kernel's cubin.
+    """
 
     def __init__(self, case: Case, target: Callable[..., Any]) -> None:
         self._case, self._target, self._compared = case, target, False
@@ -244,19 +248,19 @@ class AsCompiled:
             left = {cubin.code_of(path.read_bytes()) for path in _cubins_left().rglob("*.cubin")}
             lost = sum(call[0]["code"] not in left for call in self._case.calls)
             wrong = (
-                f"{lost} of {len(self._case.calls)} recorded kernels are none of the {len(left)} compiled"
+                f"{lost} of {len(self._case.calls)} recorded kernels are not among the {len(left)} compiled"
                 if lost
                 else ""
             )
         if wrong:
-            raise FlashcoreError(f"not what was compiled and judged: {wrong}")
+            raise FlashcoreError(f"differs from the compiled variant: {wrong}")
         self._compared = True
 
 
 @functools.cache
 def _cubins_left() -> Path:
-    """Sets where Triton and torch.compile, and other compilers if they comply, cache what they compile in this
-    process."""
+    """The folder in which Triton and torch.compile cache cubins in this process, set through the environment; other
+    compilers may use ``FLASHCORE_CUBINS``."""
     folder = tempfile.mkdtemp(prefix="flashcore-cubins-")
     os.environ.update(dict.fromkeys(("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"), folder))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -265,10 +269,10 @@ def _cubins_left() -> Path:
 
 @functools.cache
 def operator(suite: str, variant: str, library: str | None) -> Callable[..., None]:
-    """``torch.ops.flashcore_<suite>.<variant>`` out of its library, with a fake kernel registered.
+    """``torch.ops.flashcore_<suite>.<variant>`` from its library, with a fake kernel registered.
 
     Args:
-        variant: its name; of one of several builds ``name@build``, whose operator is registered as ``name__build``.
+        variant: the name, or ``name@build`` for one of several builds, whose operator is named ``name__build``.
 
     Raises:
         FlashcoreError: the library cannot be loaded, or does not register that operator.
@@ -283,8 +287,8 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
                 torch.ops.load_library(library)  # type: ignore[no-untyped-call]
         except OSError as error:
             raise FlashcoreError(
-                f"{library}: expected a library that torch {torch.__version__} can load, found: {error}\n"
-                "  hint: build it again with this environment"
+                f"{library}: torch {torch.__version__} cannot load it: {error}\n"
+                "  hint: build it again in this environment"
             ) from error
     name = variant + (suffix if library is not None else "")
     namespace = f"flashcore_{suite}"
@@ -303,7 +307,7 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
 
 @contextlib.contextmanager
 def _suffixed(suffix: str) -> Iterator[None]:
-    """What is loaded meanwhile registers its operator under its name with this suffix."""
+    """Libraries loaded in this context register their operator with this suffix."""
     before = os.environ.get(SUFFIX)
     os.environ[SUFFIX] = suffix
     try:
@@ -325,7 +329,7 @@ def _callable(case: Case) -> Callable[..., Any]:
 
 
 def synchronize(device: str) -> None:
-    """Waits for the device; raises the error of its last work."""
+    """Waits for the device; raises any pending CUDA error."""
     if device != "cpu":
         import torch
 
@@ -333,10 +337,10 @@ def synchronize(device: str) -> None:
 
 
 def is_poisoned(device: str) -> bool:
-    """Whether this process can no longer use the device, after a sticky error.
+    """Whether a sticky error makes the device unusable for this process.
 
-    A refused launch (too much shared memory) is no sticky error, but the runtime may report it again at the next
-    launch: so a test kernel is tried twice.
+    A refused launch (too much shared memory) is not sticky, but the runtime may report it at the next launch, so a test
+    kernel runs up to twice.
     """
     import torch
 
@@ -351,8 +355,8 @@ def is_poisoned(device: str) -> bool:
 
 
 def require_device(device: str) -> None:
-    """Imports torch, and raises :class:`CapabilityError` when this process cannot use the device."""
-    import torch  # here and not in the first task, whose time it would be
+    """Imports torch, and raises :class:`CapabilityError` if this process cannot use the device."""
+    import torch  # so that the import does not count as the first task's time
 
     if device != "cpu" and not torch.cuda.is_available():
         build = f"torch {torch.__version__}, CUDA {torch.version.cuda or 'not in this build'}"
@@ -360,12 +364,12 @@ def require_device(device: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends this process at once, since the next stage waits for it. Torch and the CUDA runtime take down one by one
-    what the driver frees anyway: a check's process was gone 0.2 s after its last answer (H100), 0.8 s before (H200)."""
+    """Ends this process without the teardown of torch and the CUDA runtime, since the next stage waits for it and the
+    driver frees everything anyway: 0.2 s (H100) instead of 0.8 s (H200) after a check's last answer."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)  # what launchers and kernels printed
+    ctypes.CDLL(None).fflush(None)  # output of launchers and kernels
     os._exit(code)
 
 
@@ -375,11 +379,12 @@ def serve(
     prepare: Callable[[], object] = lambda: None,
     modules: Sequence[str] = (),
 ) -> int:
-    """The program of a child that runs kernels on the device that its tasks' payloads name: ``TASKFILE JOURNAL``.
-    Gives its exit code. ``prepare`` runs once the device is there; both may raise a :class:`CapabilityError`.
+    """Runs a kernel-calling child with the arguments ``TASKFILE JOURNAL``; returns its exit code.
 
     Args:
-        modules: what tasks may need beside torch; imported as long as there are none yet, if this torch has it.
+        perform: performs a task on the device that its payload names; may raise :class:`CapabilityError`.
+        prepare: runs once the device is available; may raise :class:`CapabilityError`.
+        modules: optional modules that tasks need besides torch, imported while the child waits for tasks.
     """
     device = ""
 
@@ -390,7 +395,7 @@ def serve(
         prepare()
 
     def import_(module: str) -> None:
-        with contextlib.suppress(ImportError):  # said by the first task
+        with contextlib.suppress(ImportError):  # the first task reports it
             importlib.import_module(module)
 
     imports = [functools.partial(import_, module) for module in ("torch", *modules)]

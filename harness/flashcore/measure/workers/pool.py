@@ -1,7 +1,7 @@
-"""The pool of workers: it owns every process that runs a suite's code.
+"""The pool of workers, which owns every process that runs a suite's code.
 
-It starts processes, also before their tasks are known, leases this host's GPUs, hands out tasks, replaces what failed
-and keeps the journals (:mod:`flashcore.measure.workers.supervisor`). A pool can outlive a stage and a command.
+It starts processes, also before their tasks are known, leases this host's GPUs, hands out tasks, replaces failed
+processes and keeps the journals (:mod:`flashcore.measure.workers.supervisor`). It can outlive a stage and a command.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from flashcore.measure.workers.supervisor import Supervisor
 
 
 class Pool:
-    """Used as a context, at whose end processes that still wait for tasks are ended.
+    """A context manager; at its end, processes that wait for tasks are ended.
 
     Args:
-        places: the GPUs that share the tasks, of which each takes the tasks of a shape as a whole unless the program
-            says otherwise; none: the GPU that CUDA gives.
-        uuids: the GPUs of this host to lease while anything is measured.
+        places: the GPUs that share the tasks. All tasks of a shape go to one GPU unless ``program.chunk`` is set.
+            Empty: CUDA's default GPU.
+        uuids: this host's GPUs to lease while measuring.
 
     Attributes:
-        stays: whether processes that can be refilled wait for the next :meth:`run` of their program, in any folder.
-        stop: called often during :meth:`run`; an exception of it ends the run and the processes that have tasks.
+        stays: whether refillable processes wait for the next :meth:`run` of their program, in any folder.
+        stop: called often during :meth:`run`; if it raises, the run and its processes end.
     """
 
     stays = False
@@ -40,23 +40,23 @@ class Pool:
     def __init__(self, places: Sequence[Place] = (), uuids: Iterable[str] = ()) -> None:
         self.places = tuple(places)
         self.uuids = tuple(uuids)
-        self._waiting: dict[int, Process] = {}  # started without tasks
+        self._waiting: dict[int, Process] = {}  # processes that wait for tasks, by id
 
     def on(self, *places: Place) -> Pool:
-        """This pool on some of its places; processes that wait there are shared."""
+        """This pool restricted to some places; waiting processes are shared."""
         pool = Pool(places)
         pool._waiting = self._waiting
         return pool
 
     def prepare(self, program: Program, folder: Path, *, most: int | None = None) -> None:
-        """Starts the processes that :meth:`run` will give their first tasks, on this host alone.
+        """Starts this host's processes ahead of :meth:`run`.
 
-        They import, then wait, and use no GPU before they have tasks: so they can start while something else is
-        compiled, checked or timed. One that cannot be started is left to :meth:`run`, which says why. Where processes
-        stay, those that wait already are not started again.
+        They import, then wait, and use no GPU before they have tasks, so they can start while other work is compiled,
+        checked or timed. If one cannot be started, :meth:`run` reports it. If processes stay, those that already wait
+        are not started again.
 
         Args:
-            most: at most so many, where there are fewer tasks than processes.
+            most: the largest number of processes, if there are fewer tasks.
         """
         with contextlib.suppress(FlashcoreError, OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -73,15 +73,15 @@ class Pool:
         folder: Path,
         on_result: Callable[[Result], None] = lambda result: None,
     ) -> list[Result]:
-        """Runs every task that ``folder`` holds no answer to; returns the results in the order of tasks. After a task
-        ``variant/…`` hung, the other tasks of that variant that no process has yet are skipped with that reason.
+        """Runs every task without an answer in ``folder``; returns all results in task order. After a task
+        ``variant/…`` hung, that variant's unassigned tasks are skipped with that reason.
 
         Args:
-            on_result: called with each result of this call as it comes in.
+            on_result: called with each new result as it arrives.
 
         Raises:
-            CapabilityError: the process said that the machine lacks something, or cannot be started at all; with
-                several GPUs, the last one's did.
+            CapabilityError: a process reported that the machine lacks something, or could not be started; with several
+                GPUs, on the last one left.
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
@@ -91,8 +91,8 @@ class Pool:
         ).run()
 
     def slots(self, program: Program) -> list[Place]:
-        """Where processes run side by side: as many as there are lanes; with several GPUs as many on each, as long as
-        each process has two of this host's cores, and at least one on each."""
+        """The places of concurrent processes: one per lane and GPU; with several GPUs, limited to one process per two
+        cores of this host, but at least one per GPU."""
         places = self.places
         if not places:
             return [LocalGpu("")] * max(1, program.lanes)
@@ -101,20 +101,20 @@ class Pool:
 
     @contextlib.contextmanager
     def leased(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Holds this host's GPUs; ``say`` is called with those that another process has."""
+        """Leases this host's GPUs; ``say`` reports GPUs leased by another process."""
         with gpu_lease.leases(self.uuids, say):
             yield
 
     def close(self) -> None:
-        """Ends the processes that still wait for tasks."""
+        """Ends the processes that wait for tasks."""
         for process in self._waiting.values():
             process.kill()
         self._waiting.clear()
 
     def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
-        """A process that waits there for tasks of this program, if there is one."""
+        """A process waiting at this place for tasks of this program, or ``None``."""
         for key in self._waits(place, folder, program):
-            if process := self._waiting.pop(key, None):  # else another GPU's thread was first
+            if process := self._waiting.pop(key, None):  # another GPU's thread may be faster
                 if not process.has_exited():
                     if process.folder != folder:
                         process.move(folder)
@@ -123,7 +123,7 @@ class Pool:
         return None
 
     def _waits(self, place: Place, folder: Path, program: Program) -> list[int]:
-        """The keys of the processes that wait there for tasks of this program."""
+        """The keys of the processes waiting at this place for tasks of this program."""
         wanted = _identity(place.gpu, program)
         return [
             key
@@ -132,7 +132,7 @@ class Pool:
         ]
 
     def _keep(self, process: Child) -> bool:
-        """Keeps a process without tasks for the next run, if this pool does that."""
+        """Keeps a process without tasks for the next run, if ``stays``; returns whether it did."""
         if self.stays and isinstance(process, Process):
             self._waiting[id(process)] = process
             return True

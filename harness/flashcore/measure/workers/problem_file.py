@@ -1,4 +1,4 @@
-"""A problem's Python file as a module, and what its formulas say."""
+"""Loads a problem's Python file as a module, and evaluates its formulas."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
     """The problem's Python file as a module, loaded once per process.
 
     Raises:
-        UsageError: there is no such file, or it lacks part of what a problem defines.
-        FlashcoreError: it raises while it is imported.
+        UsageError: there is no such file, or it lacks a required name.
+        FlashcoreError: its import raises.
     """
     module = load_file(str(Path(root).resolve() / file))
     missing = [name for name in _CONTRACT if not hasattr(module, name)]
     if missing:
         raise UsageError(
             f"{module.__file__}: expected {', '.join(_CONTRACT)}, found no {', '.join(missing)}\n"
-            "  hint: define them; the problem of the attention suite is an example"
+            "  hint: define them; kernels/attention/problem.py is an example"
         )
     return module
 
 
 def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
-    """What the problem's formulas say of a variant on that compute roof, which ``work`` may take as an argument
-    ``roof``: which units do the FLOPs depends on the variant.
+    """The problem's amounts (FLOP, bytes, …) for a variant on the compute roof ``roof``, which ``work()`` may take as
+    an argument: the units that do the FLOPs depend on the variant.
 
     Raises:
-        UsageError: it raises, or a value is no amount.
+        UsageError: ``work()`` raises, or a value is not a number from 0 to 1e30.
     """
     more = {"roof": roof} if "roof" in inspect.signature(problem.work).parameters else {}
     try:
@@ -54,30 +54,29 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == problem.__file__]
         raise UsageError(
-            f"{problem.__file__}:{lines[-1] if lines else 1}: expected work() to give amounts for {dict(params)}, "
+            f"{problem.__file__}:{lines[-1] if lines else 1}: expected work() to return amounts for {dict(params)}, "
             f"found {type(error).__name__}: {error}"
         ) from error
     for key, value in work.items():
         if not isinstance(value, (int, float)) or not 0 <= value <= 1e30:  # false for NaN
-            value_text = f"{value:g}" if isinstance(value, float) else f"an {type(value).__name__} that is none"
+            value_text = f"{value:g}" if isinstance(value, float) else f"a value of type {type(value).__name__}"
             raise UsageError(
-                f"{problem.__name__}: work() gives {key!r}: expected a number of 0 to 1e30, found {value_text}"
+                f"{problem.__name__}: work() returns {key!r}: expected a number from 0 to 1e30, found {value_text}"
             )
     return work
 
 
-#: The modules that files of a suite imported from each other, and from which folder.
+#: Modules that a suite's files imported from each other → their folder.
 _siblings: dict[str, Path] = {}
 
 
-#: A Python file of a suite that was loaded → the files in its suite's folder that were read while its code ran, and the
-#: hash of each when it was first opened.
+#: A loaded Python file of a suite → the files of the suite that its code read → their hash when first opened.
 _reads: dict[str, dict[str, str]] = {}
 
 
 @functools.cache
 def watch(root: str) -> None:
-    """Records from now on what the files of a suite read in its folder: modules and data."""
+    """From now on, records the modules and data that a suite's files read in its folder."""
     inside = str(Path(root).resolve()) + os.sep
 
     def opened(event: str, arguments: tuple[Any, ...]) -> None:
@@ -95,16 +94,16 @@ def watch(root: str) -> None:
             readers.add(str(frame.f_globals.get("__file__")))
             frame = frame.f_back
         if threading.current_thread() is not threading.main_thread():
-            readers |= _reads.keys()  # whoever started it
+            readers |= _reads.keys()  # any of them may have started the thread
         for files in (_reads[reader] for reader in readers & _reads.keys() if path not in _reads[reader]):
-            files[path] = ""  # which reading it here does not enter again
+            files[path] = ""  # so that hashing it, which opens it, does not recurse
             files[path] = file_hash(Path(path))
 
     sys.addaudithook(opened)
 
 
 def reads(root: str) -> Reads:
-    """What was read since :func:`watch`, by paths in the suite's folder; files that are gone are left out."""
+    """The files read since :func:`watch`, as paths relative to ``root``; removed files are omitted."""
     return {
         os.path.relpath(reader, root): {os.path.relpath(p, root): digest for p, digest in files.items() if digest}
         for reader, files in _reads.items()
@@ -112,8 +111,8 @@ def reads(root: str) -> Reads:
 
 
 class _Lazily(MetaPathFinder):
-    """Finds what a suite's function imports when it is called, long after its file was loaded: beside the file that
-    imports, or a file of the suite that called it."""
+    """Finds modules that a suite's function imports lazily, after its file was loaded: next to the importing file, or
+    next to a suite file that called it."""
 
     folders: ClassVar[set[Path]] = set()
 
@@ -132,11 +131,11 @@ class _Lazily(MetaPathFinder):
 
 @functools.cache
 def load_file(path: str) -> ModuleType:
-    """A Python file of a suite as a module, loaded once per process; its files can import each other.
+    """A Python file of a suite as a module, loaded once per process. A suite's files can import each other.
 
     Raises:
         UsageError: there is no such file.
-        FlashcoreError: it raises while it is imported.
+        FlashcoreError: its import raises.
     """
     file = Path(path)
     _reads[path] = {}
@@ -144,22 +143,20 @@ def load_file(path: str) -> ModuleType:
         sys.meta_path.append(_Lazily())
     _Lazily.folders.add(file.parent)
     for name, folder in list(_siblings.items()):
-        if folder != file.parent:  # of another suite, or of another revision of this one
+        if folder != file.parent:  # from another suite, or another revision of this one
             sys.modules.pop(name, None)
             del _siblings[name]
     spec = importlib.util.spec_from_file_location(f"flashcore_{file.stem}_{abs(hash(path)):x}", file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"{path}: expected a Python file of the suite, found none")
+        raise UsageError(f"{path}: expected a Python file of the suite, found no such file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.parent))  # so that a suite's files can import each other
+    sys.path.insert(0, str(file.parent))  # for imports between the suite's files
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[spec.name]
-        raise FlashcoreError(
-            f"{path}: expected a module that can be imported, found {type(error).__name__}: {error}"
-        ) from error
+        raise FlashcoreError(f"{path}: its import failed with {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(file.parent))
         for other in file.parent.glob("*.py"):

@@ -1,5 +1,4 @@
-"""One child process and its journal: it is started, its journal is read, it is ended if it hangs, and reported if it
-dies."""
+"""One child process of this host: starts it, reads its journal, ends it if it hangs, and reports its death."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from typing import Any
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import capabilities, python_process
 from flashcore.measure.workers.journal import (
-    HOPELESS,
-    SAYS,
+    ERROR_PREFIX,
     SUPERVISOR,
+    UNRECOVERABLE,
     Result,
     Task,
     has_ended,
@@ -32,16 +31,16 @@ from flashcore.measure.workers.journal import (
 from flashcore.measure.workers.program import Child
 from flashcore.model.causes import Crash, Hang, NoStart
 
-POLL = 0.02  # seconds between two looks at the journal
+POLL = 0.02  # seconds between reads of the journal
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(slots=True, kw_only=True)
 class Process(Child):
-    """One child of this host and the journal it writes.
+    """One child of this host, and its journal.
 
     Args:
-        gpu: the UUID of the only GPU that it is to see; empty: whatever this process sees.
+        gpu: the UUID of the only GPU that the child sees; empty: the same GPUs as this process.
     """
 
     gpu: str = ""
@@ -56,7 +55,7 @@ class Process(Child):
     _target: int = 0
 
     def move(self, folder: Path) -> None:
-        """Has the next tasks answered in a journal in another folder."""
+        """Directs the answers of the next tasks to a journal in another folder."""
         self.folder, self.tasks, self._offset = folder, [], 0
         self._journal = folder / f"journal-{next_number(folder)}.jsonl"
         self._head = {"journal": str(self._journal)}
@@ -84,12 +83,12 @@ class Process(Child):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # a group of its own, which can be ended as a whole
+                    start_new_session=True,  # a separate process group, which can be killed as a whole
                     env=environment,
                 )
             except OSError as error:
                 raise CapabilityError(
-                    f"cannot start {argv[0]}: {error.strerror}", "install it, or name it with its full path"
+                    f"cannot start {argv[0]}: {error.strerror}", "install it, or give its full path"
                 ) from error
 
     def refill(self, tasks: list[Task]) -> None:
@@ -113,7 +112,7 @@ class Process(Child):
         limits = self.program.limits
         mark = time.monotonic()
         while True:
-            over = self.has_exited()  # looked at before the journal, so that no last line is missed
+            over = self.has_exited()  # checked before the journal is read, so that no last line is missed
             if lines := self._new_lines():
                 mark = time.monotonic()
             for line in lines:
@@ -137,24 +136,24 @@ class Process(Child):
                 return
             yield None
 
-    def raise_if_hopeless(self) -> None:
+    def raise_if_unrecoverable(self) -> None:
         log = self._text()
-        if self.code == HOPELESS:
+        if self.code == UNRECOVERABLE:
             raise FlashcoreError(
-                log.rpartition(SAYS)[2].strip()
-                if SAYS in log
-                else f"{self._journal}: expected a journal, but the child could not write there\n"
-                "  hint: make room (or give another folder) and continue with --resume"
+                log.rpartition(ERROR_PREFIX)[2].strip()
+                if ERROR_PREFIX in log
+                else f"{self._journal}: expected a journal, but the child could not write it\n"
+                "  hint: free disk space (or give another folder) and continue with --resume"
             )
         if self.open and (missing := self.lacks or capabilities.reported_in(log)):
             raise missing
 
     def kill(self) -> None:
-        """Ends whatever is left of the process group, and reaps the child."""
+        """Kills the rest of the process group and session, and reaps the child."""
         if self._popen is None or self._popen.returncode is not None:
             return
-        # The leader is not reaped yet, so its process id still names this group and session. A profiler may have put
-        # the target into a group of its own; it is still in the session.
+        # The leader is not reaped yet, so its process id still identifies this group and session. A profiler may have
+        # put the target into another group, but it is in the same session.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         for entry in Path("/proc").glob("[0-9]*"):
@@ -164,7 +163,7 @@ class Process(Child):
         self._popen.wait()
 
     def _end(self) -> None:
-        """First ends the working process, so that the profiler around it can still write its results."""
+        """Ends the working process first, so that a profiler around it can still write its results."""
         assert self._popen is not None
         target = self._target or self._popen.pid
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -179,7 +178,7 @@ class Process(Child):
             time.sleep(POLL)
 
     def has_exited(self) -> bool:
-        """Whether the child has ended, without reaping it: its group's id stays in use."""
+        """Whether the child has ended. Does not reap it, so that its group id stays reserved."""
         assert self._popen is not None
         ended = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
@@ -189,7 +188,7 @@ class Process(Child):
         return True
 
     def _new_lines(self) -> list[dict[str, Any]]:
-        """The journal's complete lines since the last look."""
+        """The journal's new complete lines."""
         try:
             with self._journal.open("rb") as file:
                 file.seek(self._offset)
@@ -213,9 +212,9 @@ class Process(Child):
 
 
 def _temporary(gpu: str) -> str:
-    """A folder for temporary files of processes on one GPU. Those under ncu that share one wait for each other: it
-    locks a file there, for each case (NVIDIA, Nsight Compute, Profiling Guide, "Serialization"). It is the common one
-    where somebody else has made something of that name."""
+    """A folder for temporary files of processes on one GPU: ncu locks a file in TMPDIR for each kernel, so that ncu
+    processes that share the folder wait for each other (Nsight Compute, Profiling Guide, "Serialization"). Falls back
+    to the common folder if the path belongs to another user."""
     common = Path(tempfile.gettempdir())
     folder = common / f"flashcore-{os.getuid()}-{gpu}"
     with contextlib.suppress(OSError):

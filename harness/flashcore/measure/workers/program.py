@@ -1,7 +1,7 @@
-"""What a pool of workers runs: a program, its limits, and the places where its processes run.
+"""The interface of a pool of workers: programs, their limits, and the places where their processes run.
 
-A :class:`Place` is one GPU. Its processes are started here (:mod:`flashcore.measure.workers.gpus`) or on another host,
-by a plugin's executor.
+A :class:`Place` is one GPU. Its processes run on this host (:mod:`flashcore.measure.workers.gpus`) or, through a
+plugin's executor, on another.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import NO_STEP, Result, Step, Task, answer_of
 from flashcore.model.causes import Cause, Unanswered
 
-#: Gives, for a task file and a journal, the argv of the process (or of what wraps it).
+#: (task file, journal) → the argv of the process, including any wrapper.
 Command = Callable[[Path, Path], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds, and the number of tasks that one process gets.
+    """Time limits in seconds, and the number of tasks per process.
 
     Args:
-        time_limit: for a task, or a step that it announces, before it counts as hung.
+        time_limit: for a task, or for each step that it announces; then it counts as hung.
         startup_limit: from the start of a process to its first task, and between tasks.
-        finish_limit: that a process (a profiler writing its report) has once its work is over.
-        batch: tasks that one process takes.
+        finish_limit: for a process to exit after its last task (a profiler writes its report).
+        batch: most tasks per process.
     """
 
     time_limit: float = 60.0
@@ -44,11 +44,11 @@ class Program:
 
     Args:
         environment: variables added to this process's environment.
-        lanes: processes side by side, where time is not what is measured; on each of several GPUs if there are cores
-            for them. The tasks of a shape go to the same one.
-        chunk: how many tasks of a shape stay together, if they may go to different processes and GPUs; 0: all.
-        refill: a process that has answered its tasks is given others, up to ``limits.batch``, since a start takes
-            seconds. Not for a process below a profiler, which reports when the process ends.
+        lanes: concurrent processes per GPU, if there are enough cores; more than 1 only if no time is measured. The
+            tasks of a shape go to the same process.
+        chunk: how many tasks of a shape stay together, if a shape's tasks may be split; 0: all.
+        refill: whether a process that answered its tasks gets more, up to ``limits.batch``, since starting one takes
+            seconds. Not for a process under a profiler, which reports when the process ends.
     """
 
     command: Command
@@ -61,33 +61,33 @@ class Program:
 
 @dataclass(slots=True)
 class Child(ABC):
-    """A batch of tasks under way: :class:`~flashcore.measure.workers.process.Process`, or its like on another host."""
+    """A process with a batch of tasks: :class:`~flashcore.measure.workers.process.Process`, or one on another host."""
 
     folder: Path
     tasks: list[Task]
     program: Program
     open: set[str] = field(init=False)  # the tasks without an answer
-    current: str | None = None  # the task in progress, also when the process has ended
+    current: str | None = None  # the task in progress, also after the process ended
     step: Step = NO_STEP
     busy: float = 0.0  # seconds since the task in progress began
-    cause: Cause = Unanswered()  # noqa: RUF009  why the process has ended
-    lacks: CapabilityError | None = None  # of the machine: every other process would fail the same way
-    lost: str = ""  # why its place was lost with it: unanswered tasks then go to another
-    poisoned: bool = False  # what it begins now is not to be trusted
-    waits: bool = False  # it has answered its tasks, and asks for more; given none it ends
+    cause: Cause = Unanswered()  # noqa: RUF009  why the process ended
+    lacks: CapabilityError | None = None  # what the machine lacks: any other process would fail as well
+    lost: str = ""  # why its place was lost: unanswered tasks then go to another
+    poisoned: bool = False  # the device is unusable: later results are not trusted
+    waits: bool = False  # it answered its tasks and waits for more; given none, it ends
     _began: float = 0.0
 
     def __post_init__(self) -> None:
         self.open = {t.name for t in self.tasks}
 
     def follow(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Result]:
-        """Takes in further lines of its journal; yields the first answer to each task."""
+        """Processes new lines of the child's journal; yields the first answer to each task."""
         for line in lines:
             event = line["event"]
             if event == "lacks":
                 self.lacks = CapabilityError(line["what"], line["hint"])
             elif line.get("name") not in self.open:
-                continue  # not ours to wait for
+                continue  # not an open task of this child
             elif event == "begin":
                 self.current, self.step, self._began = line["name"], NO_STEP, time.monotonic()
             elif event == "step":
@@ -108,33 +108,33 @@ class Child(ABC):
 
     @abstractmethod
     def watch(self) -> Iterator[Result | None]:
-        """Yields answers as they come, and nothing where there is none yet, until the process is over; then
-        ``cause`` says why."""
+        """Yields answers as they arrive, and ``None`` while there is none, until the process ends; then ``cause`` is
+        the reason."""
 
     @abstractmethod
     def kill(self) -> None: ...
 
     def refill(self, tasks: list[Task]) -> None:
-        """Gives more tasks to a process that waits for them; none: it ends."""
+        """Gives more tasks to a waiting process; with none, it ends."""
         raise NotImplementedError
 
-    def raise_if_hopeless(self) -> None:
-        """Raises if every other process would fail the same way."""
+    def raise_if_unrecoverable(self) -> None:
+        """Raises an error that any other process would hit as well."""
         if self.lacks:
             raise self.lacks
 
 
 class Place(Protocol):
-    """One GPU that processes may be started on, one at a time or several."""
+    """A GPU on which processes are started."""
 
     @property
     def gpu(self) -> str:
-        """Its UUID; empty: the GPU that CUDA gives."""
+        """The GPU's UUID; empty: CUDA's default GPU."""
         ...
 
     @property
     def host(self) -> str | None:
-        """The host that it is in; ``None``: this one."""
+        """The GPU's host; ``None``: this one."""
         ...
 
     def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
@@ -142,5 +142,5 @@ class Place(Protocol):
         ...
 
     def is_back(self) -> bool:
-        """Whether it can be used again after it was lost."""
+        """Whether the GPU is usable again after it was lost."""
         ...

@@ -1,6 +1,6 @@
-"""References and emulations of one shape's inputs, computed once for all its variants.
+"""Reference answers and emulations for a shape's inputs, computed once for all its variants.
 
-Works on tensors of any device; torch is imported inside the functions, which only children call.
+Works on tensors of any device. Only children call these functions, so torch is imported inside them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a variant on one seed and kind of input.
+    """The expected answer of a tolerance class on one seed and kind of input.
 
     Args:
-        reference: the answer that its tolerance class is compared with, by output.
-        entitled: the errors of the class's emulation against it.
-        cost: the errors of quantizing the inputs; empty for a class that computes on the inputs themselves.
+        reference: output → the fp64 answer.
+        entitled: output → the errors of the class's emulation against it.
+        cost: output → the errors of quantizing the inputs; empty if the class does not quantize them.
     """
 
     inputs: dict[str, Any]
@@ -35,11 +35,11 @@ class Expected:
     fence: Mapping[str, float]
 
     def judged(self, name: str, measured: Errors) -> list[str]:
-        """The complaints about an output's errors; empty if they are within the tolerance class and the fence."""
+        """Complaints about an output's errors; empty if they are within the tolerance class and the fence."""
         return judge(measured, self.entitled[name], self.tolerance, self.fence)
 
     def complaints(self, outputs: Outputs) -> list[str]:
-        """The complaints about a variant's answer; empty if it is sound, and all its outputs' errors are small."""
+        """Complaints about a variant's answer; empty if it is sound and its errors are within the class."""
         return soundness(outputs, {}, self.reference) or [
             complaint
             for name, answer in self.reference.items()
@@ -51,19 +51,19 @@ _Exact = dict[tuple[int, str], tuple[Any, Any]]
 
 
 class References:
-    """References and emulations of a shape, computed once for all its variants.
+    """A cache of reference answers and emulations, by shape.
 
     Attributes:
-        most: bytes from which earlier shapes' are dropped; 0: as soon as another shape is used.
+        most: bytes above which earlier shapes are dropped; 0: whenever another shape is used.
     """
 
     def __init__(self) -> None:
         self.most = 0
-        #: Shape → by seed and kind, and tolerance class; the shape used last is the last.
+        #: Shape → (exact answers by seed and kind, expected answers by tolerance class too), last used last.
         self._shapes: dict[tuple[str, ...], tuple[_Exact, dict[tuple[int, str, str], Expected]]] = {}
 
     def get(self, case: Case, problem: Any, device: str, seed: int, kind: str) -> Expected:
-        """What is expected of a case on one seed and kind of input."""
+        """The expected answer of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
         if shape not in self._shapes:
             while self._shapes and sum(_bytes_of(exact) for exact, _ in self._shapes.values()) >= self.most:
@@ -76,8 +76,8 @@ class References:
         inputs, exact = exacts[seed, kind]
         key = (seed, kind, case.tolerance)
         if key not in results:
-            # A class that quantizes its inputs is held to the answer on the quantized ones, so that an error of the
-            # kernel cannot hide behind that of the quantization, which is reported separately.
+            # A class that quantizes its inputs is compared with the answer on the quantized inputs, so that the
+            # quantization error, which is reported separately, cannot hide a kernel's error.
             basis = problem.basis(case.tolerance, inputs, params) if hasattr(problem, "basis") else inputs
             reference = exact if basis is inputs else problem.reference(basis, params)
             cost = {} if basis is inputs else {name: errors(reference[name], a) for name, a in exact.items()}
@@ -96,7 +96,7 @@ def _bytes_of(exacts: _Exact) -> int:
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:
-    """An emulation is kept in the type of the output that it stands for."""
+    """The emulation in its output's dtype."""
     import torch
 
     dtype = next((a.dtype for a in case.arguments if a.name == name), "")

@@ -1,8 +1,8 @@
-"""Rounds of supervised children, for tools that report the outcome of a case only when their process ends.
+"""Rounds of supervised children, for tools that report cases' outcomes only when their process ends.
 
-If such a tool (a profiler, a sanitizer) dies, results of cases that ran well may be lost, and it may give one result
-for all cases of its process. So a case that a round leaves open is run in another one. All state is in the files of
-``round-N/``: a stage that was ended at any moment, even by kill -9, is finished by calling :func:`settle` again.
+If such a tool (a profiler, a sanitizer) dies, it may lose results of cases that ran well, and it may report one result
+for all cases of its process. Cases that a round leaves open run again in the next one. All state is in the files of
+``round-N/``: a stage interrupted at any moment, even by kill -9, is completed by calling :func:`settle` again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from flashcore.measure.workers.journal import Result, Task, answers, read_journal
 from flashcore.model.causes import Cause, NotRun
 
-ROUNDS = 3  # a case that is still open after so many is left so
+ROUNDS = 3  # a case still open after this many rounds stays open
 
 T = TypeVar("T")
 
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Settled(Generic[T]):
     """The cases' state so far, by name.
 
-    ``reports`` is the tool's output; ``failed`` why a case is not run again: the case itself failed; ``open`` why
-    one is: it ran, but what the tool reported was lost or is in doubt. ``more_rounds`` are added to the usual ones.
+    ``reports``: the tool's output. ``failed``: why a case failed; it is not run again. ``open``: why a case that ran
+    is run again: its report was lost or is in doubt. ``more_rounds`` is added to :data:`ROUNDS`.
     """
 
     reports: dict[str, T] = field(default_factory=dict)
@@ -45,13 +45,13 @@ def settle(
     perform: Callable[[Path, list[Task], Settled[T]], object],
     harvest: Callable[[Path, Mapping[str, Result], Settled[T]], None],
 ) -> Settled[T]:
-    """Reads what earlier attempts left in ``folder``, then runs rounds until each case is found, has failed, or was
-    left open too often.
+    """Reads earlier rounds in ``folder``, then runs rounds until each case has a report, has failed, or was left open
+    too often.
 
     Args:
         perform: supervises the tasks in a round's folder.
-        harvest: adds what a round's folder holds, given the answers of its journals. It only reads files, so every call
-            gives the same.
+        harvest: adds the results in a round's folder, given its journals' answers. It only reads files, so it can be
+            called again.
 
     Raises:
         OSError: ``folder`` cannot be written.
@@ -79,7 +79,7 @@ def following(folder: Path) -> Path:
 
 
 def _performed(folder: Path) -> list[Path]:
-    """The rounds so far; not one in which children were started ahead, and then nothing was performed."""
+    """The folders of performed rounds, without one in which children were only started ahead."""
     folders: list[Path] = []
     while (path := _path(folder, len(folders))).is_dir() and _began(path):
         folders.append(path)
@@ -95,7 +95,7 @@ def _path(folder: Path, number: int) -> Path:
     return folder / f"round-{number}"
 
 
-def told(result: Result, ok: str = "ok") -> str:
+def progress_line(result: Result, ok: str = "ok") -> str:
     """A result as a line of progress."""
     ending = ok if result.status == "ok" else f"failed: {result.reason.partition(chr(10))[0]}"
     return f"{result.name}: {result.seconds:.1f} s, {ending}"

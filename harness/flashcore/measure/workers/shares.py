@@ -1,4 +1,4 @@
-"""Which process gets which tasks: shares of what is left, by weight."""
+"""Assigns tasks to processes, in shares of the remaining tasks by weight."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from flashcore.measure.workers.program import Place, Program
 
 
 class Shares:
-    """The tasks that have no answer yet, and which slot has which.
+    """The tasks without an answer, and their assignment to slots.
 
-    With one GPU, and processes that cannot be refilled, the shapes are assigned once. Else a slot that has none takes
-    half of its fair share of what is unassigned, by weight: heavy shapes and big shares first, light and small ones at
-    the end, so that no slot waits long for another. Of tasks that may go anywhere, to processes that cannot be
-    refilled, it takes its whole share, since each further process takes seconds to start: every so many-th task, since
-    neighbors take about as long.
+    With one GPU and processes that cannot be refilled, shapes are assigned once. Otherwise an idle slot takes half of
+    its fair share of the unassigned tasks by weight, heavy shapes first, so that shares shrink and no slot waits long
+    for another. If tasks may go to any process but processes cannot be refilled, a slot takes its whole share at once,
+    since each further process takes seconds to start. It takes every n-th task, since neighbors take similar time.
 
     Args:
         answered: names of tasks that are not run again.
-        slots: where processes run side by side.
+        slots: the places of concurrent processes.
     """
 
     def __init__(
@@ -49,15 +48,15 @@ class Shares:
 
     @property
     def left(self) -> int:
-        """How many tasks have no answer."""
+        """The number of tasks without an answer."""
         return sum(map(len, (*self._slots, *self._unassigned.values())))
 
     def of(self, slot: int) -> list[Task]:
-        """The tasks that this slot has."""
+        """The slot's tasks."""
         return list(self._slots[slot].values())
 
     def take(self, slot: int, most: int, sharers: int) -> list[Task]:
-        """The next tasks of this slot; some of the unassigned ones, if it has none."""
+        """The slot's next tasks, at most ``most``; takes a share of the unassigned tasks if it has none."""
         if not self._slots[slot]:
             parts = self._parts(sharers)
             share = sum(map(_weight, self._unassigned.values())) / parts
@@ -70,18 +69,18 @@ class Shares:
         return list(islice(self._slots[slot].values(), most))
 
     def _parts(self, sharers: int) -> int:
-        """Into how many shares what is unassigned is divided."""
+        """The number of shares into which the unassigned tasks are divided."""
         if len(self._slots) == 1:
             return 1
         idle = sum(not tasks for tasks in self._slots)
         return max(1, min(sharers, idle) if self._at_once else 2 * sharers)
 
     def done(self, slot: int, name: str) -> None:
-        """A task of this slot has its answer."""
+        """Removes an answered task from its slot."""
         self._slots[slot].pop(name, None)
 
     def give_back(self, slot: int) -> None:
-        """This slot's tasks become unassigned again."""
+        """Makes the slot's tasks unassigned again."""
         for task in self.of(slot):
             self._add(task)
         self._slots[slot].clear()

@@ -1,17 +1,15 @@
-"""Journaled child processes: one failing case never affects the others.
+"""Supervises journaled child processes, so that one failing case never affects the others.
 
-Kernels run only in child processes, since they may crash, hang or poison the device. The supervisor reads the child's
-journal while it grows, names the task in progress when the child dies, ends the child when it hangs, and continues with
-a fresh process. The journals are the only state: called again on the same folder, :meth:`Supervisor.run` runs what is
-not answered yet, however the call before ended.
+Kernels run only in child processes, since they may crash, hang or poison the device. The supervisor follows the child's
+journal, attributes a crash to the task in progress, ends a child that hangs, and continues with a fresh process. The
+journals are the only state: called again on the same folder, :meth:`Supervisor.run` runs the unanswered tasks, however
+the previous call ended.
 
-In ``folder``: ``tasks-N.json`` (a line of tasks, and another for each refill), ``journal-N.jsonl`` and
-``child-N.log`` (stdout and stderr) of the N-th process, and ``supervisor.jsonl`` with the failures that no child could
-write down itself.
+``folder`` contains ``tasks-N.json`` (a line of tasks, and one more per refill), ``journal-N.jsonl`` and ``child-N.log``
+(stdout and stderr) of the N-th process, and ``supervisor.jsonl`` with failures that no child could record.
 
-With several GPUs a shape's tasks are on one GPU at a time, unless ``program.chunk`` says otherwise; a GPU that has none
-takes some of those that no GPU has. A GPU on which no child can be started any more is excluded, and named in
-``supervisor.jsonl``.
+With several GPUs a shape's tasks are on one GPU at a time, unless ``program.chunk`` is set. An idle GPU takes some of
+the unassigned tasks. A GPU on which no child can be started is excluded and recorded in ``supervisor.jsonl``.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from flashcore.measure.workers.shares import Shares
 from flashcore.model.cause_text import text
 from flashcore.model.causes import HungBefore, NeverBegan, WorkerLost
 
-#: A task in progress when its place was lost is tried on so many places, and then has failed: it may be the cause.
+#: A task in progress when its place is lost fails after this many places, since it may be the cause.
 _PLACES_LOST = 3
 
 
@@ -39,11 +37,11 @@ class Supervisor:
     """Runs tasks in child processes at several slots.
 
     Args:
-        slots: where processes run side by side.
-        waiting: gives a process that was started without tasks, if one waits there.
-        on_result: called with each result as it comes in.
+        slots: the places of concurrent processes.
+        waiting: returns a process that already waits for tasks at a place, if any.
+        on_result: called with each result as it arrives.
         keep: takes over a process that has no tasks left; if it returns false, the process is ended.
-        stop: called often; an exception of it ends the processes that have tasks, and the run.
+        stop: called often; if it raises, the run and its processes end.
     """
 
     tasks: list[Task]
@@ -57,7 +55,7 @@ class Supervisor:
     _journal: Journal = field(init=False)
     _shares: Shares = field(init=False)
     _results: dict[str, Result] = field(init=False)
-    _stuck: dict[str, HungBefore] = field(init=False)  # variants that hung → why their other tasks are not run
+    _hung: dict[str, HungBefore] = field(init=False)  # variants that hung → why their other tasks are not run
     _running: dict[int, tuple[Child, Iterator[Result | None]]] = field(init=False, default_factory=dict)
     #: Slots whose place was lost → until when it may come back; 0: never.
     _away: dict[int, float] = field(init=False, default_factory=dict)
@@ -65,10 +63,10 @@ class Supervisor:
     _interrupted: Counter[str] = field(init=False, default_factory=Counter)  # task → places lost during it
 
     def run(self) -> list[Result]:
-        """Runs what is not answered yet; see :meth:`flashcore.measure.workers.pool.Pool.run`."""
+        """Runs the unanswered tasks; see :meth:`flashcore.measure.workers.pool.Pool.run`."""
         names = [t.name for t in self.tasks]
         if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-            raise ValueError(f"expected every task's name once, found twice: {', '.join(repeated)}")
+            raise ValueError(f"expected unique task names, found more than once: {', '.join(repeated)}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._journal = Journal(self.folder / "supervisor.jsonl")
@@ -76,7 +74,7 @@ class Supervisor:
             raise unwritable(self.folder, error) from error
         try:
             self._results = answers(self.folder)
-            self._stuck = hung(self._results.values())
+            self._hung = hung(self._results.values())
             self._shares = Shares(self.tasks, self._results.keys(), self.slots, self.program)
             try:
                 while self._step():
@@ -90,7 +88,7 @@ class Supervisor:
             self._journal.close()
 
     def _step(self) -> bool:
-        """Starts processes where there are none, and takes their answers; false when all is done."""
+        """Starts processes in idle slots, and handles answers; false when all is done."""
         for slot, place in enumerate(self.slots):
             if slot not in self._running and self._is_usable(slot):
                 self._start(slot, place)
@@ -131,12 +129,12 @@ class Supervisor:
             process.start()
 
     def _share(self, slot: int, most: int) -> list[Task]:
-        """The next tasks of a slot, after those of variants that hung are skipped."""
+        """A slot's next tasks, after skipping those of variants that hung."""
         while True:
             batch = self._shares.take(slot, most, len(self.slots) - len(self._away)) if most > 0 else []
-            skipped = [t for t in (self._shares.of(slot) if self._stuck else ()) if t.variant in self._stuck]
+            skipped = [t for t in (self._shares.of(slot) if self._hung else ()) if t.variant in self._hung]
             for task in skipped:
-                cause = self._stuck[task.variant]
+                cause = self._hung[task.variant]
                 self._answer(slot, Result(task.name, "skipped", cause))
             if not skipped:
                 return batch
@@ -145,16 +143,16 @@ class Supervisor:
         self._results[result.name] = result
         self._shares.done(slot, result.name)
         for variant, why in hung([result]).items():
-            self._stuck.setdefault(variant, why)
+            self._hung.setdefault(variant, why)
         self.on_result(result)
 
     def _answer(self, slot: int, result: Result) -> None:
-        """Answers a task in place of its process."""
+        """Answers a task on behalf of its process."""
         self._journal.answer(result)
         self._settle(slot, result)
 
     def _end(self, slot: int, process: Child) -> None:
-        """After a process ended: its task in progress has failed, or its place is lost."""
+        """Handles the end of a process: its task in progress failed, or its place is lost."""
         process.kill()
         if process.lost:
             if (name := process.current) is not None:
@@ -168,7 +166,7 @@ class Supervisor:
             self._lose(slot, process.lost, until)
             return
         try:
-            process.raise_if_hopeless()
+            process.raise_if_unrecoverable()
         except CapabilityError as error:
             if self._is_last_gpu(slot):
                 raise
@@ -183,7 +181,7 @@ class Supervisor:
                 if self._bad_starts[slot] > 1:
                     self._lose(slot, text(process.cause), 0.0)
                 return
-            # One failed start may be caused by the first task; a second one is not.
+            # The first task may cause one failed start; a second failure is not its fault.
             for task in self._shares.of(slot)[: 1 if self._bad_starts[slot] == 1 else None]:
                 self._answer(slot, Result(task.name, "failed", NeverBegan(process.cause)))
             return
@@ -199,7 +197,7 @@ class Supervisor:
         return not any(place.gpu != gpu for i, place in enumerate(self.slots) if i not in self._away)
 
     def _is_usable(self, slot: int) -> bool:
-        """Whether a slot was not lost, or can be used again, within a time limit."""
+        """Whether a slot was not lost, or is available again."""
         if slot in self._away:
             if not self._away[slot] or not self.slots[slot].is_back():
                 return False

@@ -23,7 +23,7 @@ from flashcore.measure.machine.ncu import (
     ClockControl,
     command_line,
     import_report,
-    last_words,
+    last_lines,
     refused_metrics,
 )
 from flashcore.measure.profile import ncu_facts
@@ -213,7 +213,7 @@ class _Passes:
             *(["--set", self.chosen.sections] if self.chosen.sections else []),
         ]
         while True:
-            metrics = ncu_facts.metrics_to_ask(self.chip, self.refused)
+            metrics = ncu_facts.metrics_to_request(self.chip, self.refused)
             number = 1 + sum(run.name.startswith("measure") for run in self.runs)
             ran = self._under_ncu(f"measure-{number}", metrics, which, self.chosen.cache_control)
             refused = refused_metrics(self._messages(ran.name), metrics)
@@ -244,11 +244,11 @@ class _Passes:
             if name.startswith("survey") and not refused_metrics(output, metrics):
                 how = text(ran.cause) or f"the command ended with exit code {ran.code}"
                 raise FlashcoreError(
-                    f"expected a command that launches kernels, found none ({how}; ncu: {last_words(output)})\n"
+                    f"expected a command that launches kernels, found none ({how}; ncu: {last_lines(output)})\n"
                     f"  hint: look at {report.parent / OUTPUT}; does it run without flashcore?"
                 )
             if ran.code:  # ncu's, which has not run the command or has crashed
-                ran = self.runs[-1] = replace(ran, code=None, cause=Crash(ran.code, last_words(output)))
+                ran = self.runs[-1] = replace(ran, code=None, cause=Crash(ran.code, last_lines(output)))
             return ran
         table = raw_page.parse(import_report(chosen.ncu, report, names="mangled"), domain=None)
         if not name.startswith("survey"):  # where NVIDIA's reader is not installed, the record is made from it

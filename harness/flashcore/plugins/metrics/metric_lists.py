@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flashcore.chips.metric_tables.lookup import Table
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine.ncu import find_ncu, last_words
+from flashcore.measure.machine.ncu import find_ncu, last_lines
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.metrics import nvperf
 
@@ -26,7 +26,7 @@ def parse_query(text: str, chip: str) -> Table:
     kinds = {m["name"]: m["kind"] for line in text.splitlines() if (m := _ROW.match(line))}
     if not kinds:
         raise CapabilityError(
-            f"ncu --query-metrics --chips {chip}: expected a list of metrics, found: {last_words(text)}",
+            f"ncu --query-metrics --chips {chip}: expected a list of metrics, found: {last_lines(text)}",
             "name a chip of `ncu --list-chips`, or use another ncu",
         )
     return Table(chip, kinds)

@@ -116,7 +116,7 @@ class _UnderTool:
             return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
 
         def tell(result: Result) -> None:
-            self.progress(f"{self.tool} {rounds.told(result, 'ran')}")
+            self.progress(f"{self.tool} {rounds.progress_line(result, 'ran')}")
 
         together = [t for t in tasks if t.name not in settled.open]
         alone = [t for t in tasks if t.name in settled.open]

@@ -1,12 +1,12 @@
-// Draws the charts when they come into view, in the colours of the style sheet, and hands them out as SVG and CSV.
+// Draws the charts when they come into view, in the style sheet's colors, and exports them as SVG and CSV.
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const figure = (plot) => JSON.parse(document.getElementById(plot.dataset.figure).textContent);
 
   function painted(value) {
-    if (typeof value === "string") return /^@[a-z0-9]+$/.test(value) ? colour(value.slice(1)) : value;
+    if (typeof value === "string") return /^@[a-z0-9]+$/.test(value) ? cssColor(value.slice(1)) : value;
     if (Array.isArray(value)) return value.map(painted);
     if (value && typeof value === "object")
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v)]));
@@ -16,16 +16,16 @@
     const source = figure(plot);
     const kind = window.charts.kinds[source.kind];
     const { data, layout: given } = painted(kind ? kind(plot, source) : source);
-    const axis = { gridcolor: colour("grid"), linecolor: colour("line"), tickcolor: colour("line") };
+    const axis = { gridcolor: cssColor("grid"), linecolor: cssColor("line"), tickcolor: cssColor("line") };
     const narrow = plot.clientWidth < 520;
     const layout = {
       ...given,
       xaxis: { ...axis, ...given.xaxis },
       yaxis: { ...axis, ...given.yaxis },
-      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: colour("text") },
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: cssColor("text") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") }, align: "left" },
+      hoverlabel: { bgcolor: cssColor("panel"), bordercolor: cssColor("line"), font: { color: cssColor("text") }, align: "left" },
       margin: { l: 8, r: narrow ? 20 : 40, t: 36, b: 8, ...given.margin },
     };
     return { data, layout };
@@ -37,16 +37,16 @@
     plot.dataset.width = plot.clientWidth;
     const config = { displaylogo: false, displayModeBar: false, responsive: false };
     if (turn === 1) {
-      // The axes in one task, the marks and their names in another: together they would be a long one.
+      // Axes and marks in separate tasks, since together they would block the page too long.
       await Plotly.newPlot(plot, [], { ...layout, annotations: [], shapes: [] }, config);
       await new Promise(requestAnimationFrame);
-      if (Number(plot.dataset.drawn) > turn) return; // something else was chosen meanwhile
+      if (Number(plot.dataset.drawn) > turn) return; // the selection changed meanwhile
     }
     await Plotly.react(plot, data, layout, config);
     if (turn === 1) plot.dispatchEvent(new Event("drawn"));
   }
   const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.clientWidth > 0);
-  // One chart a frame, so that no task is long.
+  // One chart per frame, so that no task is long.
   let busy = false;
   async function near() {
     if (busy) return;
@@ -84,7 +84,7 @@
     redraw();
   });
 
-  // --- what can be taken away: the picture, and the facts it was drawn from ---
+  // --- export: the picture, and its data ---
   function save(name, type, text) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -93,7 +93,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
   const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-  // As other programs know colours: the style sheet also mixes them.
+  // Colors as RGB, since other programs do not support the style sheet's color-mix().
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   function plain(value) {
     pen.clearRect(0, 0, 1, 1);
@@ -103,21 +103,21 @@
     return a ? `rgb(${r},${g},${b})" fill-opacity="${(a / 255).toFixed(2)}` : "";
   }
   const dashes = { dashed: "4 3", dotted: "1.5 2" };
-  // The lines of a text as they are broken on the page: words and their box.
+  // A text's lines as broken on the page: words and their bounding box.
   function lines(node) {
-    const found = [];
+    const broken = [];
     for (const { 0: word, index } of node.data.matchAll(/\S+/g)) {
       const range = document.createRange();
       range.setStart(node, index);
       range.setEnd(node, index + word.length);
       const box = range.getBoundingClientRect();
-      const last = found.at(-1);
+      const last = broken.at(-1);
       if (last && Math.abs(last.box.top - box.top) < 2) last.text += ` ${word}`;
-      else found.push({ text: word, box });
+      else broken.push({ text: word, box });
     }
-    return found;
+    return broken;
   }
-  // What is drawn with plain elements, as SVG: boxes with their colours, corners and turns, borders with their dashes, texts.
+  // A picture made of HTML elements as SVG: boxes with colors, corners and rotation, borders with dashes, texts.
   function traced(picture) {
     const frame = picture.getBoundingClientRect();
     const parts = [];
@@ -125,7 +125,7 @@
       const style = getComputedStyle(element);
       const box = element.getBoundingClientRect();
       if ((!box.width && !box.height) || style.visibility === "hidden") continue;
-      // Of a turned box its own size: the box around it is larger.
+      // A rotated element's own size: its bounding box is larger.
       const { a, b } = new DOMMatrix(style.transform);
       const turn = (Math.atan2(b, a) * 180) / Math.PI;
       const [width, height] = turn ? [element.offsetWidth, element.offsetHeight] : [box.width, box.height];
@@ -145,22 +145,22 @@
           parts.push(`<text x="${(at.left - frame.left).toFixed(1)}" y="${(at.bottom - frame.top - at.height / 4.5).toFixed(1)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" font-style="${style.fontStyle}" fill="${plain(style.color)}">${escaped(text)}</text>`);
     }
     const size = `width="${frame.width.toFixed(0)}" height="${frame.height.toFixed(0)}"`;
-    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="${escaped(getComputedStyle(picture).fontFamily)}"><rect ${size} fill="${colour("bg")}"/>${parts.join("")}</svg>`;
+    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="${escaped(getComputedStyle(picture).fontFamily)}"><rect ${size} fill="${cssColor("bg")}"/>${parts.join("")}</svg>`;
   }
-  // An inline SVG by itself: what the style sheet gives its parts stands in them.
-  function inlined(own) {
-    const copy = own.cloneNode(true);
+  // A standalone copy of an inline SVG, with the style sheet's properties as attributes.
+  function inlined(picture) {
+    const copy = picture.cloneNode(true);
     const twins = [copy, ...all("*", copy)];
-    for (const [i, part] of [own, ...all("*", own)].entries()) {
+    for (const [i, part] of [picture, ...all("*", picture)].entries()) {
       const style = getComputedStyle(part);
       for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "font-size", "font-weight", "font-family", "text-anchor", "opacity"])
         twins[i].setAttribute(name, style.getPropertyValue(name));
     }
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    copy.style.background = colour("bg");
+    copy.style.background = cssColor("bg");
     return copy.outerHTML;
   }
-  // On paper and in files colours are those of the light page.
+  // Prints and files use the light colors.
   function light(make) {
     root.classList.add("light");
     try {
@@ -175,7 +175,7 @@
     if (!plot.dataset.drawn) await draw(plot);
     const { data, layout } = light(() => {
       const { data, layout } = composed(plot);
-      return { data, layout: { ...layout, paper_bgcolor: colour("bg") } };
+      return { data, layout: { ...layout, paper_bgcolor: cssColor("bg") } };
     });
     const text = await Plotly.toImage({ data, layout }, { format: "svg", width: plot.clientWidth, height: plot.clientHeight });
     return decodeURIComponent(text.slice(text.indexOf(",") + 1));
@@ -184,7 +184,7 @@
     const beside = box.querySelector("script[data-csv]");
     return beside ? JSON.parse(beside.textContent) : figure(box.querySelector(".plot")).table;
   }
-  // A text that a spreadsheet would calculate begins with an apostrophe, as texts do there.
+  // An apostrophe before text that a spreadsheet would evaluate.
   const inert = (value) => (/^[=+\-@\t\r]/.test(value) && isNaN(value) ? `'${value}` : String(value));
   const quoted = (value) => (/[",\n\r]/.test(value) ? `"${inert(value).replaceAll('"', '""')}"` : inert(value));
   const csv = (box) => table(box).map((row) => row.map((v) => quoted(v ?? "")).join(",")).join("\n") + "\n";
@@ -205,6 +205,6 @@
     if (table(box)) offer("CSV", "text/csv", csv);
     box.append(bar);
   }
-  // Kinds of charts whose data and layout a script of their own builds.
+  // Chart kinds whose data and layout a separate script builds.
   window.charts = { watch, near, draw, svg, csv, kinds: {} };
 })();

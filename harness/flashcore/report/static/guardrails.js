@@ -1,8 +1,8 @@
-// Every verdict in one table: of tens of thousands of rows only those in view are in the page. Order and filter are kept
-// in the address. Columns come packed: distinct values, and runs of which one it is.
+// The table of all verdicts. Of tens of thousands of rows only those in view are in the DOM. Order and filter are kept in
+// the address. Columns are run-length encoded.
 "use strict";
 (() => {
-  let state, all; // report.js's, once it is there
+  let state, all; // from report.js, once it is loaded
   const WORDS = ["status", "variant", "arch", "shape", "kernel", "reason"];
   const AROUND = 12; // rows kept above and below those in view
 
@@ -12,10 +12,10 @@
     for (let i = 0, row = 0; i < which.length; i++) at.fill(which[i], row, (row += long[i]));
     return { values, at };
   }
-  // Made once: making one takes longer than its work.
+  // Created once: creating a formatter takes longer than using it.
   const WHOLE = new Intl.NumberFormat("en");
   const SIX = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
-  // As flashcore.model.text.number writes it.
+  // In the format of flashcore.model.text.number.
   function number(value) {
     if (typeof value === "boolean") return value ? "yes" : "no";
     if (typeof value !== "number") return value;
@@ -35,7 +35,7 @@
       this.form = this.page.querySelector("form.controls");
       const given = JSON.parse(document.getElementById(`${table.dataset.verdicts}-data`).textContent);
       this.count = given.count;
-      this.known = new Set(given.known);
+      this.linked = new Set(given.linked); // variants with a page
       for (const name of [...WORDS, "required", "budget", "launch", "value", "headroom", "from"]) this[name] = unpacked(given[name], given.count);
       this.rank = given.rank;
       this.ranks = {};
@@ -49,7 +49,7 @@
       return this[name].values[this[name].at[row]];
     }
 
-    // --- order: each row's place in a column, found once; what has no value stays last ---
+    // --- order: each row's rank in a column, computed once; rows without a value stay last ---
     places(key) {
       if (this.ranks[key]) return this.ranks[key];
       const of = { verdict: ["status", (s) => this.rank[s]], "limit-on": ["budget", (b) => b[0]], promised: ["budget", (b) => b[2]],
@@ -91,8 +91,8 @@
       this.form.elements.clear.addEventListener("click", () => this.only({}));
     }
 
-    // --- what is chosen: from the address into the form, and back ---
-    // What passes is folded until something is chosen.
+    // --- the filter: from the address into the form, and back ---
+    // Passes are hidden unless a filter is set.
     without() {
       const chosen = ["kind", "fact", "tier", "variant", "q"].some(state.get);
       return new Set((state.get("without") ?? (chosen ? "" : "pass")).split(","));
@@ -121,7 +121,7 @@
       const budgets = this.budget.values.map(
         ([, f, , , t, severity]) => (kind === "all" || severity === kind) && (!fact || f === fact) && (!tier || t === tier),
       );
-      const variants = this.variant.values.map((name) => (this.known.has(part) ? name === part : name.toLowerCase().includes(part)));
+      const variants = this.variant.values.map((name) => (this.linked.has(part) ? name === part : name.toLowerCase().includes(part)));
       const statuses = this.status.values.map((status) => !without.has(status));
       const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean).map((word) => [
         ...WORDS.map((name) => [this[name].at, this[name].values.map((v) => String(v ?? "").toLowerCase().includes(word))]),
@@ -135,10 +135,10 @@
         for (const [at, hit] of columns) if (hit.includes(true)) for (let row = 0; row < this.count; row++) hits[row] |= hit[at[row]];
         for (let row = 0; row < this.count; row++) kept[row] &= hits[row];
       }
-      const found = new Uint32Array(this.count);
+      const matching = new Uint32Array(this.count);
       let many = 0;
-      for (let row = 0; row < this.count; row++) if (kept[row]) found[many++] = row;
-      const rows = found.subarray(0, many);
+      for (let row = 0; row < this.count; row++) if (kept[row]) matching[many++] = row;
+      const rows = matching.subarray(0, many);
       const sort = state.get("sort") ?? "";
       const key = sort.replace(/^-/, "");
       const heading = Array.from(this.table.tHead.rows[0].cells).find((h) => h.dataset.key === key);
@@ -146,7 +146,7 @@
       if (heading) {
         heading.setAttribute("aria-sort", sort.startsWith("-") ? "descending" : "ascending");
         const rank = this.places(key);
-        // A number that holds place and row: sorted without a call for each pair.
+        // Numbers that encode rank and row sort without a comparison function.
         const down = sort.startsWith("-");
         const keys = new Float64Array(many);
         for (let i = 0; i < many; i++) {
@@ -169,7 +169,7 @@
       this.height ||= 27;
       const many = Math.ceil((this.box.clientHeight || 600) / this.height) + 2 * AROUND;
       const from = Math.max(0, Math.min(Math.floor(this.box.scrollTop / this.height) - AROUND, this.rows.length - many));
-      const start = from - (from % 2); // in steps, so that a small scroll changes nothing
+      const start = from - (from % 2); // steps of 2 keep the row striping and avoid redraws for small scrolls
       if (start === this.first && this.many === many) return;
       [this.first, this.many] = [start, many];
       const shown = Array.from(this.rows.slice(start, start + many));
@@ -214,14 +214,14 @@
       cell(shape ?? "any", shape ?? "does not depend on the shape");
       cell(launch === null ? (kernel ?? "whole case") : `${kernel} #${launch}`, kernel ?? "");
       if (value === null) cell("unmeasured", reason, "missing");
-      else cell(`${number(value)}${unit && typeof value === "number" ? ` ${unit}` : ""}`, `${value} ${unit}\n${fact}, ${from ? `from ${from}` : "from the run itself"}`, "number");
+      else cell(`${number(value)}${unit && typeof value === "number" ? ` ${unit}` : ""}`, `${value} ${unit}\n${fact}, ${from ? `from ${from}` : "from the run"}`, "number");
       cell(limit, `${source}\ntier ${tier}`);
       cell(headroom ?? "–", "", "number");
       cell((reason || source).split("\n")[0], reason || source);
       return row;
     }
     link(name) {
-      if (!this.known.has(name)) return name;
+      if (!this.linked.has(name)) return name;
       const link = document.createElement("a");
       link.href = document.body.classList.contains("single") ? `#${this.table.dataset.verdicts.replace(/guardrails$/, "")}variant-${name}` : `variant/${name}.html`;
       link.textContent = name;
@@ -229,7 +229,7 @@
     }
   }
 
-  // --- the matrix: a cell leads to its verdicts; one stop for the keyboard, arrows move within ---
+  // --- the matrix: a cell filters the results; one tab stop, arrow keys move within ---
   function matrix(table, verdicts) {
     const buttons = all("td button", table);
     const facts = Array.from(table.tHead.rows[0].cells, (cell) => cell.dataset.fact);
@@ -253,7 +253,7 @@
         const next = row > 0 ? table.rows[row]?.cells[column] : null;
         if (!next || column < 1) return;
         const button = next.querySelector("button");
-        if (!button?.offsetParent) continue; // none, or folded
+        if (!button?.offsetParent) continue; // no button, or hidden
         event.target.tabIndex = -1;
         button.tabIndex = 0;
         button.focus();

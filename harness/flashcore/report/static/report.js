@@ -1,24 +1,24 @@
-// Keeps what a reader chose in the address, shows one shape at a time, and makes tables sort, filter and choose columns.
-// Without it the pages still say everything of their first shape.
+// Keeps the reader's selections in the address, shows one shape at a time, and makes tables sortable and filterable, with
+// selectable columns. Without scripts the pages show everything about their first shape.
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
   const single = document.body.classList.contains("single");
 
-  // --- state: in the query of the address; with all pages in one file, behind the page's name ---
-  const KEPT = ["shape", "focus", "against"]; // what the next page takes over
+  // --- state: in the address's query; in a single file, after the page's name in the hash ---
+  const KEPT = ["shape", "focus", "against"]; // carried over to the next page
   const address = () => (single ? location.hash.slice(1).split("?") : [location.hash.slice(1), location.search.slice(1)]);
   const params = () => new URLSearchParams(address()[1] ?? "");
   let shown = address();
   addEventListener("popstate", () => {
     const [[page, query], [before, asked]] = [address(), shown];
     shown = address();
-    if ((!single || page === before) && query !== asked) location.reload(); // Back: everything is read from the address
+    if ((!single || page === before) && query !== asked) location.reload(); // after Back, reload to apply the address
   });
   const listeners = [];
   const state = {
     get: (key) => params().get(key),
-    // Each choice is a step that Back undoes. Further letters of the field `typed` are not steps.
+    // Each change is a history entry, except more letters in the field `typed`.
     set(changes, typed = "") {
       const now = params();
       const step = !now.get(typed);
@@ -29,11 +29,11 @@
       shown = address();
       for (const heard of listeners) heard(changes);
     },
-    // Called after every change, with what changed: nothing where another page of the single file was gone to.
+    // Calls the listener after every change with the changed keys; none after a page change within a single file.
     heard: (listener) => listeners.push(listener),
   };
   function carry(link) {
-    const href = (link.dataset.href ??= link.getAttribute("href")); // as it was: in the single file it is followed again
+    const href = (link.dataset.href ??= link.getAttribute("href")); // the original, since a link may be followed again
     const target = /^(#[^?#]*|(?!\w+:)[^?#]*\.html)(\?[^#]*)?(#.*)?$/.exec(href);
     if (!target || (!single && href.startsWith("#"))) return;
     const next = new URLSearchParams(target[2] ?? "");
@@ -46,7 +46,7 @@
       if (link) carry(link);
     }, true);
 
-  // --- sorting: numbers and words; what was not measured stays last, whatever the direction ---
+  // --- sorting: numbers and words; unmeasured values stay last in either direction ---
   const slug = (heading) => heading.dataset.key || heading.firstChild.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-");
   const key = (row, index) => {
     const cell = row.cells[index];
@@ -57,7 +57,7 @@
   };
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
-  const heads = (table) => Array.from(table.tHead.rows[table.tHead.rows.length - 1].cells); // above it may be groups
+  const heads = (table) => Array.from(table.tHead.rows[table.tHead.rows.length - 1].cells); // the last row, below column groups
   function sort(table, index, down) {
     const headings = heads(table);
     const body = table.tBodies[0];
@@ -70,10 +70,10 @@
     headings[index].setAttribute("aria-sort", down ? "descending" : "ascending");
     body.append(...keyed.map(([, row]) => row));
   }
-  // A table with data-main takes part in the address: its order, filter and columns are kept there.
+  // The order, filter and columns of a table with data-main are kept in the address.
   function sortable(table) {
     const headings = heads(table);
-    if (headings.some((heading) => heading.querySelector("button"))) return; // it sorts by a script of its own
+    if (headings.some((heading) => heading.querySelector("button"))) return; // another script sorts it
     const main = "main" in table.dataset;
     headings.forEach((heading, index) => {
       const name = slug(heading);
@@ -102,7 +102,7 @@
       row.hidden = !words.every((word) => text.includes(word));
     }
   }
-  // Columns marked data-more are left out unless asked for; `cols` in the address names what differs from that.
+  // Columns with data-more are hidden by default; `cols` in the address lists the differences from the default.
   function choose(table) {
     const other = new Set((state.get("cols") ?? "").split(",").filter(Boolean));
     heads(table).forEach((heading, index) => {
@@ -133,7 +133,7 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // --- one shape at a time: the others lie packed until they are asked for ---
+  // --- one shape at a time: the others stay packed until selected ---
   async function unpacked(packed) {
     const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
@@ -144,7 +144,7 @@
     part.dataset.shape = folded.dataset.shape;
     if (folded instanceof HTMLTemplateElement) part.append(folded.content);
     else part.innerHTML = await unpacked(folded);
-    if (!folded.isConnected) return; // it was asked for twice
+    if (!folded.isConnected) return; // already unfolded by another call
     folded.replaceWith(part);
     enliven(part);
   }
@@ -152,8 +152,8 @@
     const select = page.querySelector("[data-switch] select");
     if (!select) return;
     const wanted = state.get("shape");
-    const known = Array.from(select.options).find((option) => option.dataset.names.split(" ").includes(wanted));
-    select.value = (known || select.options[0]).value;
+    const match = Array.from(select.options).find((option) => option.dataset.names.split(" ").includes(wanted));
+    select.value = (match || select.options[0]).value;
     const folded = all(":not(div).byshape", page).filter((part) => part.dataset.shape === select.value);
     await Promise.all(folded.map(unfold));
     for (const part of all(".byshape", page)) part.hidden = part.dataset.shape !== select.value;
@@ -166,7 +166,7 @@
     });
   }
 
-  // --- the menu of variants: the same on every page, so it lies in a file of its own ---
+  // --- the menu of variants: from a separate file, since it is the same on every page ---
   const menu = document.getElementById("variants");
   for (const [name, peer] of (menu && window.variants) || []) {
     const item = document.createElement("li");
@@ -179,9 +179,9 @@
     menu.append(item);
   }
 
-  // What a page, or a part of it that was unfolded, needs to come to life; other scripts may add to it.
+  // Adds behavior to a page, or to an unfolded part of it; other scripts may add to it.
   const makers = [];
-  let alive = false; // whether the document itself has been gone through
+  let alive = false; // whether the document was processed
   function enliven(root) {
     all("table.sortable", root).forEach(sortable);
     all("form[data-controls]", root).forEach(controls);
@@ -190,18 +190,18 @@
   }
   window.flashcore = {
     state, all, enliven, unpacked,
-    // Runs `make(root)` on what is there, and on what comes later.
+    // Runs `make(root)` on the document, and on parts unfolded later.
     add(make) {
       makers.push(make);
       if (alive) make(document);
     },
   };
-  document.dispatchEvent(new Event("flashcore")); // for scripts that were there before
+  document.dispatchEvent(new Event("flashcore")); // for scripts loaded before this one
   enliven(document);
   alive = true;
   Promise.all(all(".page").map(showShape)).finally(() => document.documentElement.classList.remove("pending"));
 
-  // --- what hovering tells, for those who tap ---
+  // --- hover text for touch screens ---
   const inspector = document.getElementById("inspector");
   document.addEventListener("click", (event) => {
     const from = event.target instanceof Element ? event.target : null;
@@ -217,13 +217,13 @@
     for (const open of all(".menu[open]")) open.open = false;
   });
 
-  // --- all pages in one file: show the one that the address names ---
+  // --- all pages in one file: show the one in the address ---
   if (single) {
     document.body.classList.add("paged");
-    // The other pages lie packed in the file until they are asked for.
+    // The other pages stay packed until they are opened.
     async function unpack(name) {
-      const own = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
-      const packed = own.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length)[0];
+      const matches = all("script.packed[data-anchor]").filter((s) => name === s.dataset.anchor || name.startsWith(s.dataset.anchor + "-"));
+      const packed = matches.sort((a, b) => b.dataset.anchor.length - a.dataset.anchor.length)[0];
       if (!packed) return;
       const page = document.createElement("section");
       page.className = "page";

@@ -1,11 +1,11 @@
-// The roofline: a diagonal for each memory level, the marks of one level and the focus at each, and names that never overlap.
+// The roofline chart: a slope per memory level, marks of one level, the focus at all levels, and labels that never overlap.
 "use strict";
 (() => {
-  let state, all; // report.js's, once it is there
+  let state, all; // from report.js, once it is loaded
   const SYMBOLS = { variant: "circle", baseline: "square", peer: "diamond" };
   const DASHES = { datasheet: "dash", "at clock seen": "solid", measured: "dot" };
   const NAMES = { dram: "DRAM", l2: "L2", l1: "L1" };
-  const MOST_NAMES = 5; // that a sentence lists
+  const MOST_NAMES = 5; // in a sentence
   const short = (x) => Number(x.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
   const escaped = (text) => text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
 
@@ -13,23 +13,23 @@
     i, v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
     role: given.roles[v], share: given.shares[i], roofs: given.over[i].map((r) => given.roofs[r]), measured: given.measured[i].map((r) => given.roofs[r]), faults: given.faults[i] ?? [],
   }));
-  // TFLOP/s of a roof at an intensity, and the lower of a mark's two roofs there: its share is of that one.
+  // A roof's TFLOP/s at an intensity, and the lower of a mark's two roofs, to which its share is relative.
   const height = (roof, x) => (roof.compute ? roof.value : (roof.value * x) / 1e3);
   const ceiling = (p, x = p.x) => Math.min(...p.roofs.map((r) => height(r, x)));
   const cited = (p) => p.roofs.find((r) => height(r, p.x) === ceiling(p));
   const called = (resource) => NAMES[resource] ?? resource.replace("_", " ");
-  const bounded = (p) => p.roofs.some((r) => !r.compute); // by its level's bandwidth
-  const share = (p) => (p.share === null ? "no roof is known" : `${p.share} % of ${called(cited(p).resource)}: ${cited(p).label}`)
+  const bounded = (p) => p.roofs.some((r) => !r.compute); // has a bandwidth roof
+  const share = (p) => (p.share === null ? "no known roof" : `${p.share} % of ${called(cited(p).resource)}: ${cited(p).label}`)
     + (bounded(p) ? "" : `; the bandwidth of ${NAMES[p.level]} is unmeasured`);
   const tell = (p) => [
     `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
     share(p),
     `${short(p.time)} µs, ${short(p.gbps)} GB/s, FLOPs by ${p.by}`,
-    ...p.faults.map((f) => `cannot be right: ${f}`),
+    ...p.faults.map((f) => `impossible: ${f}`),
   ];
 
-  // Those above the focus, whose shares are told; of other resources and origins the highest. A mark that would stand above
-  // them, since its clock was higher, brings its own.
+  // The roofs to draw: the focus's, and the highest of other resources and origins. A mark above all of these, because its
+  // clock was higher, adds its roofs.
   function roofsOf(given, focused, shown) {
     const chosen = new Set(focused.flatMap((p) => [...p.roofs, ...p.measured]));
     const like = (r) => [...chosen].filter((c) => c.resource === r.resource && c.origin === r.origin);
@@ -43,14 +43,14 @@
     const level = form?.elements.level?.value || "dram";
     return { form, level, kernels: form?.elements.kernels?.checked, formula: form?.elements.formula?.checked };
   }
-  // Who is named, and why; the focus is the winner, without times the first point, until one is chosen.
+  // Labeled variants and the reasons. The default focus is the winner; without times, the first point.
   function named(given) {
     const { winner, parent, baseline, peer } = given.named;
     const focus = state.get("focus") || winner || given.table[1][0];
-    const found = new Map();
-    for (const [name, why] of [[focus, ""], [winner, "winner"], [parent, "before it"], [baseline, "baseline"], [peer, "fastest reference"]])
-      if (name && !found.has(name)) found.set(name, name === winner ? "winner" : why);
-    return { focus, names: found };
+    const names = new Map();
+    for (const [name, why] of [[focus, ""], [winner, "winner"], [parent, "its parent"], [baseline, "baseline"], [peer, "fastest reference"]])
+      if (name && !names.has(name)) names.set(name, name === winner ? "winner" : why);
+    return { focus, names };
   }
   function there(given) {
     const names = [...new Set(given.table.slice(1).map(([v]) => v))];
@@ -88,7 +88,7 @@
       : [left, Number.isFinite(top) ? Math.min(right, (top / r.value) * 1e3) : right]);
     const way = given.way.map((v) => cases.find((p) => p.v === v && p.level === level)).filter(Boolean);
     const marks = spread([...new Set([...here, ...linked])], (p) => (p.k ? 6 : names.has(p.v) ? 11 : 7), frame);
-    // What a mark points at: the ladder's path, the distance to its roof, and that roof, which may be of another clock.
+    // For a mark: the ladder's path, the distance to its roof, and that roof, which may be at another clock.
     const pointed = (given, path) => [
       { x: path ? way.map((p) => p.at) : [], y: path ? way.map((p) => p.y) : [] },
       ...["dram", "l2", "l1"].map((name) => gap(given.filter((p) => p.level === name && bounded(p) && p.y < ceiling(p)))),
@@ -105,35 +105,35 @@
     data.push({ type: "scatter", mode: "lines+markers", x: linked.map((p) => p.at), y: linked.map((p) => p.y), hoverinfo: "skip",
       line: { color: "@text", width: 1, dash: "dot" }, marker: { symbol: "circle-open", size: 13, color: "@text" } });
     for (const role of ["variant", "baseline", "peer"]) {
-      const own = marks.filter((p) => p.role === role);
-      if (!own.length) continue;
+      const same = marks.filter((p) => p.role === role);
+      if (!same.length) continue;
       data.push({
-        type: "scatter", mode: "markers", x: own.map((p) => p.at), y: own.map((p) => p.y),
+        type: "scatter", mode: "markers", x: same.map((p) => p.at), y: same.map((p) => p.y),
         marker: {
-          color: own.map((p) => (p.faults.length ? "@fault" : `@${p.level}`)),
-          symbol: own.map((p) => (p.faults.length ? "x" : SYMBOLS[role]) + (p.by === by ? "" : "-open")),
-          size: own.map((p) => p.size), line: { color: "@bg", width: 0.7 },
-          opacity: own.map((p) => (names.has(p.v) && !p.k ? 1 : 0.75)),
+          color: same.map((p) => (p.faults.length ? "@fault" : `@${p.level}`)),
+          symbol: same.map((p) => (p.faults.length ? "x" : SYMBOLS[role]) + (p.by === by ? "" : "-open")),
+          size: same.map((p) => p.size), line: { color: "@bg", width: 0.7 },
+          opacity: same.map((p) => (names.has(p.v) && !p.k ? 1 : 0.75)),
         },
-        customdata: own.map((p) => p.i), text: own.map((p) => tell(p).map(escaped).join("<br>")), hovertemplate: "%{text}<extra></extra>",
+        customdata: same.map((p) => p.i), text: same.map((p) => tell(p).map(escaped).join("<br>")), hovertemplate: "%{text}<extra></extra>",
       });
     }
-    // Where words may go: each with its anchor in data, in order of importance.
+    // Labels with their anchors in data coordinates, in order of importance.
     const words = [];
     for (const [name, why] of names) {
       const p = cases.find((q) => q.v === name && q.level === level);
       if (p) words.push({ x: p.at, y: p.y, text: why ? `${name} (${why})` : name, bold: name === focus });
     }
     for (const p of linked) if (p.level !== level) words.push({ x: p.at, y: p.y, text: NAMES[p.level], color: p.level });
-    const label = (own) => `${called(own[0].resource)}: ${own.map((r) => r.label).join(narrow ? "\n" : "; ")}`;
-    // One label for each resource: above its highest roof at the right end, below its lowest slope at the left.
-    for (const own of grouped(flats)) words.push({ x: right / 1.001, y: Math.max(...own.map((r) => r.value)), text: label(own), above: true });
-    for (const own of grouped(slopes)) {
-      const lowest = Math.min(...own.map((r) => r.value));
-      // Where it comes into view: on the very edge the chart library leaves words out.
+    const label = (roofs) => `${called(roofs[0].resource)}: ${roofs.map((r) => r.label).join(narrow ? "\n" : "; ")}`;
+    // One label per resource: above its highest flat roof at the right, below its lowest slope at the left.
+    for (const roofs of grouped(flats)) words.push({ x: right / 1.001, y: Math.max(...roofs.map((r) => r.value)), text: label(roofs), above: true });
+    for (const roofs of grouped(slopes)) {
+      const lowest = Math.min(...roofs.map((r) => r.value));
+      // Where the slope enters the view; the chart library drops labels exactly on the edge.
       const x = 1.001 * Math.max(left, (10 ** up[0] * 1e3) / lowest);
-      const { resource } = own[0];
-      words.push({ x, y: (x * lowest) / 1e3, text: narrow && resource !== level ? NAMES[resource] : label(own), color: resource, below: true });
+      const { resource } = roofs[0];
+      words.push({ x, y: (x * lowest) / 1e3, text: narrow && resource !== level ? NAMES[resource] : label(roofs), color: resource, below: true });
     }
     const lines = [...flats.map((r) => [...span(r), r.value]), [Math.min(...linked.map((p) => p.x)), Math.max(...linked.map((p) => p.x)), linked[0]?.y]];
     return {
@@ -148,7 +148,7 @@
     };
   }
   const grouped = (given) => [...new Set(given.map((r) => r.resource))].map((name) => given.filter((r) => r.resource === name));
-  // From each mark up to its roof, as wide as a mark.
+  // A band from each mark up to its roof, as wide as a mark.
   function gap(given) {
     const [x, y] = [[], []];
     for (const p of given) {
@@ -163,7 +163,7 @@
     const x = !p?.roofs.length ? [] : flat && slope ? [left, (flat.value / slope.value) * 1e3, right].sort((a, b) => a - b) : [left, right];
     return { x, y: x.map((at) => ceiling(p, at)) };
   }
-  // Marks that would cover each other stand side by side, never above their own roof; `at` is where a mark stands.
+  // Moves overlapping marks apart horizontally, but never above their roof; `at` is a mark's displayed intensity.
   function spread(given, size, { across, up, width, height: tall }) {
     const px = (x) => ((log(x) - across[0]) / (across[1] - across[0])) * width;
     const placed = [];
@@ -184,7 +184,7 @@
     }
     return given;
   }
-  // Ticks of a logarithmic axis; with its width in px, words that would cover the last ones are left out.
+  // A logarithmic axis; given its width in px, omits tick labels that would overlap.
   function axis(title, [from, to], width = Infinity) {
     let ticks = [];
     for (const steps of [[1], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9]]) {
@@ -204,8 +204,8 @@
     return { title: { text: title, standoff: 4 }, type: "log", range: [from, to], tickvals: ticks, ticktext: text,
       automargin: false, zeroline: false, fixedrange: true };
   }
-  // Places for the words, so that none covers another, a point or a line where that can be helped: beside its point, or
-  // further off, with a line to it.
+  // Places labels so that they do not overlap each other and, if possible, no mark or line: next to their point, or farther
+  // away with a line to it.
   function place(words, marks, lines, slopes, { across, up, width, height: tall }, size) {
     const px = (x) => ((log(x) - across[0]) / (across[1] - across[0])) * width;
     const py = (y) => (1 - (log(y) - up[0]) / (up[1] - up[0])) * tall;
@@ -218,8 +218,8 @@
     const taken = [];
     const free = (a, others) => !others.some((b) => a.l < b.r && b.l < a.r && a.t < b.b && b.t < a.b);
     const inside = (a) => a.l >= 0 && a.r <= width && a.t >= -4 && a.b <= tall;
-    const found = [];
-    // Roofs first: their places are few.
+    const placed = [];
+    // Roofs first, since they have the fewest possible places.
     for (const word of [...words].sort((a, b) => Boolean(b.above || b.below) - Boolean(a.above || a.below))) {
       pen.font = `${word.bold ? 600 : 400} ${size}px ${family}`;
       const rows = word.text.split("\n");
@@ -230,7 +230,7 @@
       if (word.above) for (let d = 0; d < 8; d++) offsets.push([-w, -h - 1 - d * h], [-w, 3 + d * h]);
       else if (word.below) {
         for (let d = 0; d < 3; d++) offsets.push([24, 4 + d * h]);
-        // Further up along the slope, which rises by one decade in a decade.
+        // Farther up along the slope, which rises one decade per decade.
         const rise = tall / (up[1] - up[0]) / (width / (across[1] - across[0]));
         for (const t of [30, 60, 90, 130, 180, 240, 300, 360, 420]) offsets.push([t + 16, -t * rise], [t - w - 12, -t * rise - h]);
       }
@@ -242,20 +242,20 @@
         const l = Math.max(0, Math.min(x + dx, width - w));
         return { l, r: l + w, t: y + dy, b: y + dy + h };
       });
-      // The first place is the nearest one.
+      // Places are ordered by distance.
       const cost = (a) => soft.filter((b) => !free(a, [b])).length + (word.above || word.below ? 0.5 : 0.05) * boxes.indexOf(a);
       const box = boxes.filter((a) => inside(a) && free(a, taken)).reduce((best, a) => (best && cost(best) <= cost(a) ? best : a), null);
       if (!box) continue;
       taken.push(box);
       const [cx, cy] = [(box.l + box.r) / 2, (box.t + box.b) / 2];
       const apart = !word.above && !word.below && (Math.abs(cy - y) > h || Math.min(Math.abs(box.l - x), Math.abs(box.r - x)) > 16);
-      found.push({
+      placed.push({
         xref: "x", yref: "y", x: log(word.x), y: log(word.y), ax: cx - x, ay: cy - y, axref: "pixel", ayref: "pixel",
         showarrow: true, arrowhead: 0, arrowwidth: 0.7, arrowcolor: apart ? "@soft" : "rgba(0,0,0,0)", standoff: 6,
         text: (word.bold ? "<b>" : "") + rows.map(escaped).join("<br>") + (word.bold ? "</b>" : ""), font: { size, color: word.color ? `@${word.color}` : undefined }, borderpad: 0, align: "right",
       });
     }
-    return found;
+    return placed;
   }
   window.charts.kinds.roofline = build;
 
@@ -266,11 +266,11 @@
       const output = document.querySelector(`output[for="${plot.id}"]`);
       const say = () => {
         const { focus } = named(given);
-        const own = points(given).filter((p) => p.v === focus && !p.k);
-        const by = own.some((p) => p.by === "hardware") ? "hardware" : "formula";
-        const shown = own.filter((p) => p.by === by);
+        const focused = points(given).filter((p) => p.v === focus && !p.k);
+        const by = focused.some((p) => p.by === "hardware") ? "hardware" : "formula";
+        const shown = focused.filter((p) => p.by === by);
         const each = shown.map((p) => `${short(p.x)} FLOP/B of ${NAMES[p.level]} (${short(p.gbps)} GB/s, ${share(p)})`);
-        const faults = [...new Set(shown.flatMap((p) => p.faults))].map((f) => `; cannot be right: ${f}`).join("");
+        const faults = [...new Set(shown.flatMap((p) => p.faults))].map((f) => `; impossible: ${f}`).join("");
         output.textContent = shown.length
           ? `${focus}: ${short(shown[0].y)} TFLOP/s, ${short(shown[0].time)} µs, FLOPs by ${by}, at ${each.join(", ")}${faults}. `
           : `${focus} has no point here, but ${there(given)}. `;

@@ -1,8 +1,8 @@
-// A kernel's source beside its machine code. It is built when it is opened: it may hold thousands of rows.
+// A kernel's source next to its machine code. Built when opened, since it may have thousands of rows.
 "use strict";
 document.addEventListener("flashcore", () => {
   let panes = 0;
-  // One list of rows [place, text, heat, why]; `moved` is called with the row that the reader went to.
+  // A list of rows [place, text, heat, why]; `moved` is called with the row that the reader selects.
   function pane(name, rows, moved) {
     const box = document.createElement("div");
     const id = `pane${panes++}-`;
@@ -27,12 +27,12 @@ document.addEventListener("flashcore", () => {
       at = i;
       options[i].classList.add("at");
       box.setAttribute("aria-activedescendant", options[i].id);
-      // Not scrollIntoView: the page itself must stay.
+      // Not scrollIntoView, which would also scroll the page.
       const { offsetTop, offsetHeight } = options[i];
       if (offsetTop < box.scrollTop || offsetTop + offsetHeight > box.scrollTop + box.clientHeight)
         box.scrollTop = offsetTop - box.clientHeight / 3;
     }
-    // Marks rows and shows the first, or else the hottest of them.
+    // Marks rows and shows `first`, or else the hottest of them.
     function mark(wanted, first) {
       for (const i of marked) options[i].removeAttribute("aria-selected");
       for (const i of wanted) options[i].setAttribute("aria-selected", true);
@@ -57,7 +57,7 @@ document.addEventListener("flashcore", () => {
   }
   async function build(details) {
     const { lines, code } = JSON.parse(await window.flashcore.unpacked(details.querySelector("script")));
-    // Its first column holds each instruction's distance from the one before.
+    // The first column is each instruction's offset from the previous one.
     let offset = 0;
     for (const row of code) row[0] = (offset += row[0]).toString(16).padStart(5, "0");
     const made = lines.map(() => []);

@@ -1,12 +1,12 @@
-// cp.async: global to shared memory without a stop in registers, while the thread goes on (sm_80+).
+// cp.async: copies from global to shared memory that bypass registers, asynchronously (sm_80+).
 //
 // A thread's copies form groups, closed by commit_copies(). wait_copies<n>() returns when all but the
 // newest n groups of *this thread* have landed; a barrier after it makes them visible to the others.
 //
-// The pipelines here commit a group for every turn of their loop, an empty one when there is nothing
-// left to fetch. So the group of tile t is always the t-th, one constant n fits every turn, and the
-// last tiles are waited for like all others. (Design 000 commits only while there are tiles left, with
-// the same constant: its last tile is computed on before it has arrived.)
+// The pipelines here commit one group per turn of their loop, empty if nothing is left to fetch. So the
+// group of tile t is always the t-th, one constant n fits every turn, and the last tiles are awaited like
+// all others. (Design 000 commits only while there are tiles left, with the same constant: it computes its
+// last tile before it has arrived.)
 #pragma once
 
 #include <attention/shared_memory.cuh>
@@ -16,15 +16,15 @@
 
 namespace attention {
 
-// 16 bytes through L2 only (.cg); both addresses 16-byte aligned. Without `exists` nothing is read and
-// the target is filled with zeros; the source must be a valid address all the same.
+// 16 bytes through L2 only (.cg); both addresses 16-byte aligned. Without `exists` nothing is read and the
+// target is filled with zeros; the source must nevertheless be a valid address.
 __device__ __forceinline__ void copy16_async(half* target, const half* source, bool exists) {
   const int bytes = exists ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes)
                : "memory");
 }
 
-// The same for 4 bytes that are not aligned to 16: through L1 too (.ca), the only way of that size.
+// The same for 4 bytes that are not aligned to 16: also through L1 (.ca), the only variant of that size.
 __device__ __forceinline__ void copy4_async(float* target, const float* source, bool exists) {
   const int bytes = exists ? 4 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(target)), "l"(source), "r"(bytes)
@@ -41,14 +41,14 @@ __device__ __forceinline__ void wait_copies() {
 
 // load_rows of tile.cuh as asynchronous copies: rows [valid, kRows) are filled with zeros.
 //
-// A thread keeps its column and steps down the tile, so that both addresses move by constants; and only
-// a tile that is cut short asks of each row whether it exists. Both keep instructions out of the way of a
-// warp that others wait for.
+// A thread keeps its column and steps down the tile, so that both addresses advance by constants; and only
+// a partial tile checks whether each row exists. Both save instructions of a loading warp, for which other
+// warps wait.
 template <int kRows, int kCols, int kStride, int kThreads>
 __device__ __forceinline__ void load_rows_async(half* tile, const half* source, std::size_t source_stride, int valid) {
   static_assert(kCols % 8 == 0 && kStride % 8 == 0 && kStride >= kCols, "rows are moved 8 halves at a time");
-  constexpr int kPieces = kCols / 8;            // of a row
-  constexpr int kStep = kThreads / kPieces;     // rows that all threads copy in one turn
+  constexpr int kPieces = kCols / 8;            // per row
+  constexpr int kStep = kThreads / kPieces;     // rows that all threads copy per step
   static_assert(kThreads % kPieces == 0 && kRows % kStep == 0, "each turn copies whole rows, and no turn is partial");
   const int row = threadIdx.x / kPieces;
   const int col = threadIdx.x % kPieces * 8;

@@ -1,8 +1,8 @@
-// K and V of one head in kStages buffers each, filled by cp.async while others are computed on.
+// K and V of one head in kStages buffers each, filled by cp.async while others are computed.
 //
-// Tile t is kKeys keys and goes into stage t % kStages. A kernel fetches kStages - 1 tiles before its
-// loop and tile t + kStages - 1 in turn t; when it waits, and whether before or after it fetches, is its
-// own to say. The queries' copies, started before the first fetch(), fall into the group of tile 0.
+// Tile t is kKeys keys in stage t % kStages. A kernel fetches kStages - 1 tiles before its loop and tile
+// t + kStages - 1 in turn t; the kernel decides when it waits, and whether before or after it fetches. The
+// queries' copies, started before the first fetch(), are part of tile 0's group.
 #pragma once
 
 #include <attention/async_copy.cuh>
@@ -12,8 +12,8 @@ namespace attention {
 
 template <int kKeys, int kStages, int kThreads>
 struct AsyncStages {
-  static constexpr int kTile = kKeys * kStride;       // halves of one stage of K, or of V
-  static constexpr int kBytes = kStages * kTile * 2;  // of all of them
+  static constexpr int kTile = kKeys * kStride;       // halves per stage of K, or of V
+  static constexpr int kBytes = kStages * kTile * 2;  // of all stages
 
   half* keys;  // stage 0
   half* values;
@@ -25,7 +25,7 @@ struct AsyncStages {
   __device__ __forceinline__ AsyncStages(half* keys, half* values, const half* k, const half* v, int seq)
       : keys(keys), values(values), k(k), v(v), seq(seq), tiles((seq + kKeys - 1) / kKeys) {}
 
-  // Where tile `tile` lies once it has landed.
+  // The address of tile `tile` once it has landed.
   __device__ __forceinline__ const half* keys_of(int tile) const { return keys + tile % kStages * kTile; }
   __device__ __forceinline__ const half* values_of(int tile) const { return values + tile % kStages * kTile; }
 

@@ -1,9 +1,9 @@
 // Barriers in shared memory (mbarrier, sm_80+): warps wait for an event, not for all other warps.
 //
-// A barrier is a 64-bit word that expects a number of arrivals. When they have come, its phase ends and
-// the next one begins. One waits for the end of phase 0, 1, 2, … by its parity: 0, 1, 0, … Waiting for
-// parity 1 on a fresh barrier returns at once: the phase "before the first" counts as ended. Arriving
-// releases what the thread has done before, waiting acquires it.
+// A barrier is a 64-bit word that expects a number of arrivals. After these its phase ends and the next one
+// begins. Waiting for the end of phase 0, 1, 2, … uses its parity: 0, 1, 0, … Waiting for parity 1 on a
+// fresh barrier returns at once: the phase "before the first" counts as ended. Arriving releases the
+// thread's previous writes, waiting acquires them.
 #pragma once
 
 #include <attention/shared_memory.cuh>
@@ -14,7 +14,7 @@ namespace attention {
 
 using Barrier = std::uint64_t;
 
-// By one thread; a __syncthreads() later the barrier may be used.
+// Called by one thread; after a __syncthreads() the barrier may be used.
 __device__ __forceinline__ void init_barrier(Barrier* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -24,13 +24,13 @@ __device__ __forceinline__ void arrive(Barrier* barrier) {
                : "memory");
 }
 
-// Arrives when all cp.async that this thread has started have landed; the thread goes on at once. Such
-// an arrival is one of those that the barrier expects (.noinc).
+// Arrives when all cp.async that this thread has started have landed, without blocking the thread. This is
+// one of the arrivals that the barrier expects (.noinc).
 __device__ __forceinline__ void arrive_when_copied(Barrier* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Returns when the phase of this parity has ended.
+// Returns when the phase with this parity has ended.
 __device__ __forceinline__ void wait(Barrier* barrier, unsigned parity) {
   const unsigned address = shared_address(barrier);
   unsigned ended;

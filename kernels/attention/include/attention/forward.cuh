@@ -6,7 +6,7 @@
 
 namespace attention {
 
-// One launch whose blocks take `rows` query rows each, or why the shape is refused.
+// One launch whose blocks take `rows` query rows each, or the reason why the shape is refused.
 inline flashcore::Plan plan_forward(const flashcore::Shape& s, const char* kernel, int rows, int threads,
                                     int shared_bytes) {
   flashcore::Plan p;
@@ -19,7 +19,7 @@ inline flashcore::Plan plan_forward(const flashcore::Shape& s, const char* kerne
 struct Forward {
   void (*kernel)(const half*, const half*, const half*, half*, int, float);
   const char* name;
-  int rows;  // query rows of a block
+  int rows;  // query rows per block
   int threads;
   int shared_bytes = 0;  // dynamic
 

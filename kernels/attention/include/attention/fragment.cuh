@@ -1,9 +1,9 @@
-// Rows and columns of a WMMA accumulator's slots, out of the introspected table.
+// Rows and columns of a WMMA accumulator's slots, from the introspected table.
 //
-// WMMA leaves open which lane holds what, so the table is measured, not derived. A table indexed by the
-// lane would have to be fetched from memory; the compiler proves here that it is a closed form, and the
-// kernels use that: lane / 4 is the row, slots 2, 3, 6, 7 are 8 rows down, slots 4 to 7 are 8 columns to
-// the right. A machine with another table breaks the build, not the answers.
+// WMMA does not specify which lane has which element, so the table is measured, not derived. A table indexed
+// by the lane would be read from memory; a static_assert shows that it has a closed form, which the kernels
+// use: lane / 4 is the row, slots 2, 3, 6, 7 are 8 rows down, slots 4 to 7 are 8 columns to the right.
+// A machine with another table breaks the build, not the answers.
 #pragma once
 
 #include <attention/fragment_table.cuh>
@@ -29,7 +29,7 @@ constexpr bool table_is_closed_form() {
 }
 static_assert(table_is_closed_form(), "this machine's fragments are laid out differently: fragment.cuh must follow");
 
-// Host: cudaErrorNotSupported on a GPU for which nobody has found the table to hold.
+// Host: cudaErrorNotSupported on a GPU for which the table was not verified.
 inline cudaError_t fragment_table_holds() {
   int device = 0, major = 0, minor = 0;
   cudaError_t error = cudaGetDevice(&device);

@@ -1,8 +1,8 @@
 // The softmax step of a 16-row stripe on WMMA accumulators, in registers.
 //
-// A lane has, of each 16 × 16 accumulator, four slots of row g = lane / 4 and four of row g + 8 (see
-// fragment.cuh); the four lanes of a quad share those rows. So a lane looks after two rows, a maximum
-// takes two shuffles, and the sum is taken over the lane's own keys until fragment_normaliser().
+// In each 16 × 16 accumulator a lane has four slots of row g = lane / 4 and four of row g + 8 (see
+// fragment.cuh); the four lanes of a quad share those rows. So a lane has two rows, a maximum takes two
+// shuffles, and the sum is over the lane's own keys until fragment_normaliser().
 #pragma once
 
 #include <attention/fragment.cuh>
@@ -10,13 +10,13 @@
 
 namespace attention {
 
-// Of a lane's rows g and g + 8.
+// The state of a lane's rows g and g + 8.
 struct FragmentState {
   RowState row[2];
 };
 
-// Scores in accumulators → weights in the stripe's buffer (kPitch halves a row), visible to the warp on
-// return. factor[h] is what the lane's row h of the output is to be multiplied by.
+// Scores in accumulators → weights in the stripe's buffer (kPitch halves per row), visible to the warp on
+// return. factor[h] is the factor of the lane's row h of the output.
 template <int kKeys>
 __device__ __forceinline__ void fragment_weights(FragmentState& state, float (&factor)[2], half* weights,
                                                  Accumulator (&c)[kKeys / kMma], float scale_log2e, int keys_left) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ void fragment_weights(FragmentState& state, float (&f
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) c[j].x[i] *= scale_log2e;
   }
-  if (keys_left < kKeys) {  // the last tile alone
+  if (keys_left < kKeys) {  // only the last tile
 #pragma unroll
     for (int j = 0; j < kKeys / kMma; ++j) {
 #pragma unroll
@@ -36,7 +36,7 @@ __device__ __forceinline__ void fragment_weights(FragmentState& state, float (&f
   }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float top[2] = {kMasked, kMasked};  // two chains: it is latency that counts
+    float top[2] = {kMasked, kMasked};  // two chains: latency is the limit
 #pragma unroll
     for (int j = 0; j < kKeys / kMma; ++j) {
 #pragma unroll
@@ -49,7 +49,7 @@ __device__ __forceinline__ void fragment_weights(FragmentState& state, float (&f
 #pragma unroll
     for (int j = 0; j < kKeys / kMma; ++j) {
 #pragma unroll
-      for (int i = 0; i < kSlots; i += 2) {  // slots i and i + 1 are neighbouring columns
+      for (int i = 0; i < kSlots; i += 2) {  // slots i and i + 1 are neighboring columns
         if (slot_half(i) != h) continue;
         const float left = state.row[h].weight(c[j].x[i]);
         const float right = state.row[h].weight(c[j].x[i + 1]);
@@ -61,7 +61,7 @@ __device__ __forceinline__ void fragment_weights(FragmentState& state, float (&f
     }
     state.row[h].add(sum[0] + sum[1]);
   }
-  __syncwarp();  // weights are whole
+  __syncwarp();  // weights are complete
 }
 
 // Multiplies the output's rows by their factors.
@@ -73,7 +73,7 @@ __device__ __forceinline__ void scale_rows(Accumulator (&o)[kOutPieces], const f
   }
 }
 
-// What the output's rows are multiplied by at the end. The state holds whole sums afterwards.
+// The final factors of the output's rows. Afterwards the state has complete sums.
 __device__ __forceinline__ void fragment_normaliser(FragmentState& state, float (&factor)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {

@@ -1,4 +1,4 @@
-// Eight halves as one 16-byte access, the widest that a thread can make.
+// Eight halves as one 16-byte access, the widest per thread.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -28,8 +28,8 @@ __device__ __forceinline__ void store_half8(half* p, const Half8& x) {
   *reinterpret_cast<uint4*>(p) = bits;
 }
 
-// As store_half8, to global memory, and surely as one access: behind a condition on the row, the
-// compiler leaves the plain form as four 4-byte stores.
+// Like store_half8, to global memory, and guaranteed to be one access: after a condition on the row, the
+// compiler splits the plain form into four 4-byte stores.
 __device__ __forceinline__ void store_half8_global(half* p, const Half8& x) {
   const auto word = [&x](int i) { return *reinterpret_cast<const unsigned*>(&x.pair[i]); };
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(word(0)),

@@ -1,8 +1,8 @@
-// What every attention kernel agrees on: the head dimension, how rows lie in memory, and which shapes
-// are refused.
+// Conventions of all attention kernels: the head dimension, the memory layout of rows, and which shapes are
+// supported.
 //
-// q, k, v and out are contiguous [B, H, S, D] halves. A block works on one (batch, head) pair, taken
-// from blockIdx.y, so a kernel sees plain [S, D] matrices once it has added head_offset().
+// q, k, v and out are contiguous [B, H, S, D] halves. A block works on one (batch, head) pair, given by
+// blockIdx.y, so a kernel handles plain [S, D] matrices once it has added head_offset().
 #pragma once
 
 #include <cuda_fp16.h>
@@ -16,15 +16,15 @@ namespace attention {
 constexpr int kHeadDim = 64;
 constexpr int kWarp = 32;
 
-// Halves added to each row of a half tile in shared memory. 8 halves are 16 bytes: rows stay aligned
-// for 16-byte accesses, and consecutive rows start 4 banks apart, so eight rows that are read at one
-// column, 16 bytes each (what ldmatrix and WMMA loads do), touch all 32 banks once.
+// Padding of each row of a half tile in shared memory. 8 halves are 16 bytes: rows stay aligned for 16-byte
+// accesses, and consecutive rows start 4 banks apart, so eight rows read at one column, 16 bytes each (as
+// ldmatrix and WMMA loads do), touch all 32 banks once.
 constexpr int kPad = 8;
 
 // The same for a float tile: 4 floats are 16 bytes too.
 constexpr int kPadFloat = 4;
 
-// From one row of a padded tile to the next: halves of Q, K or V, floats of the output.
+// Distance between rows of a padded tile: in halves for Q, K and V, in floats for the output.
 constexpr int kStride = kHeadDim + kPad;
 constexpr int kOutStride = kHeadDim + kPadFloat;
 
@@ -33,8 +33,8 @@ __device__ __forceinline__ std::size_t head_offset(int seq) {
   return static_cast<std::size_t>(blockIdx.y) * seq * kHeadDim;
 }
 
-// Why a shape cannot be run, or nullptr. Every plan() asks this first. Rows are counted in int, with
-// head room for rounding up to a tile; (batch, head) is the grid's y, which holds 65,535.
+// The reason why a shape is not supported, or nullptr. Every plan() calls this first. Rows are int, with
+// headroom for rounding up to a tile; (batch, head) is the grid's y, at most 65,535.
 inline const char* refusal(const flashcore::Shape& s) {
   if (s.D != kHeadDim) return "expected head dimension D = 64; this variant is compiled for it alone";
   if (s.S < 1 || s.S > (1 << 24)) return "expected a sequence length S from 1 to 16,777,216";

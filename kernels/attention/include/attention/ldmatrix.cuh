@@ -4,8 +4,8 @@
 // l / 8 and receives, of each matrix, elements (l / 4, 2·(l % 4)) and (…, + 1) in one register; with
 // .trans those of the transposed matrix, (2·(l % 4), l / 4) and (… + 1, l / 4).
 //
-// A phase reads one matrix: eight rows of 16 bytes, which is all 32 banks once if the rows start in
-// eight different 16-byte columns of the banks. Padding or swizzling sees to that (see swizzle.cuh).
+// A phase reads one matrix: eight rows of 16 bytes, which use all 32 banks once if the rows start in eight
+// different 16-byte columns of the banks. Padding or swizzling ensures that (see swizzle.cuh).
 #pragma once
 
 #include <attention/shared_memory.cuh>

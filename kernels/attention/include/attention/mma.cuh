@@ -1,14 +1,14 @@
-// mma.sync m16n8k16: d += a · b, halves in, fp32 accumulators, every element's lane known.
+// mma.sync m16n8k16: d += a · b, halves in, fp32 accumulators, with a specified layout.
 //
-// With g = lane / 4 and t = lane % 4, a pair being two neighbouring columns in one register:
+// With g = lane / 4 and t = lane % 4, a pair being two neighboring columns in one register:
 //
-//   a (16 × 16)  a[0]: row g,     columns 2t, 2t + 1     a[2]: the same 8 columns further on
-//                a[1]: row g + 8, columns 2t, 2t + 1     a[3]: the same 8 columns further on
-//   b (16 × 8)   b0: rows 2t, 2t + 1 of column g         b1: the same 8 rows further down
+//   a (16 × 16)  a[0]: row g,     columns 2t, 2t + 1     a[2]: the same, 8 columns further
+//                a[1]: row g + 8, columns 2t, 2t + 1     a[3]: the same, 8 columns further
+//   b (16 × 8)   b0: rows 2t, 2t + 1 of column g         b1: the same, 8 rows further
 //   d (16 × 8)   d[0], d[1]: row g, columns 2t, 2t + 1   d[2], d[3]: the same in row g + 8
 //
-// Two accumulators side by side are laid out as one a: what a product leaves, rounded to halves, can be
-// the left operand of the next without a move (to_operand).
+// Two adjacent accumulators have the layout of one a: a product's result, rounded to halves, can be the left
+// operand of the next product without moving between lanes (to_operand).
 #pragma once
 
 #include <cuda_fp16.h>

@@ -1,9 +1,9 @@
 // A warp and its 16·kStripes query rows with everything in registers: Q, scores, weights and output.
 //
-// A lane holds, of each stripe of 16 rows, rows g = lane / 4 and g + 8, and of every 8 columns two: the
-// four lanes of a quad share a row, so a row's maximum takes two shuffles. Scores become weights where
-// they are, and weights are already laid out as the left operand of P·V (see mma.cuh): between the two
-// products nothing passes through shared memory, and no other warp is waited for.
+// In each stripe of 16 rows, a lane has two of every 8 columns of rows g = lane / 4 and g + 8: the four lanes
+// of a quad share a row, so a row's maximum takes two shuffles. Scores become weights in place, which already
+// have the layout of P·V's left operand (see mma.cuh): between the two products nothing passes through
+// shared memory, and no other warp is waited for.
 #pragma once
 
 #include <attention/half8.cuh>
@@ -25,9 +25,9 @@ using ScoreTile = float[kStripes][kKeys / kMmaCols][4];
 template <int kStripes>
 using OutputTile = float[kStripes][kOutCols][4];
 
-// The softmax scale as the kernels here want it: positive, so that the largest product is the largest
-// score, and scaling can wait until it is one FMA with subtracting the maximum. A negative scale becomes
-// a change of sign of Q (`flip` is XORed to its halves); 0 becomes so small that all weights are 1.
+// The softmax scale in the form that the kernels here need: positive, so that the largest product is the
+// largest score, and scaling and subtracting the maximum are one FMA. A negative scale becomes a change of
+// sign of Q (`flip` is XORed to its halves); 0 becomes so small that all weights are 1.
 struct PositiveScale {
   float log2e;
   unsigned flip;
@@ -38,19 +38,19 @@ inline PositiveScale positive_scale(double scale) {
   return {s < 1e-30f ? 1e-30f : s, scale < 0 ? 0x80008000u : 0u};
 }
 
-// Largest score and sum of weights of the rows that this lane has a part of: g and g + 8 of a stripe.
+// Largest score and sum of weights of this lane's rows: g and g + 8 of a stripe.
 struct RowPair {
   float m[2] = {kMasked, kMasked};
   float l[2] = {0.0f, 0.0f};  // over this lane's own keys until sum_lanes()
 
-  // Adds up the quad.
+  // Adds up the quad's sums.
   __device__ __forceinline__ void sum_lanes() {
     l[0] = warp_sum<4>(l[0]);
     l[1] = warp_sum<4>(l[1]);
   }
 };
 
-// Q's rows out of a tile in shared memory.
+// Loads Q's rows from a tile in shared memory.
 template <typename Layout, int kStripes>
 __device__ __forceinline__ void load_queries(QueryOperand<kStripes>& a, const half* queries, unsigned flip) {
   const int lane = threadIdx.x % kWarp;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_queries(QueryOperand<kStripes>& a, const ha
   }
 }
 
-// What load_queries() does with `flip`, for those that seldom have to.
+// Applies load_queries()'s `flip` separately, for kernels that rarely need it.
 template <int kStripes>
 __device__ __forceinline__ void flip_queries(QueryOperand<kStripes>& a, unsigned flip) {
 #pragma unroll
@@ -78,7 +78,7 @@ __device__ __forceinline__ void flip_queries(QueryOperand<kStripes>& a, unsigned
   }
 }
 
-// s = Q · Kᵀ, raw. K lies as [key][d], which is the right operand column by column: no transposition.
+// s = Q · Kᵀ, raw. K is stored as [key][d], which is the right operand by columns: no transposition.
 template <typename Layout, int kStripes, int kKeys>
 __device__ __forceinline__ void multiply_keys(ScoreTile<kStripes, kKeys>& s, const QueryOperand<kStripes>& a,
                                               const half* keys) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void multiply_keys(ScoreTile<kStripes, kKeys>& s, con
   }
 }
 
-// Scores of keys that do not exist become −inf. Called for the last tile alone.
+// Scores of keys past the end become −inf. Only called for the last tile.
 template <int kStripes, int kKeys>
 __device__ __forceinline__ void mask_scores(ScoreTile<kStripes, kKeys>& s, int keys_left) {
   const int first = threadIdx.x % 4 * 2;
@@ -122,13 +122,13 @@ __device__ __forceinline__ void mask_scores(ScoreTile<kStripes, kKeys>& s, int k
   }
 }
 
-// One stripe's softmax step: products times `scale` are the scores; they become weights in place, and
-// the output is rescaled. At least one key of the tile exists, so that the new maximum is finite.
+// One stripe's softmax step: products times `scale` are the scores; they become weights in place, and the
+// output is rescaled. The tile must have at least one key, so that the new maximum is finite.
 template <int kTiles>
 __device__ __forceinline__ void weigh(RowPair& state, float (&s)[kTiles][4], float (&o)[kOutCols][4], float scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    // Two chains each: with few warps on a scheduler it is latency that counts.
+    // Two chains each: with few warps per scheduler, latency is the limit.
     float even = s[0][2 * h], odd = s[0][2 * h + 1];
 #pragma unroll
     for (int j = 1; j < kTiles; ++j) {
@@ -155,7 +155,7 @@ __device__ __forceinline__ void weigh(RowPair& state, float (&s)[kTiles][4], flo
   }
 }
 
-// o += P · V. V lies as [key][d], row by row: ldmatrix transposes it on the way.
+// o += P · V. V is stored as [key][d] by rows: ldmatrix transposes it.
 template <typename Layout, int kStripes, int kKeys>
 __device__ __forceinline__ void multiply_values(OutputTile<kStripes>& o, const ScoreTile<kStripes, kKeys>& p,
                                                 const half* values) {
@@ -192,8 +192,8 @@ __device__ __forceinline__ void clear(OutputTile<kStripes>& o) {
   }
 }
 
-// Normalises one stripe and writes its first `valid` rows. The halves pass through 16 rows of `buffer`,
-// which is this warp's alone, so that a lane writes 16 bytes and eight lanes a whole row.
+// Normalizes one stripe and writes its first `valid` rows. The halves pass through 16 rows of `buffer`,
+// which only this warp uses, so that a lane writes 16 bytes and eight lanes a whole row.
 template <typename Layout>
 __device__ __forceinline__ void store_output(half* target, const float (&o)[kOutCols][4], RowPair& state,
                                              half* buffer, int valid) {
@@ -208,7 +208,7 @@ __device__ __forceinline__ void store_output(half* target, const float (&o)[kOut
           __floats2half2_rn(o[j][2 * h] * f, o[j][2 * h + 1] * f);
     }
   }
-  __syncwarp();  // the stripe is whole
+  __syncwarp();  // the stripe is complete
 #pragma unroll
   for (int n = 0; n < kMmaRows * kPiecesOfRow / kWarp; ++n) {
     const int i = lane + n * kWarp;

@@ -1,5 +1,5 @@
-// A 16 × 16 piece of the fp32 output in shared memory, owned by one warp: cleared and rescaled in 16-byte
-// accesses, multiplied into in a fragment.
+// A 16 × 16 piece of the fp32 output in shared memory, owned by one warp: cleared and rescaled with 16-byte
+// accesses, accumulated in a fragment.
 #pragma once
 
 #include <attention/head.cuh>
@@ -7,9 +7,9 @@
 
 namespace attention {
 
-// Multiplies row r of the piece by factors[r]. The warp that owns the piece synchronises after it.
+// Multiplies row r of the piece by factors[r]. The owning warp must synchronize afterwards.
 __device__ __forceinline__ void rescale_piece(float* piece, int stride, const float* factors) {
-  constexpr int kQuads = kMma / 4;  // of a row
+  constexpr int kQuads = kMma / 4;  // per row
 #pragma unroll
   for (int i = threadIdx.x % kWarp; i < kMma * kQuads; i += kWarp) {
     const int row = i / kQuads;
@@ -20,7 +20,7 @@ __device__ __forceinline__ void rescale_piece(float* piece, int stride, const fl
   }
 }
 
-// piece = piece + P · V for 16 rows of weights and kKeys keys: fetched into a fragment and put back.
+// piece = piece + P · V for 16 rows of weights and kKeys keys: loaded into a fragment and stored back.
 template <int kKeys>
 __device__ __forceinline__ void accumulate_piece(float* piece, int stride, const half* weights, int weight_stride,
                                                  const half* values, int value_stride) {

@@ -1,15 +1,15 @@
-// K and V as 8-bit codes: 64 bytes a row, and one scale for each row.
+// K and V as 8-bit codes: 64 bytes per row, and one scale per row.
 //
-// A format turns a row, divided by its scale, into codes, and two codes of a register into two halves.
-// Those halves are the codes divided by a power of two, kUnit, which the row's scale is multiplied by:
-// exactly the dequantised value, and near 1, so that neither they nor the weights that take in V's scale
-// leave the range of a half.
+// A format converts a row, divided by its scale, to codes, and two codes of a register to two halves. Those
+// halves are the codes divided by a power of two, kUnit, by which the row's scale is multiplied: the exact
+// dequantized value, and near 1, so that neither they nor the weights that include V's scale exceed the
+// range of a half.
 //
 //   U8   x / s rounded to an integer, plus 128; s = max |row| / 127
 //   Fp8  x / s rounded to e4m3;                 s = max |row| / 448
 //
-// Both are decoded on the integer and half pipes of any arch: e4m3 moved into a half's bits is its value
-// times 2^-8, subnormals included, and a byte under the bits of 1024 is 1024 + code.
+// Both are decoded on the integer and half pipes of any arch: e4m3 shifted into a half's bits is its value
+// times 2^-8, including subnormals, and a byte under the bits of 1024 is 1024 + code.
 #pragma once
 
 #include <attention/async_copy.cuh>
@@ -54,14 +54,14 @@ struct Fp8 {
   }
 };
 
-// A tile of codes in shared memory: rows of four 16-byte pieces, two rows in all 32 banks. Piece p of
-// row r lies in place p XOR (r / 2 mod 4): a column of pieces in eight rows is all banks once.
+// A tile of codes in shared memory: rows of four 16-byte pieces, two rows per 32 banks. Piece p of row r is
+// at position p XOR (r / 2 mod 4): a column of pieces in eight rows uses all banks once.
 constexpr int kCodePieces = kHeadDim / 16;
 __device__ __forceinline__ int code_at(int row, int piece) {
   return row * kHeadDim + (piece ^ (row / 2 % kCodePieces)) * 16;
 }
 
-// Rows [0, valid) by asynchronous copies; the rest becomes code 0, whatever that stands for.
+// Copies rows [0, valid) asynchronously; the rest becomes code 0, whatever its value.
 template <int kRows, int kThreads>
 __device__ __forceinline__ void load_codes_async(Code* tile, const Code* source, int valid) {
   static_assert(kRows * kCodePieces % kThreads == 0, "all threads copy equally many pieces");

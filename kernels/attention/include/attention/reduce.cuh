@@ -1,12 +1,12 @@
-// Reductions over the lanes of a warp. The result is in every lane (butterfly shuffles), so no
-// broadcast follows. All 32 lanes must take part.
+// Reductions over the lanes of a warp. The result is in every lane (butterfly shuffles), so no broadcast
+// follows. All 32 lanes must participate.
 #pragma once
 
 namespace attention {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Over groups of kWidth neighbouring lanes; kWidth is a power of two.
+// Over groups of kWidth neighboring lanes; kWidth is a power of two.
 template <int kWidth = 32>
 __device__ __forceinline__ float warp_max(float x) {
   static_assert(kWidth >= 1 && kWidth <= 32 && (kWidth & (kWidth - 1)) == 0, "a power of two up to 32");

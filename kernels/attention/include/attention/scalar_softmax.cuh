@@ -1,16 +1,16 @@
-// The softmax step of the first fused kernels: one thread walks a whole row of scores.
+// The softmax step of the first fused kernels: one thread processes a whole row of scores.
 //
-// Simple to get right, and slow: a 32-row tile keeps 32 threads of the block busy while all others
-// wait at the next barrier.
+// Simple but slow: a 32-row tile uses 32 threads of the block, while all others wait at
+// the next barrier.
 #pragma once
 
 #include <attention/softmax.cuh>
 
 namespace attention {
 
-// Takes one row of raw products q·k into the row's state and hands each weight to store(key, weight),
-// 0 for keys past `keys_left`. Returns the factor by which the row of O is to be multiplied. `store`
-// may overwrite the scores: they are all read before.
+// Folds one row of raw products q·k into the row's state and passes each weight to store(key, weight), 0 for
+// keys past `keys_left`. Returns the factor for the row of O. `store` may overwrite the scores: all of them
+// are read before.
 template <int kKeys, typename Store>
 __device__ __forceinline__ float scalar_softmax_step(RowState& state, const float* products, float scale_log2e,
                                                      int keys_left, Store store) {

@@ -1,6 +1,6 @@
-// For comparing two softmaxes step by step: scaled scores, weights, m and l of a stripe, written out.
+// For comparing two softmaxes step by step: writes a stripe's scaled scores, weights, m and l.
 //
-// Compiled into the variants of the problem `softmax_steps` alone; nothing here is meant to be fast.
+// Only compiled into the variants of the problem `softmax_steps`; not optimized for speed.
 #pragma once
 
 #include <attention/fragment_softmax.cuh>
@@ -8,7 +8,7 @@
 
 namespace attention {
 
-// Outputs of one head: scores and weights [S, S], m and l [S]; in base-2 units, as the kernels hold them.
+// Outputs of one head: scores and weights [S, S], m and l [S]; in base-2 units, as in the kernels.
 struct Steps {
   float* scores;
   half* weights;
@@ -21,7 +21,7 @@ struct Steps {
   }
 };
 
-// The part of a 16 × kKeys tile that exists, as value(row, key), to `target` [S, S].
+// Writes the valid part of a 16 × kKeys tile, as value(row, key), to `target` [S, S].
 template <int kKeys, typename T, typename Value>
 __device__ __forceinline__ void write_tile(T* target, int seq, int first_row, int first_key, Value value) {
   for (int i = threadIdx.x % kWarp; i < kMma * kKeys; i += kWarp) {
@@ -31,21 +31,21 @@ __device__ __forceinline__ void write_tile(T* target, int seq, int first_row, in
   }
 }
 
-// A tile of scores in accumulators, by way of 16 rows of kPitch floats in shared memory.
+// A tile of scores in accumulators, through 16 rows of kPitch floats in shared memory.
 template <int kPitch, int kPieces>
 __device__ __forceinline__ void write_by_memory(const Steps& steps, int seq, int first_row, int first_key,
                                                 const Accumulator (&c)[kPieces], float scale_log2e, float* buffer) {
   for (int j = 0; j < kPieces; ++j) {
     nvcuda::wmma::store_matrix_sync(buffer + j * kMma, c[j], kPitch, nvcuda::wmma::mem_row_major);
   }
-  __syncwarp();  // the tile is whole
+  __syncwarp();  // the tile is complete
   write_tile<kPieces * kMma>(steps.scores, seq, first_row, first_key,
                              [&](int row, int key) { return buffer[row * kPitch + key] * scale_log2e; });
   __syncwarp();  // it has been read
 }
 
-// m and l of a stripe. Of a FragmentState, after fragment_normaliser(): its sums are whole then; those
-// of a RowState are the sums of one side, and are added up here.
+// m and l of a stripe. A FragmentState must be passed after fragment_normaliser(), which completes its sums;
+// a RowState has the sums of one side, which are added up here.
 __device__ __forceinline__ void write_states(const Steps& steps, int seq, int lane, int first_row,
                                              const FragmentState& state) {
   for (int h = 0; h < 2; ++h) {

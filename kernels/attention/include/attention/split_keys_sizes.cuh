@@ -1,10 +1,10 @@
 // The sizes of mma_split_keys and tma_split_keys, macros for flashcore tune (examples/tune), with their defaults.
 //
-//   STRIPES       of 16 query rows
+//   STRIPES       stripes of 16 query rows
 //   WARPS         each with all rows and its own keys
-//   KEYS          of a warp, a pass: 64 take 134 KiB, which sm_89 does not have; 32 take 70 KiB, 256 keys a pass
-//   MIN_BLOCKS    asked for on an SM
-//   PROGRAMMATIC  1: the block is set up before its predecessor has ended
+//   KEYS          per warp and pass: 64 need 134 KiB, which sm_89 does not have; 32 need 70 KiB, 256 keys per pass
+//   MIN_BLOCKS    requested per SM
+//   PROGRAMMATIC  1: the block sets up before its predecessor has ended
 #pragma once
 
 #ifndef STRIPES

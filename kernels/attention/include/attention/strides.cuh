@@ -1,4 +1,4 @@
-// Where a head's rows lie in a tensor [batch, head, row, column] whose columns are contiguous.
+// Strides of a tensor [batch, head, row, column] whose columns are contiguous.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ struct Strides {
   long long batch, head, row;  // elements
 };
 
-// Of an argument's strides, as the operator gives them.
+// From an argument's strides, as passed to the operator.
 inline Strides strides_of(const std::int64_t (&of)[4]) { return {of[0], of[1], of[2]}; }
 
 template <typename T>

@@ -1,14 +1,14 @@
 // A warp and its stripe of 16 query rows: scores, softmax and P·V without another warp.
 //
-// Since no row is shared between warps, all synchronisation inside a tile is __syncwarp().
+// Since no row is shared between warps, all synchronization within a tile is __syncwarp().
 //
-// Lanes: l looks after row l % 16 of the stripe, together with lane l ± 16 (its `side`): one has the
-// first, the other the second half of each batch of scores. At a row pitch of 16 bytes more than a
-// multiple of 32, eight lanes that read 16 bytes of eight rows touch all banks once; the maximum of a
-// row takes a single shuffle, its sum one shuffle at the very end.
+// Lanes: lane l handles row l % 16 of the stripe, together with lane l ± 16 (its `side`): one has the first,
+// the other the second half of each batch of scores. With a row pitch of 16 bytes more than a multiple of
+// 32, eight lanes that read 16 bytes of eight rows touch all banks once; the maximum of a row takes a single
+// shuffle, its sum one shuffle at the end.
 //
-// One buffer serves scores (fp32) and then weights (fp16). Scores take twice the bytes, so they pass
-// through it in batches of about half the tile: stored by the fragments, read into the lanes' registers.
+// One buffer contains scores (fp32) and then weights (fp16). Scores take twice the bytes, so they pass
+// through it in batches of about half the tile: stored from fragments, read into the lanes' registers.
 #pragma once
 
 #include <attention/half8.cuh>
@@ -24,11 +24,11 @@ constexpr int kOutPieces = kHeadDim / kMma;  // 16 × 16 pieces across a stripe 
 // The shared buffer of one stripe, for tiles of kKeys keys.
 template <int kKeys>
 struct Stripe {
-  static constexpr int kPitch = kKeys + kPad;             // halves a row, as weights
-  static constexpr int kScorePitch = kPitch / 2;          // floats a row, as scores: the same bytes
+  static constexpr int kPitch = kKeys + kPad;             // halves per row, as weights
+  static constexpr int kScorePitch = kPitch / 2;          // floats per row, as scores: the same bytes
   static constexpr int kBatch = kKeys / 2 / kMma * kMma;  // keys whose scores fit such a row
   static constexpr int kBatches = kKeys / kBatch;
-  static constexpr int kShare = kBatch / 2;               // keys of a batch that one lane reads
+  static constexpr int kShare = kBatch / 2;               // keys of a batch per lane
   static constexpr int kElements = kMma * kPitch;         // halves in the buffer
   static_assert(kKeys % kMma == 0 && kKeys % kBatch == 0, "BLOCK_N: 32, 48, 64, 96 or 128");
   static_assert(kShare % 8 == 0 && kPitch % 8 == 0, "scores and weights are moved 16 bytes at a time");
@@ -53,7 +53,7 @@ __device__ __forceinline__ void stripe_scores(Accumulator (&c)[kPieces], const h
   }
 }
 
-// o += P · V for kKeys keys; the accumulator's type is float or, where the output is kept so, half.
+// o += P · V for kKeys keys; the accumulator's type is float or, for an fp16 output, half.
 template <int kKeys, typename Output>
 __device__ __forceinline__ void stripe_values(Output (&o)[kOutPieces], const half* weights, int pitch,
                                               const half* values, int stride) {
@@ -70,19 +70,19 @@ __device__ __forceinline__ void stripe_values(Output (&o)[kOutPieces], const hal
   }
 }
 
-// Takes a lane's scores (kCount of one row, any 8 of them that start at a multiple of 8 being neighbouring
-// keys) into the state and hands weights, 8 keys at a time, to store(first key, Half8). key(i) is the key
-// of score i. Returns the factor of the row's output. state.l is the sum over this lane's own keys only:
-// stripe_normaliser() adds the two sides up.
+// Folds a lane's scores (kCount of one row, in groups of 8 neighboring keys that start at a multiple of 8)
+// into the state and passes weights, 8 keys at a time, to store(first key, Half8). key(i) is the key of
+// score i. Returns the factor of the row's output. state.l is the sum over this lane's own keys only:
+// stripe_normaliser() adds up the two sides.
 template <int kCount, typename Key, typename Store>
 __device__ __forceinline__ float stripe_softmax(RowState& state, float (&score)[kCount], int tile_keys, int keys_left,
                                                 Key key, Store store) {
   static_assert(kCount % 8 == 0, "weights are stored 8 at a time");
-  if (keys_left < tile_keys) {  // the last tile alone, and the same for all lanes
+  if (keys_left < tile_keys) {  // only the last tile, uniform in the warp
 #pragma unroll
     for (int i = 0; i < kCount; ++i) score[i] = mask_tail(score[i], key(i), keys_left);
   }
-  // Four chains instead of one: with a warp or two on a scheduler, it is latency that counts.
+  // Four chains instead of one: with one or two warps per scheduler, latency is the limit.
   float top[4] = {score[0], score[1], score[2], score[3]};
 #pragma unroll
   for (int i = 4; i < kCount; ++i) top[i % 4] = fmaxf(top[i % 4], score[i]);
@@ -103,8 +103,8 @@ __device__ __forceinline__ float stripe_softmax(RowState& state, float (&score)[
   return factor;
 }
 
-// Scores in fragments → weights in the stripe's buffer, by way of that same buffer. Returns the factor
-// by which row l % 16 of the output is to be multiplied. The weights are visible to the warp on return.
+// Scores in fragments → weights in the stripe's buffer, through that same buffer. Returns the factor of row
+// l % 16 of the output. The weights are visible to the warp on return.
 template <int kKeys>
 __device__ __forceinline__ float stripe_weights(RowState& state, half* buffer, Accumulator (&c)[kKeys / kMma],
                                                 float scale_log2e, int keys_left) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ float stripe_weights(RowState& state, half* buffer, A
       nvcuda::wmma::store_matrix_sync(scores + j * kMma, c[b * (S::kBatch / kMma) + j], S::kScorePitch,
                                       nvcuda::wmma::mem_row_major);
     }
-    __syncwarp();  // the batch is whole
+    __syncwarp();  // the batch is complete
     const float* own = scores + row * S::kScorePitch + side * S::kShare;
 #pragma unroll
     for (int i = 0; i < S::kShare; i += 4) {
@@ -138,11 +138,11 @@ __device__ __forceinline__ float stripe_weights(RowState& state, half* buffer, A
       stripe_softmax(state, score, kKeys, keys_left, key, [buffer, row](int first, const Half8& p) {
         store_half8(buffer + row * S::kPitch + first, p);
       });
-  __syncwarp();  // weights are whole
+  __syncwarp();  // weights are complete
   return factor;
 }
 
-// What row l % 16 of the output is multiplied by at the end. All lanes take part.
+// The final factor of row l % 16 of the output. All lanes participate.
 __device__ __forceinline__ float stripe_normaliser(RowState state) {
   state.l += __shfl_xor_sync(kAllLanes, state.l, kMma);
   return state.normaliser();
@@ -168,7 +168,7 @@ __device__ __forceinline__ void clear_stripe(float* output) {
   for (int i = 0; i < kHeadDim / 8; ++i) own[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
 
-// output = output + P · V: fetched into fragments and put back. The warp synchronises before and after.
+// output = output + P · V: loaded into fragments and stored back. The warp synchronizes before and after.
 template <int kKeys>
 __device__ __forceinline__ void accumulate_stripe(float* output, const half* weights, const half* values, int stride) {
   Accumulator o[kOutPieces];
@@ -183,11 +183,11 @@ __device__ __forceinline__ void accumulate_stripe(float* output, const half* wei
   }
 }
 
-// Writes kCols columns of the stripe's first `valid` rows to global memory as halves, 16 bytes a lane.
-// `factor` is that of the lane's own row (l % 16); each lane gets the one it needs by a shuffle.
+// Writes kCols columns of the stripe's first `valid` rows to global memory as halves, 16 bytes per lane.
+// `factor` is the factor of the lane's own row (l % 16); each lane gets the one it needs by a shuffle.
 template <int kCols>
 __device__ __forceinline__ void store_stripe(half* target, const float* stripe, int pitch, float factor, int valid) {
-  constexpr int kPieces = kCols / 8;  // of a row
+  constexpr int kPieces = kCols / 8;  // per row
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int i = lane; i < kMma * kPieces; i += kWarp) {

@@ -1,6 +1,6 @@
-// Shared memory of a block whose warps own stripes of 16 query rows (see stripe.cuh): where Q, the
-// stages of K and of V, and the stripes' buffers for scores and weights lie, as offsets in bytes. What a
-// kernel keeps besides (an output, factors) it puts behind them.
+// Shared memory of a block whose warps own stripes of 16 query rows (see stripe.cuh): byte offsets of Q, the
+// stages of K and of V, and the stripes' buffers for scores and weights. Other parts of a kernel (an output,
+// factors) follow them.
 #pragma once
 
 #include <attention/shared_memory.cuh>
@@ -10,7 +10,7 @@ namespace attention {
 
 template <int kRows, int kKeys, int kStages>
 struct StripeMemory {
-  static constexpr int kStageBytes = kKeys * kStride * 2;  // of K, or of V
+  static constexpr int kStageBytes = kKeys * kStride * 2;  // per stage of K, or of V
 
   static constexpr int kQueriesAt = 0;
   static constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);

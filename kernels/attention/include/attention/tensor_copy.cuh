@@ -1,8 +1,8 @@
-// Bulk tensor copies: one thread asks for a whole tile, and a barrier tells when it has come (sm_90).
+// Bulk tensor copies: one thread requests a whole tile, and a barrier signals its arrival (sm_90).
 //
-// The host describes a [heads, S, 64] tensor once a launch (a tensor map, a kernel parameter); the copy
-// engine does the addresses, the swizzle of swizzle.cuh (Swizzled), and zeros for rows past a head's end. The
-// zeros count as bytes that have come: a tile always is as many bytes.
+// The host describes a [heads, S, 64] tensor once per launch (a tensor map, a kernel parameter); the copy engine
+// computes addresses, applies swizzle.cuh's layout (Swizzled), and writes zeros for rows past a head's end. The
+// zeros count as arrived bytes: a tile always has the same number of bytes.
 #pragma once
 
 #include <attention/barrier.cuh>
@@ -39,23 +39,23 @@ inline cudaError_t describe(CUtensorMap& map, const void* tensor, const flashcor
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Brings a map, which the copy engine reads before it can start, nearer.
+// Prefetches a tensor map, which the copy engine reads before it can start.
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Makes barriers that this thread has initialised visible to the copy engine.
+// Makes barriers that this thread has initialized visible to the copy engine.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// The one arrival that the barrier's phase expects, and the bytes that have to come besides.
+// The one arrival that the barrier's phase expects, and the bytes expected in addition.
 __device__ __forceinline__ void arrive_expecting(Barrier* barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
 
-// Rows first_row, … of a head into a tile that starts at a multiple of 1,024 bytes.
+// Copies rows first_row, … of a head into a tile that starts at a multiple of 1,024 bytes.
 __device__ __forceinline__ void copy_tile(half* tile, const CUtensorMap& map, int first_row, int head,
                                           Barrier* barrier) {
   asm volatile(

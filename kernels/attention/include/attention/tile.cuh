@@ -1,7 +1,7 @@
 // Tiles between global and shared memory, moved by all threads of a block in 16-byte pieces.
 //
-// Neither function synchronises: whoever reads a tile that other threads wrote puts a barrier between.
-// Strides are in elements. A padded stride (see kPad) keeps rows apart in the banks.
+// Neither function synchronizes: a barrier is needed before other threads read a tile. Strides are in
+// elements. A padded stride (see kPad) avoids bank conflicts between rows.
 #pragma once
 
 #include <attention/half8.cuh>
@@ -12,13 +12,13 @@ namespace attention {
 
 // Copies rows [0, valid) of `source` into shared memory and fills rows [valid, kRows) with zeros.
 //
-// The zeros matter. A padded key scores 0, which the softmax still has to mask, but a padded row of V
-// is multiplied by the weight 0, and 0 times whatever the memory held before could be NaN.
+// The zeros matter. A padded key scores 0, which the softmax must still mask, but a padded row of V is
+// multiplied by the weight 0, and 0 times uninitialized memory could be NaN.
 template <int kRows, int kCols, int kStride, int kThreads>
 __device__ __forceinline__ void load_rows(half* __restrict__ tile, const half* __restrict__ source,
                                           std::size_t source_stride, int valid) {
   static_assert(kCols % 8 == 0 && kStride % 8 == 0 && kStride >= kCols, "rows are moved 8 halves at a time");
-  constexpr int kPieces = kCols / 8;  // of a row
+  constexpr int kPieces = kCols / 8;  // per row
 #pragma unroll
   for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
     const int row = i / kPieces;

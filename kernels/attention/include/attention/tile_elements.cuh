@@ -1,8 +1,8 @@
-// The work of tile.cuh and output_piece.cuh, one element at a time: what it was before anybody
-// vectorised it.
+// The functions of tile.cuh and output_piece.cuh, one element at a time: the version before
+// vectorization.
 //
-// Consecutive threads still move consecutive elements, so a warp's accesses to global memory are
-// coalesced: the same sectors are read, by eight times as many instructions.
+// Consecutive threads still access consecutive elements, so a warp's accesses to global memory are coalesced:
+// the same sectors are read, with eight times as many instructions.
 #pragma once
 
 #include <attention/head.cuh>
@@ -12,7 +12,7 @@
 
 namespace attention {
 
-// As load_rows: rows [0, valid) are copied, rows [valid, kRows) filled with zeros.
+// Like load_rows: rows [0, valid) are copied, rows [valid, kRows) filled with zeros.
 template <int kRows, int kCols, int kStride, int kThreads>
 __device__ __forceinline__ void load_elements(half* __restrict__ tile, const half* __restrict__ source,
                                               std::size_t source_stride, int valid) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void load_elements(half* __restrict__ tile, const hal
   }
 }
 
-// As store_rows: rows [0, valid), row r multiplied by factor(r).
+// Like store_rows: rows [0, valid), row r multiplied by factor(r).
 template <int kRows, int kCols, int kStride, int kThreads, typename Factor>
 __device__ __forceinline__ void store_elements(half* __restrict__ target, std::size_t target_stride,
                                                const float* __restrict__ tile, int valid, Factor factor) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_elements(half* __restrict__ target, std::s
   }
 }
 
-// As rescale_piece of output_piece.cuh, the 16 × 16 piece of one warp: row r multiplied by factors[r].
+// Like rescale_piece of output_piece.cuh, for one warp's 16 × 16 piece: row r multiplied by factors[r].
 __device__ __forceinline__ void rescale_elements(float* piece, int stride, const float* factors) {
   for (int i = threadIdx.x % kWarp; i < kMma * kMma; i += kWarp) {
     piece[i / kMma * stride + i % kMma] *= factors[i / kMma];

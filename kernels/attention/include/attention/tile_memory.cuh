@@ -1,4 +1,4 @@
-// Dynamic shared memory of a block that computes a tile at a time with everything laid out whole: Q, K,
+// Dynamic shared memory of a block that computes a tile at a time with everything stored completely: Q, K,
 // V, scores, weights, output and a factor for each of its rows. Offsets are in bytes.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace attention {
 
 template <int kRows, int kKeys>
 struct TileMemory {
-  static constexpr int kScoreStride = kKeys + kPadFloat;  // floats from one row to the next
-  static constexpr int kWeightStride = kKeys + kPad;      // halves
+  static constexpr int kScoreStride = kKeys + kPadFloat;  // floats per row
+  static constexpr int kWeightStride = kKeys + kPad;      // halves per row
 
   static constexpr int kQueriesAt = 0;
   static constexpr int kKeysAt = after(kQueriesAt, kRows * kStride * 2);

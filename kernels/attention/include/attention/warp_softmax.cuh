@@ -1,6 +1,6 @@
-// The softmax step with a whole warp on one row of scores: a lane has every 32nd key.
+// The softmax step with a whole warp per row of scores: a lane has every 32nd key.
 //
-// Same interface as scalar_softmax_step, so that two kernels can differ in this call alone.
+// The same interface as scalar_softmax_step, so that two kernels can differ in only this call.
 #pragma once
 
 #include <attention/head.cuh>
@@ -9,9 +9,9 @@
 
 namespace attention {
 
-// Takes one row of raw products q·k into the row's state (the same in all lanes) and hands each weight
-// to store(key, weight), 0 for keys past `keys_left`. Returns the factor by which the row of O is to be
-// multiplied, in all lanes. `store` may overwrite the scores: the reductions order it after every read.
+// Folds one row of raw products q·k into the row's state (the same in all lanes) and passes each weight to
+// store(key, weight), 0 for keys past `keys_left`. Returns the factor for the row of O, in all lanes.
+// `store` may overwrite the scores: the reductions order it after every read.
 template <int kKeys, typename Store>
 __device__ __forceinline__ float warp_softmax_step(RowState& state, const float* products, float scale_log2e,
                                                    int keys_left, Store store) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ float warp_softmax_step(RowState& state, const float*
 #pragma unroll
   for (int i = 0; i < kOfLane; ++i) {
     const int key = lane + i * kWarp;
-    const bool exists = kKeys % kWarp == 0 || key < kKeys;  // 48 keys: the second turn has 16 lanes
+    const bool exists = kKeys % kWarp == 0 || key < kKeys;  // 48 keys: the second pass has 16 lanes
     score[i] = exists ? mask_tail(products[key] * scale_log2e, key, keys_left) : kMasked;
     tile_max = fmaxf(tile_max, score[i]);
   }
@@ -39,8 +39,8 @@ __device__ __forceinline__ float warp_softmax_step(RowState& state, const float*
   return factor;
 }
 
-// The step for a block's tile of scores, each warp taking kRowsOfWarp neighbouring rows: their weights
-// as halves, and the factor of each row of the output. The block synchronises before and after.
+// The step for a block's tile of scores, each warp taking kRowsOfWarp neighboring rows: their weights as
+// halves, and the factor of each row of the output. The block synchronizes before and after.
 template <int kKeys, int kRowsOfWarp>
 __device__ __forceinline__ void warp_softmax_rows(RowState (&state)[kRowsOfWarp], half* weights, int weight_stride,
                                                   float* factors, const float* scores, int score_stride,

@@ -1,8 +1,8 @@
 // 16 × 16 tiles on the tensor cores through nvcuda::wmma: halves in, fp32 accumulators.
 //
-// Which lane holds which element of a fragment is unspecified, so everything that needs rows (masking,
-// softmax, rescaling) goes through shared memory. Pointers must be 32-byte aligned: with rows of 16·n
-// bytes, tiles that start at multiples of 16 rows and 16 columns are.
+// The layout of a fragment is unspecified, so everything that needs rows (masking, softmax, rescaling) goes
+// through shared memory. Pointers must be 32-byte aligned: with rows of 16·n bytes, tiles that start at
+// multiples of 16 rows and 16 columns are.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -31,8 +31,8 @@ __device__ __forceinline__ void multiply(Accumulator& c, const half* a, int a_st
   }
 }
 
-// c += A · Bᵀ with A and B 16 × kDepth, both row-major (Q · Kᵀ). Read column-major, a row-major B is
-// its own transpose: nothing is moved.
+// c += A · Bᵀ with A and B 16 × kDepth, both row-major (Q · Kᵀ). Read as column-major, a row-major B is its
+// own transpose: no data moves.
 template <int kDepth>
 __device__ __forceinline__ void multiply_transposed(Accumulator& c, const half* a, int a_stride, const half* b,
                                                     int b_stride) {
@@ -47,8 +47,8 @@ __device__ __forceinline__ void multiply_transposed(Accumulator& c, const half* 
   }
 }
 
-// Q · Kᵀ of a whole block: kRows × kKeys raw scores into `scores`, 16 × 16 tiles dealt out to the warps.
-// With fewer tiles than warps the last warps have nothing to do.
+// Q · Kᵀ of a whole block: kRows × kKeys raw scores into `scores`, 16 × 16 tiles distributed over the warps.
+// With fewer tiles than warps the last warps are idle.
 template <int kRows, int kKeys, int kDepth, int kWarps>
 __device__ __forceinline__ void score_tile(float* scores, int score_stride, const half* queries, const half* keys,
                                            int stride) {

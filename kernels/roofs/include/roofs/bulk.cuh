@@ -1,7 +1,7 @@
-// The bulk copy engine: global to shared memory and back, past the registers. sm_90 and later.
+// The bulk copy engine: global to shared memory and back, bypassing registers. sm_90 and later.
 //
-// One thread asks for a whole tile; a barrier in shared memory counts the bytes that have come. Addresses and
-// sizes are multiples of 16 bytes.
+// One thread requests a whole tile; a barrier in shared memory counts the arrived bytes. Addresses and sizes are
+// multiples of 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ __device__ inline void init_barrier(uint32_t barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
+// Makes initialized barriers visible to the copy engine.
 __device__ inline void fence_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Asks for `bytes` from global memory; the barrier's phase ends when all of them are there.
+// Requests `bytes` from global memory; the barrier's phase ends when all of them have arrived.
 __device__ inline void load_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
@@ -39,21 +39,21 @@ __device__ inline void wait_barrier(uint32_t barrier) {
       : "memory");
 }
 
-// Makes this thread's own stores to shared memory known to the copy engine; a barrier of the block has to follow.
+// Makes this thread's stores to shared memory visible to the copy engine; a barrier of the block must follow.
 __device__ inline void fence_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Starts to write `bytes` of shared memory.
+// Starts storing `bytes` of shared memory.
 __device__ inline void store_bulk(void* to, uint32_t from, uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until all shared memory that is being stored may be given up.
+// Waits until the shared memory being stored may be reused.
 __device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-// Dynamic shared memory with which `blocks` blocks fit an SM of sm_90 (228 KiB) and no more, in bytes; each block
-// has less than 128 bytes of static shared memory, and 1 KiB is the system's own.
+// The dynamic shared memory, in bytes, with which exactly `blocks` blocks fit on an SM of sm_90 (228 KiB); each block
+// has less than 128 bytes of static shared memory, and the system uses 1 KiB.
 constexpr unsigned shared_bytes_for(unsigned blocks) { return (228u * 1024 / blocks - 1024 - 128) / 128 * 128; }
 
 }  // namespace roofs

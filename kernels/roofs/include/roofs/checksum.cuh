@@ -1,4 +1,4 @@
-// Sums modulo 2³²: what was read is proved by what it adds up to, whatever the order.
+// Sums modulo 2³²: the sum proves which data were read, whatever the order.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Checksum {
   }
 };
 
-// The block's sum, written to *out by its first thread. Call with the whole block.
+// The block's sum, written to *out by its first thread. Must be called by the whole block.
 template <int kThreads>
 __device__ void store_sum(Checksum sum, uint32_t* out) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024, "whole warps, at most 32 of them");

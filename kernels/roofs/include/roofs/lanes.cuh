@@ -1,4 +1,4 @@
-// What the arithmetic kernels share: 512 threads a block, each with a few values of its own in registers.
+// Common parts of the arithmetic kernels: 512 threads per block, each with a few values in registers.
 #pragma once
 
 #include <flashcore/launch.h>
@@ -7,14 +7,14 @@
 
 namespace roofs {
 
-constexpr int kLaneThreads = 512;  // one block an SM: four warps for each of its schedulers
+constexpr int kLaneThreads = 512;  // one block per SM: four warps for each of its schedulers
 
 inline const char* refuse_other_lanes(std::int64_t threads, std::int64_t values, int expected) {
   if (threads != kLaneThreads) return "THREADS must be 512";
   return values == expected ? nullptr : "VALUES must be what the kernel keeps in registers: 8 for exp2, 16 for others";
 }
 
-// Thread `own`'s values, in vectors of four.
+// The values of thread `own`, in vectors of four.
 template <typename Vector, typename Value, int kValues>
 __device__ void load_lane(const Vector* from, int own, Value (&v)[kValues]) {
 #pragma unroll

@@ -1,7 +1,7 @@
-// The element types of the matrix kernels, and mma.sync in each of them, fp32 accumulation throughout.
+// The element types of the matrix kernels, and mma.sync for each of them, with fp32 accumulation.
 //
-// An operand row of one instruction's depth is 32 bytes in every type (16 elements of 2 bytes, 32 of 1),
-// and a lane's words lie at the same bytes in all of them: what differs is the instruction's name alone.
+// An operand row of one instruction's depth is 32 bytes in every type (16 elements of 2 bytes, 32 of 1), and a
+// lane's words have the same byte offsets in all of them: only the instruction's name differs.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace roofs {
 
-constexpr int kStepBytes = 32;  // of an operand row, an instruction
+constexpr int kStepBytes = 32;  // of an operand row, per instruction
 
 struct FragmentA {  // rows g and g + 8, low and high half of the step; g = lane / 4
   uint32_t word[4];
@@ -43,7 +43,7 @@ struct FragmentC {  // row g: columns 2t and 2t + 1, then row g + 8; t = lane % 
   float value[4];
 };
 
-// c = a · b + c, or a · b alone when `fresh`: the zero is then no register and costs nothing.
+// c = a · b + c, or a · b alone if `fresh`: then the zero is no register and costs nothing.
 __device__ inline void multiply(FragmentC& c, const FragmentA& a, const FragmentB& b, bool fresh) {
   const float zero = 0.0f;
   asm volatile("mma.sync.aligned.m16n8" ROOFS_DEPTH ".row.col." ROOFS_TYPES ".f32"

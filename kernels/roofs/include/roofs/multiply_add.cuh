@@ -1,4 +1,4 @@
-// out = x + factor · y on 16-byte vectors of fp32, one fused multiply-add a word.
+// out = x + factor · y on 16-byte vectors of fp32, one fused multiply-add per word.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the kernels share that read memory of their own SM: a tile of 64 KiB for each block, read again
-// and again by 1,024 threads, four 16-byte vectors a thread and pass.
+// Common parts of the kernels that read their own SM's memory: a tile of 64 KiB per block, read repeatedly by
+// 1,024 threads, four 16-byte vectors per thread and pass.
 #pragma once
 
 #include <flashcore/launch.h>
@@ -19,10 +19,10 @@ inline const char* refuse_other_tiles(std::int64_t words) {
   return words * 4 == kSmTileBytes ? nullptr : "WORDS must be 16384: a tile of 64 KiB a block";
 }
 
-// Adds up the tile `iterations` times. `load(offset)` reads the vector so many bytes into the tile.
+// Sums the tile `iterations` times. `load(offset)` reads the vector at that byte offset in the tile.
 //
-// From pass to pass each warp moves on by one place, round the tile's quarter: were the addresses the same,
-// the compiler would read once and add four times (`volatile` on the assembly does not stop ptxas).
+// In each pass each warp advances by one position, around the tile's quarter: with equal addresses the compiler
+// would read once and add four times (`volatile` on the assembly does not stop ptxas).
 template <typename Load>
 __device__ Checksum read_again(int iterations, Load load) {
   constexpr uint32_t kQuarter = kSmThreads * 16;

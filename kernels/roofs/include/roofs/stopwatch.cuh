@@ -1,8 +1,8 @@
-// The clock, measured inside the kernel: SM cycles against the chip's own nanoseconds.
+// The clock, measured inside the kernel: SM cycles against the chip's nanoseconds.
 //
-// One thread of each block notes both counters around what is measured, after the block has set itself
-// up and before it writes its answer. Over all blocks, the sum of cycles over the sum of nanoseconds is
-// the SM clock while the kernel ran; the last stop less the first start is how long it took.
+// One thread of each block reads both counters around the measured part, after the block's setup and before it
+// writes its answer. Over all blocks, the sum of cycles over the sum of nanoseconds is the SM clock while the
+// kernel ran; the last stop minus the first start is its duration.
 #pragma once
 
 namespace roofs {
@@ -12,15 +12,15 @@ constexpr int kClockColumns = 4;
 
 class Stopwatch {
  public:
-  // Call with the whole block: the measured part starts when every thread is ready.
+  // Called by the whole block: the measured part starts when every thread is ready.
   __device__ void start() {
     __syncthreads();
     read(cycles_, nanoseconds_);
   }
 
-  // Call with the whole block: the measured part ends when every thread is done. Unless `clocked`, the
-  // row is zeros: an answer that is the same on every call, for whoever checks the kernel. `index` is the
-  // row's: the block's own, unless so many blocks come and go that only some of them look at the clock.
+  // Called by the whole block: the measured part ends when every thread is done. Unless `clocked`, the row is
+  // zeros, so that repeated calls have equal answers when the kernel is checked. `index` is the row: the block's
+  // own, unless there are so many blocks that only some of them read the clock.
   __device__ void stop(long long* clocks, int clocked, long long index = blockIdx.x) const {
     __syncthreads();
     if (threadIdx.x != 0) return;

@@ -1,5 +1,5 @@
-// 16-byte accesses by cache path, in the order that they are written in. That much `volatile` holds; ptxas may
-// still merge reads of one address, so who reads again has to read elsewhere first.
+// 16-byte accesses by cache path, in program order. `volatile` guarantees only that; ptxas may still merge reads of
+// one address, so repeated reads must read another address in between.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace roofs {
 
 constexpr int kVectorWords = 4;  // 32-bit words of a 16-byte vector
 
-// Global memory, read once: past L1, through the read-only path.
+// Global memory, read once: bypasses L1, through the read-only path.
 __device__ inline uint4 load_streaming(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -17,7 +17,7 @@ __device__ inline uint4 load_streaming(const uint4* p) {
   return v;
 }
 
-// Global memory through L2 alone.
+// Global memory, through L2 only.
 __device__ inline uint4 load_l2(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -26,7 +26,7 @@ __device__ inline uint4 load_l2(const uint4* p) {
   return v;
 }
 
-// Global memory, kept in L1: what a plain load does.
+// Global memory, cached in L1, like a plain load.
 __device__ inline uint4 load_l1(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -47,7 +47,7 @@ __device__ inline uint4 load_shared(uint32_t address) {
   return v;
 }
 
-// Four 8 × 8 matrices of 16-bit elements: a warp reads 512 bytes, each lane names a row of 16.
+// Four 8 × 8 matrices of 16-bit elements: a warp reads 512 bytes, each lane gives a row of 16 bytes.
 __device__ inline uint4 load_matrices(uint32_t address) {
   uint4 v;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,26 +1,26 @@
 // wgmma: a warpgroup's 64 × 256 product, both operands in shared memory, accumulators in registers.
 //
-// Operands are K-major with the 128-byte swizzle: rows of 128 bytes, eight of them a group of 1,024, and
-// within a row the 16-byte chunk c lies at c ^ (row mod 8). sm_90a alone.
+// Operands are K-major with the 128-byte swizzle: rows of 128 bytes in groups of eight, 1,024 bytes, and within a
+// row the 16-byte chunk c is at c ^ (row mod 8). sm_90a only.
 #pragma once
 
 #include <roofs/matrix.cuh>
 
 namespace roofs {
 
-constexpr int kRowBytes = 128;              // of an operand's panel: what the swizzle spans
-constexpr int kGroupBytes = 8 * kRowBytes;  // after which the swizzle repeats; panels are aligned to it
+constexpr int kRowBytes = 128;              // of an operand's panel: the swizzle's span
+constexpr int kGroupBytes = 8 * kRowBytes;  // the swizzle's period, to which panels are aligned
 constexpr int kStepsOfRow = kRowBytes / kStepBytes;
 constexpr int kTileRows = 64;
 constexpr int kTileColumns = 256;
-constexpr int kAccumulators = kTileRows * kTileColumns / 128;  // a thread of the warpgroup
+constexpr int kAccumulators = kTileRows * kTileColumns / 128;  // per thread of the warpgroup
 
-// Where the 16-byte chunk of a row lies in a panel, in bytes.
+// The byte offset of a row's 16-byte chunk in a panel.
 __device__ inline int swizzled(int row, int chunk) { return row * kRowBytes + ((chunk ^ (row % 8)) * 16); }
 
-// The descriptor of a panel that starts at shared address `address`; a later step of the row is so many
-// bytes on. Bits 0-13: address / 16; 16-29: the leading offset, unused with this swizzle, by custom 1;
-// 32-45: from one group of eight rows to the next, / 16; 62-63: 1 for the 128-byte swizzle.
+// The descriptor of a panel that starts at shared address `address`; a later step of the row is at a larger byte
+// offset. Bits 0-13: address / 16; 16-29: leading offset, unused with this swizzle, by convention 1; 32-45: distance
+// between groups of eight rows / 16; 62-63: 1 for the 128-byte swizzle.
 __device__ inline uint64_t descriptor(uint32_t address) {
   constexpr uint64_t kFixed = (1ull << 62) | (static_cast<uint64_t>(kGroupBytes / 16) << 32) | (1ull << 16);
   return kFixed | ((address & 0x3ffffu) >> 4);
@@ -35,10 +35,10 @@ __device__ inline void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Makes ordinary stores to shared memory visible to the tensor cores; a barrier has to follow.
+// Makes ordinary stores to shared memory visible to the tensor cores; a barrier must follow.
 __device__ inline void fence_for_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// d = a · b + d, or a · b alone when `fresh`. Asynchronous: d is not to be touched before the wait.
+// d = a · b + d, or a · b alone if `fresh`. Asynchronous: d must not be accessed before the wait.
 __device__ inline void multiply_async(float (&d)[kAccumulators], uint64_t a, uint64_t b, bool fresh) {
   asm volatile(
       "{.reg .pred accumulate; setp.ne.b32 accumulate, %130, 0; "
@@ -52,7 +52,7 @@ __device__ inline void multiply_async(float (&d)[kAccumulators], uint64_t a, uin
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
 #if ELEMENT == ROOFS_FP8
-      "%128, %129, accumulate, 1, 1;}"  // 8-bit operands are K-major always
+      "%128, %129, accumulate, 1, 1;}"  // 8-bit operands are always K-major
 #else
       "%128, %129, accumulate, 1, 1, 0, 0;}"
 #endif

@@ -1,4 +1,4 @@
-// The sizes of a kernel for short sequences, and what follows from them.
+// The sizes of a kernel for short sequences, and the constants derived from them.
 #pragma once
 
 #include <attention/hopper/wgmma.cuh>
@@ -10,13 +10,13 @@ using namespace hopper;
 using attention::Strides;
 
 // kDim        the head dimension, 64 or 128
-// kRowGroups  of 64 queries each, in a block
-// kKeyGroups  warpgroups for each 64 queries: chunk c of a block's keys belongs to key group c % kKeyGroups
-// kChunk      keys that a warpgroup takes at once
-// kStages     chunks of a block: all of its keys lie in shared memory at once
-// kKeyParts   blocks of a cluster, which share the keys of the same queries
-// kOverlap    P·V of one chunk beside the weights of the next
-// kTurns      two row groups take turns at the tensor cores
+// kRowGroups  row groups of 64 queries each, per block
+// kKeyGroups  warpgroups per 64 queries: chunk c of a block's keys belongs to key group c % kKeyGroups
+// kChunk      keys per warpgroup and step
+// kStages     chunks per block: all of its keys are in shared memory at once
+// kKeyParts   blocks per cluster, which share the keys of the same queries
+// kOverlap    P·V of one chunk overlaps the softmax of the next
+// kTurns      two row groups alternate on the tensor cores
 template <int kDim_, int kRowGroups_, int kKeyGroups_, int kChunk_, int kStages_, int kKeyParts_, bool kOverlap_,
           bool kTurns_>
 struct Config {
@@ -35,14 +35,14 @@ struct Config {
   static constexpr int kWarps = kGroups * 4;
   static constexpr int kThreads = kGroups * 128;
   static constexpr int kPanels = kDim / kPanelColumns;
-  static constexpr int kOutputs = kDim / 2;  // accumulators of a thread
+  static constexpr int kOutputs = kDim / 2;  // accumulators per thread
   static constexpr int kScores = kChunk / 2;
 
-  // Merge: of kParts partial results each finishes kShare accumulators a thread, and gets them as halves from the
-  // others.
+  // Merge: of kParts partial results, each finishes kShare accumulators per thread, and receives them as halves from
+  // the others.
   static constexpr int kParts = kKeyGroups * kKeyParts;
   static constexpr int kShare = kOutputs / kParts;
-  static constexpr int kStateBytes = 32 * 8;            // from a warpgroup to another: m and l of 32 rows
+  static constexpr int kStateBytes = 32 * 8;            // between warpgroups: m and l of 32 rows
   static constexpr int kShareBytes = kShare * 2 * 128;  // and the accumulators
 
   static constexpr int kQueryBytes = kRows * kDim * 2;
@@ -65,8 +65,8 @@ struct Config {
   static_assert(kSharedBytes <= 227 * 1024, "shared memory");
 };
 
-constexpr float kMasked = -__builtin_huge_valf();  // the score of a key that does not exist
-constexpr float kLowest = -1e20f;  // what weights are relative to where there is no key: all of them are 0
-constexpr float kSlack = 8.0f;     // powers of two that a score may lie above what weights are relative to
+constexpr float kMasked = -__builtin_huge_valf();  // the score of a masked key
+constexpr float kLowest = -1e20f;  // the reference of weights if there is no key: all of them are 0
+constexpr float kSlack = 8.0f;     // how far, in powers of two, a score may exceed the weights' reference
 
 }  // namespace clusters

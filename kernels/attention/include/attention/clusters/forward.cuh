@@ -1,12 +1,12 @@
-// Attention forward for short sequences: all keys of a block lie in shared memory at once, keys are split over
+// Attention forward for short sequences: all keys of a block are in shared memory at once, keys are split over
 // warpgroups and over a cluster, and partial results are merged through distributed shared memory.
 //
-// Weights are relative to the largest score of a warpgroup's *first* chunk; a later chunk raises that only where it
-// lies more than 2^8 above. To merge, each of the partial results finishes its own share of the accumulators and gets
-// the others' shares, as halves, from the threads that hold the same accumulators: no address is computed from a row
-// or column, every access is 16 bytes a lane side by side, and a warp waits for its own partners alone. st.async
-// tells the receiver's barrier itself. No block waits for another at its end: a block's last act is to read what the
-// others have sent.
+// Weights are relative to the largest score of a warpgroup's *first* chunk; a later chunk raises this reference only if
+// it is more than 2^8 larger. To merge, each partial result finishes its share of the accumulators and receives the
+// others' shares, as halves, from the threads with the same accumulators: no address is computed from a row or column,
+// accesses are 16 bytes per lane, contiguous, and a warp waits only for its partners. st.async itself arrives on the
+// receiver's barrier. No block waits for another at its end: a block's last step is to read what the others have
+// sent.
 #pragma once
 
 #include <attention/clusters/config.cuh>
@@ -43,14 +43,14 @@ __device__ __forceinline__ float2 load_shared_pair(uint32_t from) {
   return v;
 }
 
-// Which accumulator is number k of partial result p's share: rows g or g + 8 by p % 2, columns by p / 2.
+// The accumulator that is number k of partial result p's share: rows g or g + 8 by p % 2, columns by p / 2.
 template <typename C>
 __device__ __forceinline__ constexpr int shared_out(int p, int k) {
   const int j = p / 2 * (C::kShare / 2) + k / 2;  // group of 8 columns
   return j * 4 + p % 2 * 2 + k % 2;
 }
 
-// One row's columns 0, 1, 8, 9, 16, 17, ... (of lane 0 of four; the others' lie between). `to`: the first column.
+// One row's columns 0, 1, 8, 9, 16, 17, ... (of lane 0 of four; the other lanes' are between). `to`: the first column.
 template <int kCount>
 __device__ __forceinline__ void store_row(half* to, const float (&x)[kCount], bool exists, int lane) {
 #pragma unroll
@@ -63,7 +63,7 @@ __device__ __forceinline__ void store_row(half* to, const float (&x)[kCount], bo
   }
 }
 
-// A head's largest scores of a thread's two rows, relative to which its weights are, and their sums.
+// The maximum scores of a thread's two rows, to which their weights are relative, and their sums.
 struct State {
   float m[2] = {kLowest, kLowest};
   float l[2] = {0.0f, 0.0f};
@@ -85,7 +85,7 @@ __device__ __forceinline__ float row_max(const float (&s)[kCount], int h, float 
   return fmaxf(even, odd) * scale;
 }
 
-// Sends this part's shares to its partners, takes in theirs, and stores its own share of the rows.
+// Sends this part's shares to its partners, receives theirs, and stores its own share of the rows.
 template <typename C>
 __device__ __forceinline__ void merge(const float (&o)[C::kOutputs], const State& state, uint32_t base,
                                       uint32_t shares_here, int part, int group, int warp, int lane, half* target,
@@ -121,7 +121,7 @@ __device__ __forceinline__ void merge(const float (&o)[C::kOutputs], const State
       store_remote(to + k / 8 * 128 * 16, w, barrier);
     }
   }
-  // Its accumulators differ from part to part: chosen, not indexed.
+  // The accumulators depend on the part: selected, not indexed.
   const int half_of_rows = self % 2;
   const float my_m = half_of_rows == 0 ? state.m[0] : state.m[1];
   const float my_l = half_of_rows == 0 ? state.l[0] : state.l[1];
@@ -172,7 +172,7 @@ __device__ __forceinline__ void merge(const float (&o)[C::kOutputs], const State
 }
 
 // One block: kRows queries of head blockIdx.y of batch blockIdx.z. Row r sees keys before r + ahead. `sharing`: query
-// heads of a K/V head. `scale`: with log2 e.
+// heads per K/V head. `scale`: includes log2 e.
 template <typename C>
 __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensorMap& k_map, const CUtensorMap& v_map,
                                         half* out, const Strides& strides, int seq, int ahead, int sharing,
@@ -197,7 +197,7 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
   const int all_chunks = (seq + C::kChunk - 1) / C::kChunk;
   const int part_chunks = (all_chunks + C::kKeyParts - 1) / C::kKeyParts;
   const int first_chunk = part * part_chunks;
-  // A group without keys takes a chunk past the end: zeros come, and all of their weights are 0.
+  // A group without keys loads a chunk past the end: it is all zeros, and all of its weights are 0.
   const int real_chunks = max(0, min(part_chunks, all_chunks - first_chunk));
   const int chunks = max(C::kKeyGroups, real_chunks);
   const auto first_key = [&](int c) {
@@ -205,8 +205,8 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     return (first_chunk + c) * C::kChunk;
   };
 
-  // One thread asks for everything, in the order in which it is wanted: copies that several warps ask for share the
-  // engine, and all of them come late.
+  // One thread issues all copies, in the order of their use: copies issued by several warps share the engine, and all
+  // of them arrive late.
   const auto fetch = [&](uint32_t to, const CUtensorMap& map, int rows, int first_row, int of_head, uint32_t here) {
     arrive_expecting(here, rows * C::kDim * 2);
 #pragma unroll
@@ -226,7 +226,7 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
       prefetch_map(q_map);
       prefetch_map(k_map);
       prefetch_map(v_map);
-      // The queries and each key group's first keys: nobody else uses their barriers before the block's.
+      // The queries and each key group's first keys: no other block uses their barriers before this block does.
 #pragma unroll
       for (int t = 0; t < 1 + C::kKeyGroups; ++t) init_barrier(queries_here + 8 * t, 1);
       publish_barriers();
@@ -257,12 +257,12 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     }
   }
   __syncwarp();
-  cluster_wait();  // the partners' barriers are initialised; there is nothing else to do yet
+  cluster_wait();  // the partners' barriers are initialized; there is no other work yet
 
   const int group = warp / 4;
   const int key_group = group / C::kRowGroups;
   const int row_group = group % C::kRowGroups;
-  const int row = tile * C::kRows + row_group * 64 + warp % 4 * 16 + lane / 4;  // and 8 further on
+  const int row = tile * C::kRows + row_group * 64 + warp % 4 * 16 + lane / 4;  // and 8 further
   const int mine = (chunks - key_group + C::kKeyGroups - 1) / C::kKeyGroups;
 
   float o[C::kOutputs];
@@ -306,9 +306,9 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
     products_commit();
   };
   // phase: softmax
-  // Scores of chunk i become weights in w, once the product that reads w has ended; o is rescaled if need be.
+  // Scores of chunk i become weights in w after the product that reads w has ended; O is rescaled if necessary.
   const auto weigh = [&](float (&s)[C::kScores], int i, auto&& product_ended) {
-    // Of this chunk's keys its rows see so many; the lower row never sees fewer.
+    // The number of this chunk's keys that its rows see; the lower row never sees fewer.
     const int first = first_key(key_group + i * C::kKeyGroups);
     const int seen[2] = {min(seq, row + ahead) - first, min(seq, row + 8 + ahead) - first};
     if (seen[0] < C::kChunk) {
@@ -367,7 +367,7 @@ __device__ __forceinline__ void forward(const CUtensorMap& q_map, const CUtensor
   for (int i = 1; i < mine; ++i) {
     if constexpr (C::kOverlap) {
       if constexpr (C::kTurns) {
-        // Warpgroup 0 goes first: its turn is told to it for the first time before the loop.
+        // Warpgroup 0 goes first: its first turn is signaled before the loop.
         if (i == 1 && group == 1) named_arrive(1, 256);
         named_sync(1 + group, 256);
       }

@@ -8,7 +8,7 @@
 
 namespace clusters {
 
-// Why a shape cannot be run, or nullptr.
+// The reason why a shape is not supported, or nullptr.
 template <typename C>
 const char* refusal(const flashcore::Shape& s) {
   if (s.D != C::kDim) return "expected the head dimension that this variant is compiled for";
@@ -30,7 +30,7 @@ using Kernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, half*, Strides, i
 template <typename C>
 cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
                            Kernel kernel, cudaStream_t stream) {
-  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // a maximum is looked for before scores are scaled
+  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // the maximum is taken before scores are scaled
   CUtensorMap q, k, v;
   for (const cudaError_t error : {hopper::describe(q, a.q, a.q_strides, s.B, s.H, s.S, s.D, C::kRows),
                                   hopper::describe(k, a.k, a.k_strides, s.B, s.HKV, s.S, s.D, C::kChunk),

@@ -15,7 +15,7 @@ __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers visible to the copy engine.
+// Makes initialized barriers visible to the copy engine.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -28,7 +28,7 @@ __device__ __forceinline__ void arrive_expecting(uint32_t barrier, uint32_t byte
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Until the phase of this parity is complete. A fresh barrier is in phase 0; waiting for parity 1 returns at once.
+// Waits until the phase with this parity is complete. A fresh barrier is in phase 0: waiting for parity 1 returns.
 __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -40,7 +40,7 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-// Named barriers: `threads` counts both those that wait and those that only arrive.
+// Named barriers: `threads` counts both waiting and only arriving threads.
 __device__ __forceinline__ void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -1,4 +1,4 @@
-// Clusters: blocks that run at once and reach each other's shared memory.
+// Clusters: co-resident blocks that can access each other's shared memory.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@ __device__ __forceinline__ int cluster_rank() {
   return rank;
 }
 
-// Where what lies at `address` here lies in the block of that rank.
+// The address, in the block of that rank, of the object at `address` here.
 __device__ __forceinline__ uint32_t map_to_rank(uint32_t address, int rank) {
   uint32_t there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
 
-// Publishes nothing: an arrival that releases is compiled to a membar of the whole GPU. Initialised barriers are
-// published by publish_barriers().
+// Publishes nothing: an arrival with release compiles to a membar of the whole GPU. publish_barriers() publishes
+// initialized barriers.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// As wait(), and acquires what blocks of the cluster have written.
+// Like wait(), and acquires the writes of the cluster's blocks.
 __device__ __forceinline__ void wait_for_cluster(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -37,7 +37,7 @@ __device__ __forceinline__ void wait_for_cluster(uint32_t barrier, uint32_t pari
       : "memory");
 }
 
-// Into another block's shared memory, counted by that block's barrier.
+// Stores into another block's shared memory, counted by that block's barrier.
 __device__ __forceinline__ void store_remote(uint32_t to, const uint32_t (&w)[4], uint32_t barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),

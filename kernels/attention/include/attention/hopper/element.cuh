@@ -1,4 +1,4 @@
-// Of which type Q, K, V, the weights and the output are: fp16, or with ELEMENT_BF16 bf16.
+// The type of Q, K, V, the weights and the output: fp16, or with ELEMENT_BF16 bf16.
 #pragma once
 
 #ifndef ELEMENT_BF16

@@ -1,4 +1,4 @@
-// 2^x by the special-function unit (16 a clock and SM).
+// 2^x on the special-function unit (16 per clock and SM).
 #pragma once
 
 namespace hopper {

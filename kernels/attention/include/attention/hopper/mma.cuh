@@ -1,12 +1,12 @@
-// A warp's own products (mma.sync) from swizzled panels: slower than a warpgroup's, but a warp can decide on its own.
+// A warp's own products (mma.sync) from swizzled panels: slower than wgmma, but warps can decide independently.
 #pragma once
 
 #include <attention/hopper/registers.cuh>
 
 namespace hopper {
 
-// d = Q · Kᵀ for the 16 query rows that start at `queries` and kCount * 2 keys from `keys`; d is laid out as a
-// warpgroup's product would be. Panels follow each other by so many bytes.
+// d = Q · Kᵀ for the 16 query rows that start at `queries` and kCount * 2 keys from `keys`; d has the layout of a
+// warpgroup's product. Panels are the given number of bytes apart.
 template <int kCount, int kSteps>
 __device__ __forceinline__ void multiply_alone(float (&d)[kCount], uint32_t queries, int query_panel_bytes,
                                                uint32_t keys, int key_panel_bytes, int lane) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void multiply_alone(float (&d)[kCount], uint32_t quer
     load_operand(a, queries + panel * query_panel_bytes, chunk, lane);
     const uint32_t at = keys + panel * key_panel_bytes + lane % 8 * 128 + (((chunk + lane / 8 % 2) ^ (lane % 8)) * 16);
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {  // eight keys; two registers of them at a time, as there are none to spare
+    for (int i = 0; i < kCount; i += 4) {  // eight keys; two registers of them at a time, since none are free
       uint32_t b[2];
       asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                    : "=r"(b[0]), "=r"(b[1])

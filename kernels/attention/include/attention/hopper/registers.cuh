@@ -12,7 +12,7 @@ namespace hopper {
 
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-// By whole warpgroups. What one gives up another can take.
+// By whole warpgroups. Registers that one releases can be allocated by another.
 template <int kCount>
 __device__ __forceinline__ void give_up_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -23,7 +23,7 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// True in one lane of a whole warp, without keeping a lane's number in a register for it.
+// True in one lane of a full warp, without keeping the lane's number in a register.
 __device__ __forceinline__ bool elected() {
   uint32_t yes;
   asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(yes));

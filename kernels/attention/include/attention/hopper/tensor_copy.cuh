@@ -1,7 +1,7 @@
-// Bulk tensor copies (TMA): one thread asks for a box of a tensor [B, H, S, D], and a barrier counts its bytes.
+// Bulk tensor copies (TMA): one thread requests a box of a tensor [B, H, S, D], and a barrier counts its bytes.
 //
-// Rows past S come as zeros and count as bytes that have come. A box is at most 64 elements wide (the swizzle's 128
-// bytes): a head dimension of 128 takes two.
+// Rows past S arrive as zeros and count as arrived bytes. A box is at most 64 elements wide (the swizzle's 128 bytes):
+// a head dimension of 128 needs two.
 #pragma once
 
 #include <attention/hopper/barrier.cuh>

@@ -1,4 +1,4 @@
-// Host: what a bulk tensor copy has to know of a tensor.
+// Host: the tensor descriptions for bulk tensor copies.
 #pragma once
 
 #include <attention/hopper/wgmma.cuh>
@@ -10,9 +10,9 @@
 
 namespace hopper {
 
-// [batches, heads, rows, columns] with strides in elements (of the columns 1, of the others multiples of 8), copied in
-// boxes of `box_rows` rows and 64 columns, which is what a 128-byte swizzle takes. The driver's function is found at run
-// time: nothing is linked against it.
+// [batches, heads, rows, columns] with strides in elements (1 for columns, multiples of 8 for the others), copied in
+// boxes of `box_rows` rows and 64 columns, the width of the 128-byte swizzle. The driver's function is looked up at
+// run time, so nothing is linked against it.
 inline cudaError_t describe(CUtensorMap& map, const void* tensor, const std::int64_t (&strides)[4], std::int64_t batches,
                             std::int64_t heads, std::int64_t rows, std::int64_t columns, int box_rows) {
   using Encode = decltype(&cuTensorMapEncodeTiled);
@@ -26,7 +26,7 @@ inline cudaError_t describe(CUtensorMap& map, const void* tensor, const std::int
   if (encode == nullptr) return cudaErrorNotSupported;
   const auto u64 = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
   const cuuint64_t size[] = {u64(columns), u64(rows), u64(heads), u64(batches)};
-  // Of a dimension with one element the stride may be anything, and the driver would refuse some of it.
+  // A dimension with one element may have any stride, but the driver refuses some.
   const auto bytes = [&](int i) { return u64((size[3 - i] > 1 ? strides[i] : columns) * 2); };
   const cuuint64_t stride[] = {bytes(2), bytes(1), bytes(0)};
   const cuuint32_t box[] = {kPanelColumns, static_cast<cuuint32_t>(box_rows), 1, 1};

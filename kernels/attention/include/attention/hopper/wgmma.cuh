@@ -1,7 +1,7 @@
-// Warpgroup products (wgmma): descriptors of operands in shared memory, and the order of things.
+// Warpgroup products (wgmma): descriptors of operands in shared memory, and ordering.
 //
-// Operands lie in panels: rows of 128 bytes (64 elements) with the 128-byte swizzle, eight rows a group of 1,024
-// bytes, to which panels are aligned. A wider matrix is several panels. sm_90a alone.
+// Operands are panels: rows of 128 bytes (64 elements) with the 128-byte swizzle, in groups of eight rows, 1,024 bytes,
+// to which panels are aligned. A wider matrix is several panels. sm_90a only.
 #pragma once
 
 #include <attention/hopper/element.cuh>
@@ -13,9 +13,9 @@ constexpr int kPanelColumns = 64;
 constexpr int kPanelRowBytes = 128;
 constexpr int kPanelGroupBytes = 8 * kPanelRowBytes;
 
-// Bits 0-13: address / 16; 16-29: leading offset / 16; 32-45: from one group of eight rows to the next, / 16; 62-63:
-// 1 for the 128-byte swizzle. Adding to a descriptor moves it by so many 16 bytes. In a cluster an address has the
-// block's rank in its upper bits, which would be added to the leading offset: they are left out.
+// Bits 0-13: address / 16; 16-29: leading offset / 16; 32-45: distance between groups of eight rows / 16; 62-63: 1 for
+// the 128-byte swizzle. Adding n to a descriptor advances it by 16 n bytes. In a cluster the upper bits of an address
+// are the block's rank, which would be added to the leading offset, so they are masked.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading_bytes) {
   constexpr uint64_t kFixed = (1ull << 62) | (static_cast<uint64_t>(kPanelGroupBytes / 16) << 32);
   return kFixed | (static_cast<uint64_t>(leading_bytes / 16) << 16) | (address & 0x3ffff) >> 4;
@@ -24,7 +24,7 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leadin
 // Depth along the panel's row (Q, K): the leading offset is not used.
 __device__ __forceinline__ uint64_t rows_descriptor(uint32_t address) { return descriptor(address, 16); }
 
-// Depth down the panel (V, columns of the result along the row): the leading offset is from panel to panel.
+// Depth down the panel (V, columns of the result along the row): the leading offset is the distance between panels.
 __device__ __forceinline__ uint64_t columns_descriptor(uint32_t address, uint32_t panel_bytes) {
   return descriptor(address, panel_bytes);
 }
@@ -39,8 +39,8 @@ __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Keeps the compiler from moving reads of these accumulators before, or writes behind, this point: it does not know
-// that a product goes on after the instruction that starts it.
+// Keeps the compiler from moving accesses to these accumulators across this point: it does not know that a product
+// continues after the instruction that starts it.
 template <int kCount>
 __device__ __forceinline__ void pin(float (&x)[kCount]) {
 #pragma unroll

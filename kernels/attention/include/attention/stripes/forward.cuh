@@ -1,8 +1,8 @@
-// Attention forward by each warp's own products (mma.sync, sm_80 and newer): any arch, D = 64 and 128, causal or not,
-// query heads that share K and V, fp16 or bf16.
+// Attention forward with mma.sync (sm_80 and newer): any arch, D = 64 and 128, causal or not, query heads that share
+// K and V, fp16 or bf16.
 //
-// A warp has kStripes stripes of 16 query rows, and walks with the rest of its block over tiles of 64 keys, of which
-// the next is copied (cp.async) while this one is multiplied. Scores, weights and O stay in registers.
+// A warp has kStripes stripes of 16 query rows, and the block iterates over tiles of 64 keys; the next tile is copied
+// (cp.async) while the current one is multiplied. Scores, weights and O stay in registers.
 #pragma once
 
 #include <attention/async_copy.cuh>
@@ -30,7 +30,7 @@ struct Config {
   static constexpr int kRows = kWarps * kRowsOfWarp;
   static constexpr int kKeys = 64;
   static constexpr int kStages = 2;
-  static constexpr int kPieces = kHeadDim / 8;  // of 16 bytes, in a row
+  static constexpr int kPieces = kHeadDim / 8;  // 16-byte pieces per row
   static constexpr int kTileBytes = kKeys * kHeadDim * 2;
   static constexpr int kKeysAt = kRows * kHeadDim * 2;
   static constexpr int kValuesAt = kKeysAt + kStages * kTileBytes;
@@ -41,13 +41,13 @@ struct Config {
 
 extern __shared__ __align__(128) unsigned char stripes_shared[];
 
-// Where piece `piece` of row `row` lies: XORed with the row, so that eight rows of a column touch each bank once.
+// The position of piece `piece` in row `row`: XORed with the row, so that eight rows of a column touch each bank once.
 template <typename C>
 __device__ __forceinline__ uint32_t place(int row, int piece) {
   return (row * C::kPieces + (piece ^ (row % 8))) * 16;
 }
 
-// Rows [0, kCount) of `source`, `stride` elements apart, by all threads of the block; rows from `valid` on become zeros.
+// Loads rows [0, kCount) of `source`, `stride` elements apart, by all threads of the block; zeros from row `valid` on.
 template <typename C, int kCount>
 __device__ __forceinline__ void fetch(int at, const uint16_t* source, long long stride, int valid) {
 #pragma unroll
@@ -90,13 +90,13 @@ struct Problem {
   Strides q, k, v, out;
   int queries, keys;
   int ahead;    // row r sees keys before r + ahead
-  int sharing;  // query heads of a K/V head
+  int sharing;  // query heads per K/V head
   float scale_log2e;
 };
 
-// Out, and with WRITE_LSE the natural logarithm of each row's sum of exponentials. Tensors are
-// [B, heads, S, D], rows contiguous; the block's batch is blockIdx.z, its head blockIdx.y, its rows blockIdx.x's, the last
-// ones first.
+// Writes `out`, and with WRITE_LSE the natural logarithm of each row's sum of exponentials. Tensors are [B, heads, S,
+// D], rows contiguous; blockIdx.z is the batch, blockIdx.y the head, blockIdx.x the block of rows, the last ones
+// first.
 template <typename C>
 __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, const uint16_t* k, const uint16_t* v,
                                         uint16_t* out, float* lse) {
@@ -142,7 +142,7 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
     if (n + 1 < tiles) fetch_tile(n + 1);
     attention::commit_copies();
     attention::wait_copies<1>();
-    __syncthreads();  // this tile is there, for all
+    __syncthreads();  // this tile has landed, for all threads
     const uint32_t keys = memory + C::kKeysAt + n % C::kStages * C::kTileBytes;
     const uint32_t values = memory + C::kValuesAt + n % C::kStages * C::kTileBytes;
 
@@ -191,7 +191,7 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
         for (int j = 1; j < C::kKeys / 8; ++j) top = fmaxf(top, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
         top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
         top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-        // Every row has seen the first key by now: finite.
+        // Every row has seen the first key by now, so this is finite.
         const float raised = fmaxf(m[i][h], top * p.scale_log2e);
         const float factor = exp2_unit(m[i][h] - raised);
         m[i][h] = raised;
@@ -227,7 +227,7 @@ __device__ __forceinline__ void forward(const Problem& p, const uint16_t* q, con
         }
       }
     }
-    __syncthreads();  // the tile has been read by all
+    __syncthreads();  // all threads have read the tile
   }
 
   // phase: store

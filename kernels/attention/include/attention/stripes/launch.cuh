@@ -11,7 +11,7 @@
 
 namespace stripes {
 
-// Why a shape cannot be run, or nullptr.
+// The reason why a shape is not supported, or nullptr.
 inline const char* refusal(const flashcore::Shape& s) {
   if (s.D != 64 && s.D != 128) return "expected head dimension D = 64 or 128; this variant is compiled for them alone";
   if (s.S < 1 || s.S > (1 << 24)) return "expected a sequence length S from 1 to 16,777,216";
@@ -30,7 +30,7 @@ using Kernel = void (*)(Problem, const uint16_t*, const uint16_t*, const uint16_
 
 inline cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
                                   Kernel kernel, float* lse, cudaStream_t stream) {
-  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // a maximum is looked for before scores are scaled
+  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // the maximum is taken before scores are scaled
   const int rows = static_cast<int>(s.S);
   using attention::strides_of;
   const Problem problem = {strides_of(a.q_strides),

@@ -1,4 +1,4 @@
-// A kernel's switches as constants, and what follows from them: threads, registers, shared memory.
+// A kernel's switches as constants, and the values derived from them: threads, registers, shared memory.
 #pragma once
 
 #ifndef WRITE_LSE
@@ -12,20 +12,20 @@ namespace warpgroups {
 using namespace hopper;
 
 // kHeadDim    64 or 128
-// kKeys       of a tile
-// kConsumers  warpgroups that compute, with 64 query rows each
-// kStages     tiles of keys under way
-// kProducer   a warpgroup of its own asks for tiles, and gives its registers to those that compute (setmaxnreg);
-//             without it all go in step, and one thread asks
-// kPingPong   warpgroups issue their products in turn, so that one's softmax lies beside another's products
-// kOverlap    P·V of one tile beside the softmax of the next, in one warpgroup
-// kLazy       how seldom a row's maximum is raised: 0 in every tile; 1 when it has grown by more than 2^8; 2 after
-//             the first tile it is not even looked for, unless a sum of weights says that it has grown by much (the
-//             scores are gone by then: a warp computes them again on its own)
+// kKeys       per tile
+// kConsumers  computing warpgroups, with 64 query rows each
+// kStages     tiles of keys in flight
+// kProducer   a separate warpgroup requests tiles, and gives its registers to the computing ones (setmaxnreg); without
+//             it all run in step, and one thread requests tiles
+// kPingPong   warpgroups issue their products in turn, so that one's softmax overlaps another's products
+// kOverlap    P·V of one tile overlaps the softmax of the next, within one warpgroup
+// kLazy       how rarely a row's maximum is raised: 0 in every tile; 1 when it has grown by more than 2^8; 2 after the
+//             first tile it is not even computed, unless a sum of weights shows that it has grown by much (the scores
+//             are overwritten by then: a warp recomputes them on its own)
 // kJoint      K and V of a tile share a barrier: half as many waits, but the first products wait for both
-// kPersistent a block an SM goes through many tiles of rows: 1 in an order fixed before, 2 each takes the next one left
-// kKeyGroups  so many warpgroups share 64 rows, each with every so many-th tile of keys, and merge at the end: for
-//             grids that would leave multiprocessors without work
+// kPersistent one block per SM processes many tiles of rows: 1 in a fixed order, 2 each takes the next free one
+// kKeyGroups  this many warpgroups share 64 rows, each with every n-th tile of keys, and merge at the end: for grids
+//             that would leave SMs idle
 template <int kHeadDim_, int kKeys_, int kConsumers_, int kStages_, bool kProducer_, bool kPingPong_, bool kOverlap_,
           int kLazy_, bool kJoint_, int kPersistent_, int kKeyGroups_>
 struct Config {
@@ -44,13 +44,13 @@ struct Config {
   static constexpr int kRowsOfConsumer = 64;
   static constexpr int kRowGroups = kConsumers / kKeyGroups;
   static constexpr int kRows = kRowGroups * kRowsOfConsumer;
-  // Rows past the end cost nothing: a warpgroup that has only such goes without. Three to a tile often have them.
+  // Rows past the end cost nothing: a warpgroup with only such rows has no work, which is common with three per tile.
   static constexpr bool kMayIdle = kRowGroups == 3;
   static constexpr int kThreads = (kConsumers + (kProducer ? 1 : 0)) * 128;
   static constexpr int kPanels = kHeadDim / kPanelColumns;
   static constexpr int kSteps = kHeadDim / 16;  // of Q·Kᵀ
 
-  // Registers of a thread: the file has 65,536, a block starts with the same for all threads, in eights.
+  // Registers per thread: the file has 65,536; a block starts with the same number for all threads, a multiple of 8.
   static constexpr int kAtStart = 65536 / kThreads / 8 * 8;
   static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32;
   static constexpr int kConsumerRegisters =
@@ -58,18 +58,18 @@ struct Config {
 
   // Shared memory, in bytes.
   static constexpr int kQPanelBytes = kRowsOfConsumer * kPanelRowBytes;
-  static constexpr int kQBytes = kPanels * kQPanelBytes;  // of a row group
+  static constexpr int kQBytes = kPanels * kQPanelBytes;  // per row group
   static constexpr int kPanelBytes = kKeys * kPanelRowBytes;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
   static constexpr int kKeysAt = kRowGroups * kQBytes;
   static constexpr int kValuesAt = kKeysAt + kStages * kTileBytes;
-  static constexpr int kPartBytes = 128 * (kHeadDim / 2 + 4) * 4;  // what a consumer hands over to merge: O, m, l
+  static constexpr int kPartBytes = 128 * (kHeadDim / 2 + 4) * 4;  // passed by a consumer to merge: O, m, l
   static constexpr int kPartsAt = kValuesAt + kStages * kTileBytes;
   static constexpr int kBarriersAt = kPartsAt + (kKeyGroups - 1) * kRowGroups * kPartBytes;
   static constexpr int kPositionsAt = kBarriersAt + (4 * kStages + 2 * kRowGroups + 4) * 8;
   static constexpr int kSharedBytes = kPositionsAt + 8;
 
-  // Accumulators of a thread.
+  // Accumulators per thread.
   static constexpr int kScores = kKeys / 2;
   static constexpr int kOutputs = kHeadDim / 2;
 
@@ -81,11 +81,11 @@ struct Config {
   static_assert(kLazy < 2 || kOverlap, "where K still lies in shared memory when weights are checked");
 };
 
-// What a score may lie above the maximum that weights are relative to, in powers of two.
+// How far, in powers of two, a score may exceed the maximum to which weights are relative.
 constexpr float kSlack = 8.0f;
 
-// What a thread's weights of a row and tile may add up to before a new maximum is looked for: an element's largest
-// value is 65,504.
+// The limit of a thread's sum of weights per row and tile before a new maximum is computed: an element's largest value
+// is 65,504.
 constexpr float kLargestSum = 16384.0f;
 
 }  // namespace warpgroups

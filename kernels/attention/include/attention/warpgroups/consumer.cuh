@@ -20,7 +20,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
   const int row_group = consumer % C::kRowGroups, key_group = consumer / C::kRowGroups;
   const uint32_t queries = memory + row_group * C::kQBytes;
   const auto release = [&](uint32_t barrier) {
-    // Either does. Which leaves the compiler enough registers differs, where there are 112 and none to spare.
+    // Both work. Which one leaves the compiler enough registers differs: there are only 112.
     if (C::kKeyGroups > 1 ? elected() : lane == 0) arrive(barrier);
   };
   const auto release_keys = [&](const Place<C>& place) {
@@ -51,8 +51,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     if (C::kPersistent == 2) {
       const int slot = round % 2;
       wait(barriers.position_here(slot), round / 2 % 2);
-      // Reduced over the warp, so that the compiler sees that it is the same for all lanes: its registers for such
-      // values, and the loop's bounds, depend on that.
+      // Reduced over the warp, so that the compiler knows that the value is uniform: uniform registers and the loop's
+      // bounds depend on it.
       position = __reduce_max_sync(kAllLanes, shared_positions<C>()[slot]);
       arrive(barriers.position_free(slot));
     }
@@ -60,12 +60,12 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     const Tile tile = tile_at(p.order, position);
     const int first_of_block = tile.row_tile * C::kRows;
     const int first_row = first_of_block + row_group * C::kRowsOfConsumer;
-    // This key group's: every so many-th.
+    // This key group's tiles: every n-th.
     const int tiles_brought = tiles_brought_to<C>(p, first_of_block) / C::kKeyGroups;
     const int tiles = C::kMayIdle && first_row >= p.queries
                           ? 0
                           : (tiles_to<C>(p, first_row + C::kRowsOfConsumer - 1) - key_group + C::kKeyGroups - 1) / C::kKeyGroups;
-    // Tiles before this need no mask.
+    // Tiles before this one need no mask.
     const int whole = keys_seen(p, first_row) / C::kKeys;
 
     float o[C::kOutputs];
@@ -80,7 +80,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     const auto mask_scores = [&](float (&s)[C::kScores], int nth) {
       const int n = nth * C::kKeyGroups + key_group;
       if (n >= whole) {
-        // The thread's rows are found again, not kept in registers for the few tiles that need a mask.
+        // The thread's rows are recomputed, to save registers outside the few tiles that need a mask.
         int thread, masked = position;
         asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread), "+r"(masked));
         const int first = tile_at(p.order, masked).row_tile * C::kRows + row_group * C::kRowsOfConsumer;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 
     // phase: load
     // phase: softmax
-    // Scores of tile n, whose K lies at `place`, become weights; K is given back.
+    // Scores of tile n, whose K is at `place`, become weights; K's stage is released.
     const auto weigh = [&](int n, float (&s)[C::kScores], const Place<C>& place) {
       mask_scores(s, n);
       const bool rescale = softmax_assuming<C>(s, rows, factor, p.scale_log2e, [&] {
@@ -237,9 +237,9 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     }
     // phase: load
     FLASHCORE_PHASE(phases, "load");
-    // Tiles that only later rows of the block see. A stage can be given back only after it has come: earlier, the
-    // arrival would count for the phase before.
-    int ended = position;  // found again rather than kept in registers through the loop
+    // Tiles that only later rows of the block see. A stage can be released only after its tile has arrived; before,
+    // the arrival would count for the previous phase.
+    int ended = position;  // recomputed to save a register in the loop
     asm volatile("" : "+r"(ended));
     const int brought = tiles_brought_to<C>(p, tile_at(p.order, ended).row_tile * C::kRows) / C::kKeyGroups;
     for (int n = max(tiles, 0); n < brought; ++n) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     // phase: merge
     if (C::kKeyGroups > 1) {
       FLASHCORE_PHASE(phases, "merge");
-      // Through shared memory, each thread to the thread that has the same elements.
+      // Through shared memory, each thread to the thread with the same elements.
       char* parts = shared + C::kPartsAt + row_group * C::kPartBytes + threadIdx.x % 128 * 16;
       const auto part_of = [&](int group, int i) {
         return reinterpret_cast<float4*>(parts + (group - 1) * C::kRowGroups * C::kPartBytes + i * 128 * 16);
@@ -306,7 +306,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 
     // phase: store
     FLASHCORE_PHASE(phases, "store");
-    // Found again rather than kept in registers through the loop.
+    // Recomputed to save registers in the loop.
     int done = position;
     asm volatile("" : "+r"(done));
     const Tile stored = tile_at(p.order, done);

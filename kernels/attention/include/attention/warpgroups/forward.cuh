@@ -1,4 +1,4 @@
-// The body of a kernel: barriers made ready, then each warpgroup goes its way.
+// The body of a kernel: initializes the barriers, then each warpgroup takes its role.
 #pragma once
 
 #include <attention/warpgroups/consumer.cuh>
@@ -6,15 +6,15 @@
 
 namespace warpgroups {
 
-// Out, and where it is asked for the natural logarithm of each row's sum of exponentials (`lse`, [B, H, S] floats).
-// `taken`: of persistent blocks that take the next tile left, how many have been taken; zero when the kernel starts.
+// Writes `out`, and if requested the natural logarithm of each row's sum of exponentials (`lse`, [B, H, S] floats).
+// `taken`: the number of tiles taken, for persistent blocks that take the next free tile; zero when the kernel starts.
 template <typename C>
 __device__ __forceinline__ void forward(const Problem& p, const CUtensorMap& q, const CUtensorMap& k,
                                         const CUtensorMap& v, void* out, float* lse, unsigned* taken) {
   static_assert(C::kProducer, "without one: in_step.cuh");
   const uint32_t memory = shared_address(shared);
   const Barriers<C> barriers = {memory + C::kBarriersAt};
-  // From one lane, so that the compiler sees that it is the same for a warp.
+  // Broadcast from one lane, so that the compiler knows that the value is uniform in the warp.
   const int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);
 
   if (threadIdx.x == 0) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void forward(const Problem& p, const CUtensorMap& q, 
     for (int i = 0; i < C::kStages; ++i) {
       init_barrier(barriers.k_here(i), 1);
       init_barrier(barriers.v_here(i), 1);
-      init_barrier(barriers.k_free(i), C::kRowGroups * 4);  // a lane of each warp
+      init_barrier(barriers.k_free(i), C::kRowGroups * 4);  // one lane per warp
       init_barrier(barriers.v_free(i), C::kRowGroups * 4);
     }
     for (int i = 0; i < C::kRowGroups; ++i) {

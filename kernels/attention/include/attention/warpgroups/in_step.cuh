@@ -1,7 +1,7 @@
-// Without a producer: all warpgroups of a block go in step, tile by tile.
+// Without a producer: all warpgroups of a block run in step, tile by tile.
 //
-// Behind each tile all meet at the block's barrier, and one thread asks for the tile that takes its place. Nobody waits
-// on its own for other warpgroups: see attempt 2 in NOTES.md for what came of that.
+// After each tile all threads meet at the block's barrier, and one thread requests the tile that replaces it.
+// Warpgroups do not wait for each other individually: see attempt 2 in NOTES.md for that.
 #pragma once
 
 #include <attention/hopper/tensor_copy.cuh>
@@ -22,14 +22,14 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
   const uint32_t memory = shared_address(shared);
   const Barriers<C> barriers = {memory + C::kBarriersAt};
   const int lane = threadIdx.x % 32;
-  // From one lane, so that the compiler sees that it is the same for a warp.
+  // Broadcast from one lane, so that the compiler knows that the value is uniform in the warp.
   const int consumer = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 128, 0);
   const Tile tile = tile_at(p.order, blockIdx.x);
   const int batch = tile.head / p.heads, head = tile.head - batch * p.heads;
   const int first_of_block = tile.row_tile * C::kRows;
   const int first_row = first_of_block + consumer * C::kRowsOfConsumer;
   const int brought = tiles_brought_to<C>(p, first_of_block);
-  // Of them this warpgroup's rows see so many; none if they lie past the end.
+  // The number of keys that this warpgroup's rows see; none if the rows are past the end.
   const int tiles = first_row >= p.queries ? 0 : tiles_to<C>(p, first_row + C::kRowsOfConsumer - 1);
   const int whole = keys_seen(p, first_row) / C::kKeys;  // tiles before this need no mask
 
@@ -72,7 +72,7 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
   for (int i = 0; i < C::kOutputs; ++i) o[i] = 0.0f;
   Rows rows = {{-CUDART_INF_F, -CUDART_INF_F}, {0.0f, 0.0f}};
   const uint32_t queries = memory + consumer * C::kQBytes;
-  const int row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4;  // and 8 further on
+  const int row = first_row + threadIdx.x / 32 % 4 * 16 + lane / 4;  // and 8 further
   wait(barriers.q_here(consumer), 0);
 
 #pragma unroll 1
@@ -113,7 +113,7 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
       pin(w);
     }
     // phase: load
-    __syncthreads();  // the tile has been read by all
+    __syncthreads();  // all threads have read the tile
     if (threadIdx.x == 0 && n + C::kStages < brought) fetch_tile(n + C::kStages);
   }
   // phase: store

@@ -1,4 +1,4 @@
-// The host side: which shapes are refused, how the tensors are described, what is launched.
+// The host side: refused shapes, tensor descriptions, launches.
 #pragma once
 
 #include <attention/hopper/tensor_map.cuh>
@@ -9,12 +9,12 @@
 #include <algorithm>
 
 #ifndef MULTIPROCESSORS
-#define MULTIPROCESSORS 132  // of an H100 or H200; more or fewer cost time, not correctness
+#define MULTIPROCESSORS 132  // of an H100 or H200; other numbers cost time, not correctness
 #endif
 
 namespace warpgroups {
 
-// Why a shape cannot be run, or nullptr.
+// The reason why a shape is not supported, or nullptr.
 inline const char* refusal(const flashcore::Shape& s) {
   if (s.D != 64 && s.D != 128) return "expected head dimension D = 64 or 128; this variant is compiled for them alone";
   if (s.S < 1 || s.S > (1 << 24)) return "expected a sequence length S from 1 to 16,777,216";
@@ -28,14 +28,14 @@ template <typename C>
 Order order_of(const flashcore::Shape& s, bool causal) {
   const int row_tiles = static_cast<int>((s.S + C::kRows - 1) / C::kRows);
   const int heads = static_cast<int>(s.B * s.H);
-  // Heads whose K and V take at most 24 MB; query heads that share them go together. Where all rows see all keys, one
-  // head after the other does as well.
+  // Heads whose K and V take at most 24 MB; query heads that share them stay together. If all rows see all keys, one
+  // head after the other is as fast.
   const std::int64_t each = 4 * s.S * s.D * s.HKV / s.H;
   const int group = causal ? static_cast<int>(std::min<std::int64_t>(heads, std::max<std::int64_t>(1, (24 << 20) / each))) : 1;
   return {row_tiles, heads, group, row_tiles * heads};
 }
 
-// Adds the launches of one forward pass: where blocks take tiles from a counter, a kernel that clears it comes first.
+// Adds the launches of one forward pass: if blocks take tiles from a counter, a kernel that clears it comes first.
 template <typename C>
 flashcore::Plan& add_forward(flashcore::Plan& p, const flashcore::Shape& s, const char* kernel, const char* clear) {
   if constexpr (C::kPersistent == 2) {
@@ -52,7 +52,7 @@ using Kernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, void*, float*, un
 template <typename C>
 cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p,
                            Kernel kernel, void (*clear)(unsigned*), float* lse, void* workspace, cudaStream_t stream) {
-  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // a maximum is looked for before scores are scaled
+  if (!(a.scale > 0)) return cudaErrorInvalidValue;  // the maximum is taken before scores are scaled
   const bool causal = a.causal != 0;
   const int rows = static_cast<int>(s.S);
   const Problem problem = {order_of<C>(s, causal),

@@ -1,4 +1,4 @@
-// What producer and consumers share: the problem, the barriers, the ring of stages.
+// Data shared by producer and consumers: the problem, the barriers, the ring of stages.
 #pragma once
 
 #include <attention/hopper/barrier.cuh>
@@ -23,7 +23,7 @@ struct Barriers {
   __device__ uint32_t position_free(int slot) const { return position_here(2 + slot); }
 };
 
-// A place in the ring of stages, and the parity of the phase in which it is filled.
+// A position in the ring of stages, and the parity of the phase in which it is filled.
 template <typename C>
 struct Place {
   int stage = 0;
@@ -39,10 +39,10 @@ struct Place {
 
 struct Problem {
   Order order;
-  int heads;    // of a batch
-  int sharing;  // query heads of a K/V head
+  int heads;    // per batch
+  int sharing;  // query heads per K/V head
   int queries, keys;
-  int ahead;  // row r sees keys before r + ahead: 1 if causal, as many as there are if not
+  int ahead;  // row r sees keys before r + ahead: 1 if causal, else the number of keys
   float scale_log2e;
   attention::Strides out;
 };
@@ -54,7 +54,7 @@ __device__ __forceinline__ volatile int* shared_positions() {
   return reinterpret_cast<volatile int*>(shared + C::kPositionsAt);
 }
 
-// How many keys row `row` sees.
+// The number of keys that row `row` sees.
 __device__ __forceinline__ int keys_seen(const Problem& p, int row) { return min(p.keys, row + p.ahead); }
 
 // Tiles of keys that rows up to `last` see.
@@ -63,7 +63,7 @@ __device__ __forceinline__ int tiles_to(const Problem& p, int last) {
   return (keys_seen(p, last) + C::kKeys - 1) / C::kKeys;
 }
 
-// Tiles that come for a block's rows: each key group gets as many, so that its stages stay its own.
+// Tiles loaded for a block's rows: the same number for each key group, so that groups do not share stages.
 template <typename C>
 __device__ __forceinline__ int tiles_brought_to(const Problem& p, int first_of_block) {
   const int tiles = tiles_to<C>(p, first_of_block + C::kRows - 1);

@@ -1,4 +1,4 @@
-// The warpgroup that asks for tiles.
+// The warpgroup that requests tiles.
 #pragma once
 
 #include <attention/warpgroups/pipeline.cuh>
@@ -33,13 +33,13 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
       arrive(barriers.position_here(slot));
     }
     if (position >= p.order.positions) break;
-    if (C::kPersistent == 2) next = blocks + atomicAdd(taken, 1);  // long before it is wanted
+    if (C::kPersistent == 2) next = blocks + atomicAdd(taken, 1);  // long before it is needed
     const Tile tile = tile_at(p.order, position);
     const int batch = tile.head / p.heads, head = tile.head - batch * p.heads;
     const int kv_head = head / p.sharing;
     const int first_of_block = tile.row_tile * C::kRows;
     const int tiles = tiles_brought_to<C>(p, first_of_block);
-    // Q's place is free when the tile before has all its scores. By then most stages are free: they are filled first.
+    // Q's buffer is free when the previous tile has all its scores. By then most stages are free, so fill them first.
     const int queries_after = round == 0 ? 0 : min(C::kStages - 2, tiles - 1);
 #pragma unroll 1
     for (int n = 0; n < tiles; ++n) {

@@ -1,17 +1,17 @@
 // Which tiles of rows a block computes, and in which order.
 //
-// A position is a tile's place in the order that all blocks share. Heads go in groups whose K and V fit into L2; in a
-// group, rows that see most keys (the last) go first, so that what is left over at the end is small. Persistent
-// blocks walk the order forth and back (u, 2U-1-u, 2U+u, ...), which evens out what they get, or each takes the next
-// one left; otherwise a block has one position, its own.
+// A position is a tile's index in the order that all blocks share. Heads are in groups whose K and V fit into L2. In a
+// group, rows that see most keys (the last) come first, so that the remaining work at the end is small. Persistent
+// blocks traverse the order back and forth (u, 2U-1-u, 2U+u, ...), which balances their work, or each takes the next
+// free position; otherwise a block has a single position.
 #pragma once
 
 namespace warpgroups {
 
 struct Order {
-  int row_tiles;  // of a head
+  int row_tiles;  // per head
   int heads;      // of all batches
-  int group;      // heads that go together
+  int group;      // heads that stay together
   int positions;  // row_tiles * heads
 };
 

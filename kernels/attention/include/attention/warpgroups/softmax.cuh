@@ -1,4 +1,4 @@
-// The softmax of a tile in registers, with a running maximum that is raised as seldom as possible.
+// The softmax of a tile in registers, with a running maximum that is raised as rarely as possible.
 #pragma once
 
 #include <attention/warpgroups/config.cuh>
@@ -10,7 +10,7 @@ namespace warpgroups {
 
 using namespace hopper;
 
-// A row's running maximum (scaled, base 2) and this lane's part of its sum; two rows a thread, g and g + 8.
+// A row's running maximum (scaled, base 2) and this lane's part of its sum; two rows per thread, g and g + 8.
 struct Rows {
   float m[2], l[2];
 };
@@ -25,7 +25,7 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
 
-// Keys that a row does not see. `limit` is the last one it sees, less the tile's first and the lane's own column.
+// Masks keys that a row does not see. `limit`: the last key it sees minus the tile's first and the lane's column.
 template <typename C>
 __device__ __forceinline__ void mask(float (&s)[C::kScores], const int (&limit)[2]) {
 #pragma unroll
@@ -45,14 +45,14 @@ __device__ __forceinline__ float weight(int i, float score, float scale_log2e, c
   return exp2_unit(fmaf(score, scale_log2e, -less[i / 2 % 2]));
 }
 
-// What to subtract from scaled scores: anything finite for a row that has seen no key. Only a later key group, whose
-// first tile may lie past the diagonal, has such rows.
+// The value to subtract from scaled scores: anything finite for a row that has seen no key. Only a later key group,
+// whose first tile may be past the diagonal, has such rows.
 template <typename C>
 __device__ __forceinline__ float subtracted(float m) {
   return C::kKeyGroups > 1 && m == -CUDART_INF_F ? 0.0f : m;
 }
 
-// Scores become weights in place. Returns whether O has to be multiplied by `factor` (the same in all lanes).
+// Scores become weights in place. Returns whether O must be multiplied by `factor` (uniform in the warp).
 template <typename C, int kLazy>  // 0 or 1
 __device__ __forceinline__ bool softmax(float (&s)[C::kScores], Rows& rows, float (&factor)[2], float scale_log2e) {
   float top[4] = {s[0], s[1], s[2], s[3]};
@@ -86,9 +86,9 @@ __device__ __forceinline__ bool softmax(float (&s)[C::kScores], Rows& rows, floa
   return rescale;
 }
 
-// Weights relative to the maximum so far, in place, without looking for a new one. Only if a weight may have become too
-// large for its type, `again` brings the scores back, and all is done as above. Sums of positive numbers show that as
-// well as a maximum would, and are needed anyway.
+// Weights relative to the current maximum, in place, without computing a new one. Only if a weight may be too large for
+// its type, `again` recomputes the scores, and all is done as above. Sums of positive numbers show that as well as a
+// maximum would, and are needed anyway.
 template <typename C, typename Again>
 __device__ __forceinline__ bool softmax_assuming(float (&s)[C::kScores], Rows& rows, float (&factor)[2],
                                                  float scale_log2e, const Again& again) {

@@ -1,4 +1,4 @@
-// A warp's 16 rows of O, as they leave the accumulators.
+// Stores a warp's 16 rows of O from the accumulators.
 #pragma once
 
 #include <attention/warpgroups/config.cuh>
@@ -7,8 +7,8 @@ namespace warpgroups {
 
 using namespace hopper;
 
-// `target`: the thread's first row, number `row` of `rows`; the other lies 8 further on. `stride`: elements from row to
-// row. Lanes of a quad exchange, so that each stores 16 bytes of a row, and the quad 64.
+// `target`: the thread's first row, number `row` of `rows`; the other is 8 further. `stride`: elements between rows.
+// Lanes of a quad exchange values, so that each stores 16 bytes of a row, and the quad 64.
 template <typename C>
 __device__ __forceinline__ void store_rows(uint16_t* target, long long stride, const float (&o)[C::kOutputs],
                                            const float (&inverse)[2], int row, int rows, int lane) {

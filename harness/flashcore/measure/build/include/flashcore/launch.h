@@ -8,9 +8,9 @@
 //   cudaError_t      launch(const flashcore::Args&, const flashcore::Shape&, const flashcore::Plan&,
 //                           void* workspace, cudaStream_t)
 //
-// followed by FLASHCORE_VARIANT(plan, launch). The launcher launches from the very plan that static
-// occupancy is computed from; it allocates nothing and never synchronises. No torch header is needed,
-// so a variant compiles in about a second.
+// followed by FLASHCORE_VARIANT(plan, launch). The launcher launches from the same plan that static
+// occupancy is computed from. It must not allocate or synchronize. No torch header is needed, so a
+// variant compiles in about a second.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,7 +22,7 @@ namespace flashcore {
 
 // One kernel launch. `cluster` is in blocks; {1,1,1} launches without a cluster attribute.
 // `programmatic` lets the kernel start before its predecessor ends (programmatic dependent launch);
-// `cooperative` has all blocks run at once, so that they may wait for each other.
+// `cooperative` makes all blocks co-resident, so that they may wait for each other.
 struct Launch {
   const char* kernel = nullptr;
   dim3 grid{1, 1, 1};
@@ -33,7 +33,7 @@ struct Launch {
   bool cooperative = false;
 };
 
-// What a variant launches for one shape. Set `error` to say why a shape cannot be run.
+// A variant's launches for one shape. Set `error` to the reason if a shape is not supported.
 struct Plan {
   static constexpr int kCapacity = 32;
   Launch launches[kCapacity];
@@ -55,12 +55,12 @@ inline unsigned ceil_div(std::int64_t a, std::int64_t b) {
   return static_cast<unsigned>((a + b - 1) / b);
 }
 
-// Launches `kernel` as `l` says. Arguments are converted to the kernel's own parameter types.
+// Launches `kernel` as specified by `l`. Arguments are converted to the kernel's parameter types.
 template <typename... Params, typename... Given>
 cudaError_t run(const Launch& l, void (*kernel)(Params...), cudaStream_t stream, Given... given) {
   static_assert(sizeof...(Params) == sizeof...(Given), "the kernel takes another number of arguments");
-  // More than 48 KB of dynamic shared memory needs an explicit opt-in, once per device; asking
-  // again costs less than remembering which devices were asked.
+  // More than 48 KB of dynamic shared memory needs an opt-in per device; repeating it costs less
+  // than tracking the devices that have it.
   if (l.dynamic_smem > 48 * 1024) {
     cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -96,7 +96,7 @@ cudaError_t run(const Launch& l, void (*kernel)(Params...), cudaStream_t stream,
 
 }  // namespace flashcore
 
-// The C face that the generated binding and the plan reader call.
+// The C interface that the generated binding and the plan reader call.
 extern "C" {
 struct flashcore_launch_record {
   const char* kernel;
@@ -108,7 +108,7 @@ struct flashcore_launch_record {
 #define FLASHCORE_STRINGIFY_(x) #x
 #define FLASHCORE_STRINGIFY(x) FLASHCORE_STRINGIFY_(x)
 
-// Exports the variant. FLASHCORE_NAME is given by the build.
+// Exports the variant. The build defines FLASHCORE_NAME.
 #define FLASHCORE_VARIANT(plan_function, launch_function)                                          \
   extern "C" const char* flashcore_variant_name() { return FLASHCORE_STRINGIFY(FLASHCORE_NAME); }  \
   extern "C" const char* flashcore_error_string(int code) {                                        \

@@ -1,27 +1,27 @@
-// For a launcher that is used as it is: it says nothing of its launches, they are recorded.
+// For existing launchers without a declared plan: their launches are recorded.
 //
 // A source includes <flashcore/problem.h> and this file, and defines one host function that launches, with <<<>>> or any
-// launch call of the runtime, on the stream that it is given:
+// launch call of the runtime, on the given stream:
 //
 //   cudaError_t launch(const flashcore::Args&, const flashcore::Shape&, void* workspace, cudaStream_t)
 //
-// followed by FLASHCORE_LAUNCHER(launch). The manifest says `plan = "recorded"` of its variants: the launch plan is then
-// what the function launches where the runtime's launch calls are stood in for (recorder.cpp), on a machine without a
-// GPU. Tensors are addresses there that nothing may be read from, numbers those of the shape's params of that name (else
-// 1), and what it asks of the device is answered for a device of the arch; a question without an answer fails the plan.
+// followed by FLASHCORE_LAUNCHER(launch). Its variants have `plan = "recorded"` in the manifest. The launch plan is then
+// recorded by calling the function without a GPU, with the runtime's launch calls replaced (recorder.cpp). In that call
+// tensors are addresses that must not be dereferenced, numbers are the shape's params of the same name (else 1), and
+// device queries are answered for a device of the arch. A query without an answer fails the plan.
 //
-// A function that wants scratch memory says how much of it, in bytes, for a shape:
+// A function that needs scratch memory declares its size in bytes for a shape:
 // FLASHCORE_LAUNCHER_WITH_WORKSPACE(launch, workspace_bytes).
 #pragma once
 
 #include <flashcore/launch.h>
 
 extern "C" {
-// What a launcher may ask of a device: sizes in bytes.
+// The device properties that a launcher may query; sizes in bytes.
 struct flashcore_device {
   std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
 };
-// Of the recorder; absent where kernels are really launched.
+// Defined by the recorder; absent in libraries that launch kernels.
 __attribute__((weak)) void flashcore_record(const flashcore_device* device);
 __attribute__((weak)) int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** error);
 }
@@ -30,7 +30,7 @@ namespace flashcore {
 
 inline std::uint64_t no_workspace(const Shape&) { return 0; }
 
-// The kernel's name, for a declared plan: kernel_name<gemm<128, 64>>(). From the compiler, so nobody mangles by hand.
+// The kernel's name, for a declared plan: kernel_name<gemm<128, 64>>(). Avoids mangling by hand.
 template <auto kernel>
 constexpr const char* kernel_name() {
   return __PRETTY_FUNCTION__;
@@ -57,10 +57,10 @@ constexpr const char* kernel_name() {
   }                                                                                                \
   extern "C" int flashcore_launch_plan(const std::int64_t*, flashcore_launch_record*, int,         \
                                        std::uint64_t*, const char** error) {                       \
-    *error = "its launches are recorded: say plan = \"recorded\" of the variant in the manifest";  \
+    *error = "its launches are recorded: set plan = \"recorded\" for the variant in the manifest"; \
     return -1;                                                                                     \
   }                                                                                                \
-  /* As flashcore_launch_plan, of what the launcher does with these arguments on this device. */   \
+  /* Like flashcore_launch_plan, but records the launcher's launches with these arguments. */      \
   extern "C" int flashcore_recorded_plan(const void* args, const std::int64_t* dims,               \
                                          const flashcore_device* device,                           \
                                          flashcore_launch_record* out, int capacity,               \

@@ -1,9 +1,9 @@
-// Stands in for the launch calls of the CUDA runtime and writes down what they are asked for. Nothing runs.
+// Replaces the CUDA runtime's launch calls and records their arguments. Nothing runs.
 //
-// It is linked before the runtime into the library that tells a variant's launch plan, so calls that are not here reach
-// the runtime, which fails without a GPU, and the launcher passes that on. nvcc turns <<<>>> into a pushed configuration
-// and a launch: which call that is differs between releases, so all are here. A kernel is known by its address, which
-// the object registers with its name when it is loaded.
+// Linked before the runtime into a variant's plan library. Calls that are not replaced reach the runtime, which fails
+// without a GPU, and the launcher returns that error. nvcc compiles <<<>>> to a pushed configuration and a launch call,
+// which differs between releases, so all are replaced. A kernel is identified by its address, which the object registers
+// with its name when it is loaded.
 #include <cuda_runtime_api.h>
 #include <flashcore/launch.h>
 
@@ -24,14 +24,14 @@ struct Configuration {
   cudaStream_t stream;
 };
 
-// Made at their first use, since objects register their kernels before anything here is initialised.
+// Created on first use, since objects register their kernels before this file's globals are initialized.
 std::map<const void*, std::string>& names() {
   static auto* all = new std::map<const void*, std::string>;
   return *all;
 }
 std::vector<Configuration> pushed;
 std::vector<flashcore_launch_record> launches;
-std::string refused;  // the first question without an answer
+std::string refused;  // the first query without an answer
 flashcore_device device;
 
 cudaError_t refuse(const std::string& what) {
@@ -41,9 +41,9 @@ cudaError_t refuse(const std::string& what) {
 
 cudaError_t launched(const void* kernel, dim3 grid, dim3 block, std::size_t smem,
                      const cudaLaunchAttribute* attributes = nullptr, unsigned count = 0, bool cooperative = false) {
-  const auto known = names().find(kernel);
-  if (known == names().end()) return refuse("launches a kernel that no object registered");
-  flashcore_launch_record r{known->second.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {1, 1, 1},
+  const auto name = names().find(kernel);
+  if (name == names().end()) return refuse("launches a kernel that no object registered");
+  flashcore_launch_record r{name->second.c_str(), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, {1, 1, 1},
                             static_cast<std::uint32_t>(smem), 0, cooperative};
   for (unsigned i = 0; i < count; ++i) {
     const auto& value = attributes[i].val;
@@ -92,7 +92,7 @@ int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** 
   return static_cast<int>(launches.size());
 }
 
-// --- what objects register when they are loaded
+// --- registration by objects when they are loaded
 
 void** __cudaRegisterFatBinary(void* data) {
   static void* handle[1];
@@ -152,7 +152,7 @@ cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* kernel, dim3 grid, dim3
   return launched(kernel, grid, block, smem, nullptr, 0, true);
 }
 
-// --- what a launcher does besides
+// --- other calls of a launcher
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
@@ -163,7 +163,7 @@ cudaError_t cudaMemcpyAsync_ptsz(void*, const void*, std::size_t, cudaMemcpyKind
 cudaError_t cudaGetLastError() { return refused.empty() ? cudaSuccess : cudaErrorNotSupported; }
 cudaError_t cudaPeekAtLastError() { return cudaGetLastError(); }
 
-// --- what it asks of the device
+// --- device queries
 
 cudaError_t cudaGetDevice(int* number) {
   *number = 0;
@@ -186,12 +186,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
     case cudaDevAttrWarpSize: *value = 32; break;
     case cudaDevAttrCooperativeLaunch: *value = 1; break;
-    default: return refuse("asks for the device's attribute " + std::to_string(static_cast<int>(attribute)));
+    default: return refuse("queries the device attribute " + std::to_string(static_cast<int>(attribute)));
   }
-  if (*value <= 0) return refuse("asks for the device's attribute " + std::to_string(static_cast<int>(attribute)));
+  if (*value <= 0) return refuse("queries the device attribute " + std::to_string(static_cast<int>(attribute)));
   return cudaSuccess;
 }
-// All properties at once: which of them it reads is not known, so no value may stand for those without one.
+// Refused: it is unknown which properties the launcher reads, and some have no answer.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int) { return refuse("calls cudaGetDeviceProperties"); }
 
 #define FLASHCORE_REFUSE(name, ...) \
