@@ -481,7 +481,7 @@ class Ncu(Rounds):
         "from flashcore.measure.settings import Profile, Settings\n"
         "from flashcore.pipeline.opening import open_context\n"
         "few = ['gpu__time_duration.sum', 'smsp__inst_executed.sum', 'dram__bytes.sum']\n"
-        "ncu_facts.metrics_to_ask = lambda *_, **__: few\n"
+        "ncu_facts.metrics_to_request = lambda *_, **__: few\n"
         "chosen = Settings(suite='{folder}/suite', build='{folder}/build', upto='profile', roofs=None)\n"
         "context = open_context(chosen)\n"
         "context = replace(context, built=compile_all(context))\n"
