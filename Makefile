@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-run bench-decisions
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-run bench-decisions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ bench-crosscheck: $(READY) ## compare the bench stage's times with nvbench's (ne
 
 bench-regimes: $(READY) ## test the timing modes on kernels of known duration (needs a GPU, sm_90 or newer)
 	$(PY) -m benchmarks.regimes $(ARGS)
+
+bench-launcher: $(READY) ## compare the launcher's outputs and times with bench's on ten kernels (needs a GPU and triton)
+	$(PY) -m benchmarks.launcher $(ARGS)
 
 bench-against: $(READY) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)

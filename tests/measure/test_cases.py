@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.cases import child_cases, sort_out
+from flashcore.model import plugin
 from flashcore.model.causes import DidNotCompile, FailedBefore, Hang, Message, NotBuilt, PlanRefused, WrongBefore
 from flashcore.model.record import Artifact, Built, CaseOutcome, Plan
-from flashcore.model.suite import Stage
+from flashcore.model.suite import AheadOfTime, RecordedCubins, Stage
 from tests import factory, stages
 
 SUITE = factory.suite()
@@ -85,3 +86,25 @@ def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     assert (own.launches, own.repeats, own.params) == (1, 3, factory.LONG)
     assert (other.library, other.callable, other.launches) == (None, None, 0)
     assert (peer.library, peer.callable, peer.repeats) == (None, "peers.py:cudnn", 0)
+
+
+def calls(artifact: Artifact, shape: str) -> list[list[dict[str, str]]]:
+    """As of a language's module."""
+    return [[{"code": f"{artifact.variant} {shape}"}]]
+
+
+@pytest.mark.parametrize("launcher", ["", "a.launcher:target"])
+def test_a_launcher_calls_what_a_language_compiled_and_planned(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "entries", lambda kind: [("triton", __name__)])
+    shape, compiled = SUITE.shapes["long"], replace(FAST, kind=AheadOfTime("triton", "f.py:f"))
+    recorded = replace(FAST, name="slow", kind=RecordedCubins("folder", "f.py:f"))
+    plan = replace(factory.plan("fast", "long"), workspace_bytes=64)
+    artifacts = [factory.artifact(name, "sm_90a", cubins={"k": "0.cubin"}) for name in ("fast", "slow")]
+    built = Built("", tuple(artifacts), (plan,))
+    context = stages.context(tmp_path, gpu_arch="sm_90a", built=built, launcher=launcher)
+    one, other, cuda = child_cases(context, [(compiled, shape), (recorded, shape), (FAST, shape)])
+    cubins = {"k": str(Path("0.cubin").resolve())}
+    assert one.launcher == ({"target": launcher, "cubins": cubins, "workspace": 64} if launcher else {})
+    assert one.calls and other.calls and not other.launcher and not cuda.launcher

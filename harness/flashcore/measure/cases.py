@@ -20,7 +20,7 @@ from flashcore.model.causes import (
     WrongBefore,
     hangs,
 )
-from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, plans_for
+from flashcore.model.record import Artifact, CaseOutcome, CaseStatus, Plan, plans_for
 from flashcore.model.suite import CompiledCallable, PythonCallable, Shape, Stage, Variant
 
 Pair = tuple[Variant, Shape]
@@ -71,19 +71,25 @@ def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseSta
     return "failed" if plan.crashed else "unsupported", plan.cause
 
 
-def _target(variant: Variant, shape: Shape, artifact: Artifact | None) -> dict[str, Any]:
+def _target(
+    variant: Variant, shape: Shape, artifact: Artifact | None, plan: Plan | None, launcher: str
+) -> dict[str, Any]:
     """The fields of a case that depend on the variant's kind: what a child calls."""
     kind = variant.kind
     if isinstance(kind, PythonCallable) or artifact is None:
         return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
     if not isinstance(kind, CompiledCallable):
         return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+    files = {kernel: str(Path(file).resolve()) for kernel, file in artifact.cubins.items()}
     return {
         "library": None,
         "callable": kind.callable,
         "config": dict(variant.config),
         "calls": tuple(plugin.find("languages", kind.language).calls(artifact, shape.name)),
         "language": dict(plugin.entries("languages"))[kind.language],
+        "launcher": {"target": launcher, "cubins": files, "workspace": plan.workspace_bytes}
+        if launcher and plan and plan.launches
+        else {},
     }
 
 
@@ -93,7 +99,7 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
     plans = plans_for(context.built.plans, context.gpu_arch)
     cases = []
     for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
-        problem = context.suite.problems[variant.problem]
+        problem, plan = context.suite.problems[variant.problem], plans.get((variant.name, shape.name))
         case = Case(
             variant=variant.name,
             shape=shape.name,
@@ -102,13 +108,13 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
             problem_file=problem.file,
             params=dict(shape.params),
             arguments=problem.arguments,
-            **_target(variant, shape, artifacts.get(variant.name)),
+            **_target(variant, shape, artifacts.get(variant.name), plan, context.settings.launcher),
             tolerance=variant.tolerance,
             seeds=problem.seeds,
             flop=work.get("flop"),
             rank_by=shape.rank_by,
             repeats=0 if variant.is_reference else shape.repeats,
-            launches=len(plan.launches) if (plan := plans.get((variant.name, shape.name))) else 0,
+            launches=len(plan.launches) if plan else 0,
         )
         cases.append(case)
     return cases

@@ -107,6 +107,8 @@ class Settings:
         sanitize: also run compute-sanitizer.
         gpus: ``all``, a number, or comma-separated UUIDs.
         executor: a plugin's executor and its address, ``cluster=auto``; empty: this host's GPUs.
+        launcher: the reference of a plugin's function that calls cases from the plans of their kernels; empty: cases
+            are called by their host code.
         recording: the id shared by all runs of one command; see ``Record.recording``.
         kinds: the ``gpus`` of each of these runs, in order.
         roofs: the suite that measures roofs; empty: flashcore's; ``None``: do not use measured roofs.
@@ -127,6 +129,7 @@ class Settings:
     sanitize: Sanitize | None = None
     gpus: str = ALL
     executor: str = ""
+    launcher: str = ""
     recording: str = ""
     kinds: tuple[str, ...] = ()
     roofs: str | None = ""

@@ -106,6 +106,7 @@ SHIPPED: Mapping[str, Entries] = {
         **dict.fromkeys(("--base", "--allow"), "base"),
         "--cluster": "cluster",
         "--host": "ssh",
+        "--launcher": "launcher",
         "--sanitize": "sanitize",
         "--require-signed": "signatures",
     },

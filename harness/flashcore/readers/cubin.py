@@ -23,6 +23,7 @@ from flashcore.errors import FlashcoreError
 # EIATTR numbers.
 _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
+_PARAMETER, _LARGE_PARAMETER = 0x17, 0x45  # the latter where all take more than 4 KB
 _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
 _NOBITS = 8  # the kind of a section without content
 _SPILL = 1  # the kind of a note about a spill or fill
@@ -43,7 +44,8 @@ class Kernel:
 
     ``spills`` are the bytes per thread that it stores and reloads, if ptxas lists them (from 12.6 and sm_70 on). They
     are ``None`` if it lists none, or not all (``is_incomplete``): functions that the kernel may call also use local
-    memory, for example to save registers. ``code`` is the hash of its instructions.
+    memory, for example to save registers. ``code`` is the hash of its instructions,
+    ``parameters`` the bytes of each parameter.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Kernel:
     code_bytes: int = 0
     constant_bytes: int = 0
     code: str = field(default="", compare=False)
+    parameters: tuple[int, ...] = ()
 
     @property
     def demands(self) -> dict[str, int]:
@@ -179,6 +182,7 @@ def _read(data: bytes, arch: str) -> Cubin:
                 code_bytes=len(code),
                 constant_bytes=constants[name],
                 code=hashlib.sha256(code).hexdigest(),
+                parameters=_parameters(attributes),
             )
         )
     separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
@@ -206,6 +210,15 @@ def _spills(code: bytes, notes: bytes) -> tuple[int, int] | None:
     except (struct.error, LookupError):
         return None
     return totals[_STL], totals[_LDL]
+
+
+def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[int, ...]:
+    sizes = {}
+    for number, payload in attributes:
+        if number in (_PARAMETER, _LARGE_PARAMETER):
+            _, ordinal, _, size = struct.unpack("<IHHI", payload[:12])
+            sizes[ordinal] = size >> 18 if number == _PARAMETER else size
+    return tuple(size for _, size in sorted(sizes.items()))
 
 
 def _u8(payload: bytes | None) -> int:

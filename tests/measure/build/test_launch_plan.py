@@ -64,9 +64,9 @@ def test_variants_in_one_process_share_no_symbol(faulty: Built) -> None:
     libraries = [faulty.of(v).plan_library for v in ("plan_shares", "plan_shares_too")]
     code = f"""
 from ctypes import CDLL, RTLD_GLOBAL, byref, c_char_p, c_int64, c_uint64
-from flashcore.measure.build.launch_plan import _Record
+from flashcore.measure.build.launch_plan import LaunchRecord
 for library in [CDLL(path, RTLD_GLOBAL) for path in {libraries}]:
-    launches = (_Record * 32)()
+    launches = (LaunchRecord * 32)()
     assert library.flashcore_launch_plan(byref(c_int64(4096)), launches, 32, byref(c_uint64()), byref(c_char_p())) == 1
     print(launches[0].dynamic_smem)
 """

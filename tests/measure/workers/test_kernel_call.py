@@ -77,6 +77,21 @@ def test_the_first_call_is_held_to_what_was_compiled(
     assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 3))
 
 
+def target(case: Case) -> Callable[..., None]:
+    """As of a launcher's module."""
+    return lambda x, out, scale: out.copy_(x * case.launcher["factor"])
+
+
+def test_a_launcher_is_called_in_place_of_the_host_code(tmp_path: Path) -> None:
+    one = traced(([LAUNCH],), tmp_path)
+    one = dataclasses.replace(one, launcher={"target": f"{__name__}:target", "factor": 5})
+    CALLS.clear()
+    caller = Caller(Case.from_json(one.to_json()), ModuleType("problem"), "cpu")
+    x, outputs = torch.ones(6, 37), caller.outputs()
+    caller.call({"x": x, "scale": 1.0}, outputs)
+    assert torch.equal(outputs["out"], torch.full_like(outputs["out"], 5)) and not CALLS
+
+
 def test_recorded_kernels_are_to_be_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "FLASHCORE_CUBINS"):
         monkeypatch.setenv(name, "theirs")

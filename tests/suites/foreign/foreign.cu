@@ -18,8 +18,9 @@ cudaError_t launch_all(const Args& a, const Shape& s, void*, cudaStream_t stream
   launch(a, s, stream);
   auto* out = static_cast<float*>(a.out);
   if (a.factor == 0.5) lib::none<<<3, 64, 0, stream>>>(out);  // a branch on a number
-  int sms = 0;
+  int sms = 0, minor = -1;
   if (cudaError_t error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0)) return error;
+  if (cudaError_t error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0)) return error;  // 0
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim.x = 2;

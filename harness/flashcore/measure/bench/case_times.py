@@ -292,6 +292,7 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
         "cold": "by difference: L2 flushes and spacers with calls, minus the same without calls",
         "eager": f"{times.eager_calls} calls back to back",
     }[mode]
+    how += ", launched from its plan" if case.launcher else ""
     note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
     samples = times.samples[mode]
     p50 = statistics.median(samples)

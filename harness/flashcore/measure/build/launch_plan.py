@@ -40,7 +40,7 @@ _STEADY = re.compile(
 )
 
 
-class _Record(ctypes.Structure):
+class LaunchRecord(ctypes.Structure):
     """``flashcore_launch_record`` of launch.h."""
 
     _fields_ = (
@@ -162,7 +162,7 @@ def _kernel(name: str) -> str:
     return canonical(signature[1] if signature else name)
 
 
-def _plain(record: _Record) -> dict[str, Any]:
+def _plain(record: LaunchRecord) -> dict[str, Any]:
     """A launch as JSON."""
     dims = {name: list(getattr(record, name)) for name in ("grid", "block", "cluster")}
     flags = {name: bool(getattr(record, name)) for name in ("programmatic", "cooperative")}
@@ -185,7 +185,7 @@ def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> di
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     library = ctypes.CDLL(path)
     dims = (ctypes.c_int64 * len(sizes))(*sizes)
-    records = (_Record * _CAPACITY)()
+    records = (LaunchRecord * _CAPACITY)()
     workspace = ctypes.c_uint64()
     error = ctypes.c_char_p()
     out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))

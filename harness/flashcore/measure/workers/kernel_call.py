@@ -48,6 +48,8 @@ class Case:
             the operator.
         callable: a Python function, ``peers.py:cudnn``: a reference, or, with ``calls``, a compiled variant.
         flop: FLOP of a call by the problem's formula, if it has one.
+        launcher: the reference of a function that launches the kernels from their cubins instead of the host code, and
+            what it needs.
         launches: kernels in the launch plan; 0 for a reference.
         config: keyword arguments of a compiled callable.
         calls: the launches that a callable was compiled for.
@@ -74,6 +76,7 @@ class Case:
     calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
     operator: str = ""
     language: str = ""
+    launcher: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -122,6 +125,9 @@ class Caller:
         self.case = case
         self.device = device
         self.problem = problem or load_problem(case.root, case.problem_file)
+        if case.launcher:
+            self.target = plugin.resolve(case.launcher["target"])(case)
+            return
         if case.was_recorded:
             _cubins_left()
         elif case.calls:  # so that Triton's autotuning gives the same result in every stage

@@ -7,16 +7,13 @@ costs about 80 ms a launch.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import toolchain
+from flashcore.measure.machine import host_program, toolchain
 from flashcore.model.cause_text import FORMS
 from flashcore.model.causes import Cause
 from flashcore.plugins.capture.survey import Key, Launch
@@ -104,21 +101,9 @@ def compiled(headers: Sequence[Path]) -> Path:
         CapabilityError: there is no compiler, or it rejects the source.
         OSError: the cache cannot be written.
     """
-    compiler = toolchain.find_cxx()
-    command = [*_FLAGS, *(f"-I{folder}" for folder in headers), str(SOURCE), "-pthread", "-ldl"]
-    version = toolchain.ask([compiler, "--version"]).stdout
-    key = hashlib.sha256("\0".join([version, *command, SOURCE.read_text("utf-8")]).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashcore")
-    library = folder / f"activity-{key}.so"
-    if not library.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            fresh = Path(place, library.name)
-            done = toolchain.ask([compiler, *command, "-o", fresh])
-            if done.returncode:
-                raise CapabilityError(f"{compiler} cannot compile {SOURCE.name}: {done.stderr.strip()[-400:]}", "")
-            fresh.replace(library)
-    return library
+    return host_program.compiled(
+        SOURCE, [*_FLAGS, *(f"-I{folder}" for folder in headers), "-pthread", "-ldl"], "activity.so"
+    )
 
 
 def include_folders() -> list[Path]:

@@ -16,6 +16,11 @@ extern "C" struct flashcore_device {
   std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
 };
 
+// Called at each launch with its arguments, if it is set.
+extern "C" {
+void (*flashcore_on_launch)(const flashcore_launch_record*, void** args);
+}
+
 namespace {
 
 struct Configuration {
@@ -39,7 +44,7 @@ cudaError_t refuse(const std::string& what) {
   return cudaErrorNotSupported;
 }
 
-cudaError_t launched(const void* kernel, dim3 grid, dim3 block, std::size_t smem,
+cudaError_t launched(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
                      const cudaLaunchAttribute* attributes = nullptr, unsigned count = 0, bool cooperative = false) {
   const auto name = names().find(kernel);
   if (name == names().end()) return refuse("launches a kernel that no object registered");
@@ -64,6 +69,7 @@ cudaError_t launched(const void* kernel, dim3 grid, dim3 block, std::size_t smem
     }
   }
   launches.push_back(r);
+  if (flashcore_on_launch != nullptr) flashcore_on_launch(&r, args);
   return cudaSuccess;
 }
 
@@ -126,30 +132,34 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* address) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(address));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
-  return launched(kernel, grid, block, smem);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
+                               cudaStream_t) {
+  return launched(kernel, grid, block, args, smem);
 }
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
-  return launched(kernel, grid, block, smem);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
+                                    cudaStream_t) {
+  return launched(kernel, grid, block, args, smem);
 }
-cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
-  return launched(kernel, grid, block, smem);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem, cudaStream_t) {
+  return launched(kernel, grid, block, args, smem);
 }
-cudaError_t cudaLaunchKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
-  return launched(kernel, grid, block, smem);
+cudaError_t cudaLaunchKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
+                                  cudaStream_t) {
+  return launched(kernel, grid, block, args, smem);
 }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* kernel, void**) {
-  return launched(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, c->attrs, c->numAttrs);
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* kernel, void** args) {
+  return launched(kernel, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, c->attrs, c->numAttrs);
 }
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* c, const void* kernel, void**) {
-  return launched(kernel, c->gridDim, c->blockDim, c->dynamicSmemBytes, c->attrs, c->numAttrs);
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* c, const void* kernel, void** args) {
+  return launched(kernel, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, c->attrs, c->numAttrs);
 }
-cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem, cudaStream_t) {
-  return launched(kernel, grid, block, smem, nullptr, 0, true);
+cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
+                                        cudaStream_t) {
+  return launched(kernel, grid, block, args, smem, nullptr, 0, true);
 }
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void**, std::size_t smem,
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem,
                                              cudaStream_t) {
-  return launched(kernel, grid, block, smem, nullptr, 0, true);
+  return launched(kernel, grid, block, args, smem, nullptr, 0, true);
 }
 
 // --- other calls of a launcher
@@ -178,7 +188,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = device.sms; break;
     case cudaDevAttrComputeCapabilityMajor: *value = device.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = device.minor; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = device.minor; return cudaSuccess;  // 0 is one
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = device.smem_per_block; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = device.smem_optin; break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = device.smem_per_sm; break;

@@ -1,0 +1,198 @@
+"""The launcher's times beside bench's: ``python -m benchmarks.launcher`` (needs a GPU).
+
+Ten kernels, six of CUDA and four of Triton, are timed in turns: twice as bench times them, in this process with torch
+and their host code; by the launcher's process from cubins and a plan; and the kernels of Triton also as
+``bench --launcher`` does. Accepted is, for each kernel:
+
+1. *Bits*: the launcher's output is bench's, bit by bit, on the same inputs.
+2. *Times*: in each regime of the device the launcher's median is within 1 % and 0.1 us of bench's.
+
+The two times of bench show the noise. Eager times are shown, not judged: they are the host's.
+
+Exit code 0 if both hold, 1 if not, 4 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import raw
+from flashcore.errors import CapabilityError, Exit
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.kernel_call import Caller, Case
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.pipeline import plugins
+from flashcore.pipeline.opening import open_context
+
+#: Suite → variant → shape.
+KERNELS = {
+    "examples/row_softmax": {"naive": "main", "warp": "main"},
+    "kernels/attention": {
+        "unfused_wmma": "mission",
+        "register_softmax": "mission",
+        "mma_registers": "mission",
+        "mma_split_keys": "mission",
+    },
+    "examples/triton_kernels": {
+        "softmax_4_warps": "rows",
+        "softmax_8_warps": "rows",
+        "matmul_64x64": "square",
+        "matmul_128x256": "square",
+    },
+}
+REGIMES = ("isolated", "back_to_back", "cold", "eager")
+RELATIVE, ABSOLUTE_US = 0.01, 0.1
+_SEED = 1
+_LAUNCHER = "launcher"
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Samples of every kernel in every regime, by each way to launch it, and whether outputs were equal."""
+    plugins.load()
+    chosen = options.kernels.split(",") if options.kernels else None
+    found: dict[str, Any] = {"machine": "", "kernels": {}}
+    for suite, variants in KERNELS.items():
+        for variant, shape in variants.items():
+            if chosen is None or variant in chosen:
+                context = _built(suite, variant, options.build)
+                found["machine"] = raw.machine(str(context.gpu and context.gpu.name), str(context.gpu_arch))
+                found["kernels"][variant] = _kernel(context, shape, options.samples)
+                print(f"{variant}: measured", file=sys.stderr)
+    return found
+
+
+def _built(suite: str, variant: str, build: str) -> Context:
+    settings = Settings(str(raw.ROOT / suite), build=build, variant=variant, upto=None)
+    context = open_context(replace(settings, launcher="flashcore.plugins.launcher.planned:target"))
+    if context.cannot_measure or context.gpu_arch is None:
+        raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")
+    context = replace(context, options=replace(context.options, archs=(context.gpu_arch,)))
+    return replace(context, built=compile_all(context))
+
+
+def _kernel(context: Context, shape: str, samples: int) -> dict[str, Any]:
+    from flashcore.measure.bench.interleave import Watch
+    from flashcore.measure.bench.rotation import Rotation
+    from flashcore.measure.bench.timing import timer_for
+    from flashcore.plugins.launcher.program import Launcher
+
+    (pair,) = [(v, s) for v, s in context.cases("bench") if s.name == shape and v.name not in context.references]
+    (case,) = child_cases(context, [pair])
+    problem, timer = load_problem(case.root, case.problem_file), timer_for("cuda")
+    by_library, case = case, replace(case, launcher={})
+    rotation = Rotation(timer, case, problem, "cuda")
+    callers = {"bench": Caller(case, problem), "bench again": Caller(case, problem)}
+    if by_library.launcher:
+        callers["bench --launcher"] = Caller(by_library, problem)
+    ready = {name: rotation.prepare(timer, caller)[0] for name, caller in callers.items()}
+    outputs = callers["bench"].outputs()
+    callers["bench"].call(rotation.inputs[0], outputs)
+    expected = {name: _bytes(value) for name, value in outputs.items()}
+    with tempfile.TemporaryDirectory() as place:
+        plan = _plan(context, by_library, rotation.inputs, Path(place))
+        with Launcher(plan, Path(place)) as launcher:
+            launcher.ask("call", 0)
+            equal = {name: launcher.read(name) == content for name, content in expected.items()}
+            ways = [*ready, _LAUNCHER]
+            watch, dice = Watch("cuda"), random.Random(_SEED)
+            times: dict[str, dict[str, list[float]]] = {r: {way: [] for way in ways} for r in REGIMES}
+            for regime in REGIMES:
+                for _ in range(samples):
+                    for way in dice.sample(ways, len(ways)):
+                        us = (
+                            launcher.ask("sample", regime)["us"][0] if way == _LAUNCHER else _sample(ready[way], regime)
+                        )
+                        times[regime][way].append(us)
+                    watch.look()
+            sets = launcher.sets
+    clocks = watch.seen.get("sm_clock", [])
+    return {"equal": equal, "sets": [len(rotation.inputs), sets], "clocks": clocks, "us": times}
+
+
+def _sample(timed: Any, regime: str) -> float:
+    us: float = getattr(timed, regime)()
+    return us
+
+
+def _plan(context: Context, case: Case, inputs: Sequence[Any], folder: Path) -> Any:
+    from flashcore.plugins.launcher import cuda_source, planned
+
+    artifact = context.built.artifact(case.variant, context.gpu_arch)
+    if case.library and artifact:
+        plan = cuda_source.planned(case, inputs[0], artifact, folder)
+    else:
+        plan = planned.planned(case, case.launcher["cubins"], case.launcher["workspace"], folder)
+    data = plan.model_dump()
+    for name, tensor in data["tensors"].items():
+        if tensor["role"] in ("input", "inout"):
+            tensor["files"] = [f"{name}.{i}.raw" for i in range(len(inputs))]
+            for file, values in zip(tensor["files"], inputs, strict=True):
+                (folder / file).write_bytes(_bytes(values[name]))
+    return type(plan).model_validate(data)
+
+
+def _bytes(tensor: Any) -> bytes:
+    import torch
+
+    content: bytes = tensor.contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes()
+    return content
+
+
+def judged(found: raw.Found) -> list[tuple[str, str, float, float, float, bool]]:
+    """For each kernel and regime: us of bench, of bench again and of the launcher, and whether they agree."""
+    rows = []
+    for kernel, one in found["kernels"].items():
+        for regime in REGIMES:
+            us = {name: statistics.median(values) for name, values in one["us"][regime].items()}
+            differs = abs(us[_LAUNCHER] - us["bench"])
+            holds = regime == "eager" or differs <= RELATIVE * us["bench"] + ABSOLUTE_US
+            rows.append((kernel, regime, us["bench"], us["bench again"], us[_LAUNCHER], holds))
+    return rows
+
+
+def verdict(found: raw.Found) -> int:
+    """The exit code."""
+    equal = all(all(one["equal"].values()) for one in found["kernels"].values())
+    return int(Exit.OK if equal and all(row[-1] for row in judged(found)) else Exit.FAILED)
+
+
+def table(found: raw.Found) -> list[str]:
+    """Medians, and what is accepted."""
+    lines = [f"machine: {found['machine']}", ""]
+    lines.append(f"{'kernel':18}{'regime':14}{'bench us':>10}{'A/A %':>8}{'launcher us':>13}{'%':>8}{'option us':>11}")
+    for kernel, regime, bench, again, launcher, holds in judged(found):
+        option = found["kernels"][kernel]["us"][regime].get("bench --launcher")
+        shown = f"{statistics.median(option):11.3f}" if option else f"{'-':>11}"
+        percents = (100 * (other / bench - 1) for other in (again, launcher))
+        text = f"{kernel:18}{regime:14}{bench:10.3f}{next(percents):8.2f}{launcher:13.3f}{next(percents):8.2f}{shown}"
+        lines.append(f"{text}  {'' if regime == 'eager' else 'holds' if holds else 'MISSED'}".rstrip())
+    lines.append("")
+    for kernel, one in found["kernels"].items():
+        lines += [f"{kernel}: {name} {'equal' if same else 'DIFFERS'}" for name, same in one["equal"].items()]
+    return lines
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--samples", type=int, default=60, metavar="N", help="of each kernel, regime and way")
+    parser.add_argument("--kernels", metavar="NAME,...", help="only these (default: all ten)")
+    parser.add_argument("--build", default="build", metavar="DIR", help="compiled objects (default: build)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures and prints; gives the exit code."""
+    return raw.main(__file__, __doc__, _arguments, measure, table, argv, verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
