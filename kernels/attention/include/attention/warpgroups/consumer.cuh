@@ -6,7 +6,6 @@
 #include <attention/warpgroups/products.cuh>
 #include <attention/warpgroups/softmax.cuh>
 #include <attention/warpgroups/store.cuh>
-#include <flashcore/phases.cuh>
 
 namespace warpgroups {
 
@@ -41,7 +40,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
   };
   if (C::kPingPong && consumer == C::kConsumers - 1) named_arrive(1, 256);
 
-  FLASHCORE_ROLE(phases, "consumer");
   Place<C> k_place, v_place;
   k_place.next(key_group);
   v_place.next(key_group);
@@ -106,17 +104,14 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     };
 
     // phase: load
-    FLASHCORE_PHASE(phases, "queries");
     wait(barriers.q_here(row_group), q_parity);
     q_parity ^= 1;
     if ((C::kKeyGroups > 1 || C::kMayIdle) && tiles <= 0) {
       release(barriers.q_free(row_group));
     } else if (C::kOverlap) {
       // phase: load
-      FLASHCORE_PHASE(phases, "load");
       wait(barriers.k_here(k_place.stage), k_place.parity);
       // phase: scores
-      FLASHCORE_PHASE(phases, "scores");
       await_turn();
       products_begin();
       multiply_keys<C>(s, queries, memory + C::kKeysAt + k_place.stage * C::kTileBytes);
@@ -127,17 +122,14 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
       release_keys(k_place);
       k_place.next(C::kKeyGroups);
       // phase: softmax
-      FLASHCORE_PHASE(phases, "softmax");
       mask_scores(s, 0);
       softmax<C, 0>(s, rows, factor, p.scale_log2e);
       pack_weights<C>(w, s);
 #pragma unroll 1
       for (int n = 1; n < tiles; ++n) {
         // phase: load
-        FLASHCORE_PHASE(phases, "load");
         wait(barriers.k_here(k_place.stage), k_place.parity);
         // phase: scores
-        FLASHCORE_PHASE(phases, "scores");
         await_turn();
         pin(s);
         pin(w);
@@ -146,10 +138,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         multiply_keys<C>(s, queries, memory + C::kKeysAt + k_place.stage * C::kTileBytes);
         products_commit();
         // phase: load
-        FLASHCORE_PHASE(phases, "load");
         await_values(v_place);
         // phase: output
-        FLASHCORE_PHASE(phases, "output");
         products_begin();
         multiply_values<C>(o, w, memory + C::kValuesAt + v_place.stage * C::kTileBytes);
         products_commit();
@@ -157,7 +147,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         products_wait<1>();
         pin(s);
         // phase: softmax
-        FLASHCORE_PHASE(phases, "softmax");
         bool rescale;
         if (C::kLazy < 2) {
           release_keys(k_place);
@@ -167,7 +156,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
           rescale = weigh(n, s, k_place);
         }
         // phase: output
-        FLASHCORE_PHASE(phases, "output");
         products_wait<0>();
         pin(o);
         pin(w);
@@ -175,16 +163,13 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         v_place = k_place;
         k_place.next(C::kKeyGroups);
         // phase: softmax
-        FLASHCORE_PHASE(phases, "softmax");
         pack_weights<C>(w, s);
         if (rescale) rescale_output<C>(o, factor);
       }
       release(barriers.q_free(row_group));
       // phase: load
-      FLASHCORE_PHASE(phases, "load");
       await_values(v_place);
       // phase: output
-      FLASHCORE_PHASE(phases, "output");
       pin(w);
       pin(o);
       products_begin();
@@ -198,10 +183,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 #pragma unroll 1
       for (int n = 0; n < tiles; ++n) {
         // phase: load
-        FLASHCORE_PHASE(phases, "load");
         wait(barriers.k_here(k_place.stage), k_place.parity);
         // phase: scores
-        FLASHCORE_PHASE(phases, "scores");
         await_turn();
         pin(s);
         products_begin();
@@ -213,15 +196,12 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
         release_keys(k_place);
         k_place.next(C::kKeyGroups);
         // phase: softmax
-        FLASHCORE_PHASE(phases, "softmax");
         mask_scores(s, n);
         if (softmax<C, C::kLazy % 2>(s, rows, factor, p.scale_log2e)) rescale_output<C>(o, factor);
         pack_weights<C>(w, s);
         // phase: load
-        FLASHCORE_PHASE(phases, "load");
         await_values(v_place);
         // phase: output
-        FLASHCORE_PHASE(phases, "output");
         pin(w);
         pin(o);
         products_begin();
@@ -236,7 +216,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
       release(barriers.q_free(row_group));
     }
     // phase: load
-    FLASHCORE_PHASE(phases, "load");
     // Tiles that only later rows of the block see. A stage can be released only after its tile has arrived; before,
     // the arrival would count for the previous phase.
     int ended = position;  // recomputed to save a register in the loop
@@ -255,7 +234,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
 
     // phase: merge
     if (C::kKeyGroups > 1) {
-      FLASHCORE_PHASE(phases, "merge");
       // Through shared memory, each thread to the thread with the same elements.
       char* parts = shared + C::kPartsAt + row_group * C::kPartBytes + threadIdx.x % 128 * 16;
       const auto part_of = [&](int group, int i) {
@@ -305,7 +283,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Barriers<C>& bar
     }
 
     // phase: store
-    FLASHCORE_PHASE(phases, "store");
     // Recomputed to save registers in the loop.
     int done = position;
     asm volatile("" : "+r"(done));

@@ -3,7 +3,6 @@
 
 #include <attention/warpgroups/pipeline.cuh>
 #include <attention/hopper/tensor_copy.cuh>
-#include <flashcore/phases.cuh>
 
 namespace warpgroups {
 
@@ -19,7 +18,6 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
       copy_box(to + panel * C::kPanelBytes, map, panel * kPanelColumns, row, head, batch, here);
     }
   };
-  FLASHCORE_ROLE(phases, "producer");
   Place<C> place;
   uint32_t q_parity = 1;
   const int block = blockIdx.x, blocks = gridDim.x;
@@ -43,9 +41,7 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
     const int queries_after = round == 0 ? 0 : min(C::kStages - 2, tiles - 1);
 #pragma unroll 1
     for (int n = 0; n < tiles; ++n) {
-      FLASHCORE_PHASE(phases, "wait_keys");
       wait(barriers.k_free(place.stage), place.parity ^ 1);
-      FLASHCORE_PHASE(phases, "bring_keys");
       arrive_expecting(barriers.k_here(place.stage), C::kJoint ? 2 * C::kTileBytes : C::kTileBytes);
       bring(memory + C::kKeysAt + place.stage * C::kTileBytes, k, n * C::kKeys, kv_head, batch, barriers.k_here(place.stage));
       if (n == queries_after) {
@@ -62,11 +58,9 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
         q_parity ^= 1;
       }
       if (!C::kJoint) {
-        FLASHCORE_PHASE(phases, "wait_values");
         wait(barriers.v_free(place.stage), place.parity ^ 1);
         arrive_expecting(barriers.v_here(place.stage), C::kTileBytes);
       }
-      FLASHCORE_PHASE(phases, "bring_values");
       bring(memory + C::kValuesAt + place.stage * C::kTileBytes, v, n * C::kKeys, kv_head, batch,
             C::kJoint ? barriers.k_here(place.stage) : barriers.v_here(place.stage));
       place.next();
