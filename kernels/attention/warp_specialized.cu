@@ -22,7 +22,6 @@
 #include <attention/forward.cuh>
 #include <attention/mma_stripe.cuh>
 #include <attention/shared_memory.cuh>
-#include <flashcore/phases.cuh>
 
 #ifndef STAGES
 #define STAGES 3
@@ -63,18 +62,14 @@ struct Ring {
 };
 
 // The loop of a loading warp.
-__device__ __forceinline__ void fetch_all(const Ring& ring, const half* source, int seq, int tiles,
-                                          flashcore::Phases& phases) {
+__device__ __forceinline__ void fetch_all(const Ring& ring, const half* source, int seq, int tiles) {
   for (int t = 0; t < tiles; ++t) {
-    FLASHCORE_PHASE(phases, "wait_empty");
     ring.wait_empty(t);
-    FLASHCORE_PHASE(phases, "fetch");
     const int first = t * kKeys;
     load_tile_async<Layout, kKeys, kWarp>(ring.tile(t), source + static_cast<std::size_t>(first) * kHeadDim,
                                           seq - first, threadIdx.x % kWarp);
     arrive_when_copied(ring.full + t % kStages);
   }
-  FLASHCORE_PHASE(phases, "wait_copies");
   wait_copies<0>();  // a thread must not exit with copies in flight
 }
 
@@ -101,19 +96,15 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   // phase: load
   if (warp == kConsumers) {
-    FLASHCORE_ROLE(phases, "keys");
-    fetch_all(key_ring, k + head, seq, tiles, phases);
+    fetch_all(key_ring, k + head, seq, tiles);
     return;
   }
   if (warp == kConsumers + 1) {
-    FLASHCORE_ROLE(phases, "values");
-    fetch_all(value_ring, v + head, seq, tiles, phases);
+    fetch_all(value_ring, v + head, seq, tiles);
     return;
   }
 
   // This warp's stripe. It loads its own queries.
-  FLASHCORE_ROLE(phases, "compute");
-  FLASHCORE_PHASE(phases, "queries");
   const int row = warp * kMmaRows;
   const int first_row = blockIdx.x * kRows + row;
   const std::size_t stripe = head + static_cast<std::size_t>(first_row) * kHeadDim;
@@ -133,27 +124,21 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (int t = 0; t < tiles; ++t) {
     const int left = seq - t * kKeys;
     ScoreTile<1, kKeys> s;
-    FLASHCORE_PHASE(phases, "wait_keys");
     key_ring.wait_full(t);
     // phase: scores
-    FLASHCORE_PHASE(phases, "scores");
     multiply_keys<Layout, 1, kKeys>(s, a, key_ring.tile(t));
     key_ring.release(t);
     // phase: softmax
-    FLASHCORE_PHASE(phases, "softmax");
     if (left < kKeys) mask_scores<1, kKeys>(s, left);
     weigh(state, s[0], o[0], scale_log2e);
     // phase: load
-    FLASHCORE_PHASE(phases, "wait_values");
     value_ring.wait_full(t);
     // phase: output
-    FLASHCORE_PHASE(phases, "output");
     multiply_values<Layout, 1, kKeys>(o, s, value_ring.tile(t));
     value_ring.release(t);
   }
 
   // phase: other
-  FLASHCORE_PHASE(phases, "store");
   __syncwarp();
   store_output<Layout>(any ? out + stripe : out, o[0], state, queries, seq - first_row);
 }

@@ -13,7 +13,7 @@ from flashcore.plugins.phases.record import record
 from flashcore.plugins.phases.timeline import trace
 
 EXAMPLES = (
-    ("flashcore phases warp_specialized", "its phases at the first shape that is timed"),
+    ("flashcore phases warp --suite examples/row_softmax", "its phases at the first shape that is timed"),
     ("flashcore phases wide --shape small --trace wide.json", "a trace for Perfetto too"),
 )
 
