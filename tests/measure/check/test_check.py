@@ -42,7 +42,7 @@ FAULTS = {
     "exits": "exit code 9: ",
     "hangs": "hang?",
     "silent": "torch.library.opcheck: ",
-    "absent": "does not register the operator flashcore_softmax::absent",
+    "absent": "expected the operator flashcore_softmax::absent, found none",
 }
 PEER_FAULTS = {
     "rough": "(2 × the emulation of fp16_out + 1 ulp), at [",
