@@ -6,7 +6,6 @@ import contextlib
 import enum
 import fcntl
 import functools
-import lzma
 import os
 import pickle
 import re
@@ -36,6 +35,7 @@ from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, store
 from flashcore.suites import load
 from tests import forks
+from tests.recorded import RECORDED
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -82,8 +82,8 @@ def published_run(name: str) -> Traversable:
 def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports of ncu 2025.3.1 on an H200: ``app_full``, ``app_basic``, ``app_graph``, ``triton_full``."""
     folder = tmp_path_factory.mktemp("reports")
-    for path in (TESTS / "data" / "reports").glob("*.ncu-rep.xz"):
-        (folder / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+    for path in (RECORDED / "reports").glob("*.ncu-rep"):
+        shutil.copy(path, folder)
     return folder
 
 

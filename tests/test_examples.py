@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import shlex
 import shutil
 import zipfile
@@ -14,6 +13,7 @@ from flashcore.cli import main as cli
 from flashcore.errors import Exit
 from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
+from tests.recorded import RECORDED
 
 #: What they do here needs a GPU, the CUDA compiler, a git repository, a key or a user.
 PARSED = {
@@ -55,8 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(TOY, folder / "kernels" / "toy")
     for packed in (TESTS / "data" / "golden" / "work").glob("*.run.zip"):
         zipfile.ZipFile(packed).extractall(folder / "profiles")
-    report = TESTS / "data" / "reports" / "app_basic.ncu-rep.xz"
-    (folder / "step.ncu-rep").write_bytes(lzma.decompress(report.read_bytes()))
+    shutil.copy(RECORDED / "reports" / "app_basic.ncu-rep", folder / "step.ncu-rep")
     shutil.copy(TESTS / "data" / "static_sm_90a.cubin", folder / "kernel.cubin")
     return folder
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, TESTS, TOY, flashcore
+from tests.recorded import RECORDED
 
 GOLDEN = TESTS / "data" / "golden"
-REPORTS = TESTS / "data" / "reports"
 STUDIES = ROOT / "benchmarks" / "results" / "search"
 #: No GPU, and nothing of the terminal or the CI service in which the tests run.
 SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "400", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
@@ -81,8 +81,10 @@ def test_a_session_reads_as_recorded(
         zipfile.ZipFile(next(folder.glob("published/*-0fac.run.zip"))).extractall(folder / "recorded")
     for name, target in (("data", TESTS / "data"), ("examples", ROOT / "examples")):
         (folder / name).symlink_to(target)
-    for file in (*REPORTS.glob("*.xz"), *STUDIES.glob("*.xz")):
+    for file in STUDIES.glob("*.xz"):
         (folder / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
+    for file in (RECORDED / "reports").iterdir():
+        shutil.copy(file, folder)
     if "nvcc" in dict(needs):
         (folder / "build").symlink_to(request.getfixturevalue("toy").folder)
     present = "".join(f"# needs {name} {detail}".rstrip() + "\n" for name, detail in needs)

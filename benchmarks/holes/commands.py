@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import random
 import re
@@ -15,6 +14,7 @@ from benchmarks import raw
 from benchmarks.holes.place import Place
 from benchmarks.holes.sources import Row, seen
 from flashcore.records import store
+from tests.recorded import RECORDED
 
 # --- 10. selections -------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ def _starts(words: list[str]) -> list[int]:
 
 # --- 11. what others made -------------------------------------------------------------------------
 
-_PAGE = raw.ROOT / "tests" / "data" / "ncu_raw_multi_kernel.csv.gz"
+_PAGE = RECORDED / "ncu_raw_multi_kernel.csv"
 _UNITS = (
     "byte",
     "Kbyte",
@@ -184,7 +184,7 @@ def _exactly(record: Any) -> tuple[str, dict[Any, Any]]:
 
 def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
     """11. A CSV page of ncu is damaged or in other units: a budget on each value as it was notices any other value."""
-    text = gzip.decompress(_PAGE.read_bytes()).decode()
+    text = _PAGE.read_bytes().decode()
     head, at = text[: (start := text.index('"ID"'))], place.folder / "page.csv"
     rows = [*csv.reader(io.StringIO(text[start:]))]
     at.write_text(text)

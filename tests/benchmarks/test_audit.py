@@ -10,6 +10,7 @@ import pytest
 from benchmarks import audit
 from flashcore.errors import Exit
 from tests.measure.static.test_facts import DATA
+from tests.recorded import RECORDED
 
 #: Prints recorded resources, and decodes nothing but the arch.
 CUOBJDUMP = """#!/bin/sh
@@ -29,7 +30,7 @@ def test_each_value_and_kernel_counts(
     before: str, after: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage, program = tmp_path / "usage.txt", tmp_path / "cuobjdump"
-    usage.write_text((DATA / "static_sm_80.usage.txt").read_text().replace(before, after))
+    usage.write_text((RECORDED / "static_sm_80.usage.txt").read_text().replace(before, after))
     program.write_text(CUOBJDUMP.format(usage=usage))
     program.chmod(0o755)
     assert audit.main([str(DATA / "static_sm_80.cubin"), "--cuobjdump", str(program)]) == code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.records import lookup
 from tests import factory
-from tests.conftest import ROOT, TESTS
+from tests.conftest import ROOT
+from tests.recorded import RECORDED
 
 MISSION = Subject("fast", shape="mission")
 
@@ -111,7 +111,7 @@ def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidenc
     assert best.after < 5 < 50 < best.before
 
 
-PROFILED = json.loads(gzip.decompress((TESTS / "data" / "limits_h200.json.gz").read_bytes()))
+PROFILED = json.loads((RECORDED / "limits_h200.json").read_bytes())
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from flashcore.records import store
 from flashcore.suites import load
 from tests import factory
 from tests.conftest import TESTS, TOY
+from tests.recorded import RECORDED
 
 EXAMPLES = int(os.environ.get("FLASHCORE_FUZZ", "0")) or 100
 
@@ -129,7 +130,7 @@ def noised(data: bytes, values: list[Any], chance: random.Random) -> bytes:
 @cache
 def csv_rows(name: str) -> list[list[str]]:
     """A recorded table, of a few of its columns."""
-    text = gzip.decompress((TESTS / "data" / name).read_bytes()).decode()
+    text = (RECORDED / name).read_bytes().decode()
     rows = [r for r in csv.reader(io.StringIO(text[text.index('"ID"') :])) if r]
     keep = [i for i, column in enumerate(rows[0]) if "__" not in column or i % 25 == 0]
     return [[r[i] for i in keep] for r in rows[:6]]
@@ -139,9 +140,7 @@ def csv_rows(name: str) -> list[list[str]]:
 @given(seed=SEEDS, values=VALUES)
 def test_ncu_csv(seed: int, values: list[Any]) -> None:
     chance = random.Random(seed)
-    rows: Any = csv_rows(
-        chance.choice(["ncu_raw_domain.csv.gz", "ncu_raw_multi_kernel.csv.gz", "ncu_raw_samples.csv.gz"])
-    )
+    rows: Any = csv_rows(chance.choice(["ncu_raw_domain.csv", "ncu_raw_multi_kernel.csv", "ncu_raw_samples.csv"]))
     by_cell = chance.random() < 0.7
     rows = changed(rows, values, chance) if by_cell else rows
     out = io.StringIO()

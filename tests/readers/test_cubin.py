@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import re
 import struct
 from pathlib import Path
@@ -12,11 +11,12 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.readers import cubin
 from tests.measure.static.test_facts import ARCHS, DATA, MANGLED, text
+from tests.recorded import RECORDED
 
 
 def sample(name: str) -> bytes:
     """A recorded cubin of another compiler."""
-    return lzma.decompress((DATA / f"{name}.cubin.xz").read_bytes())
+    return (RECORDED / f"{name}.cubin").read_bytes()
 
 
 def usage(arch: str) -> dict[str, dict[str, int]]:

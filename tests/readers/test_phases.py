@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import math
 import re
@@ -33,6 +32,7 @@ from flashcore.readers.ncu.results import EXECUTED, SAMPLES, Result
 from flashcore.readers.phases import Code, Sources, of_code, of_lines, of_variant
 from tests import factory
 from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
 DATA = TESTS / "data"
 SOURCE = (DATA / "phases.cu").read_text()
@@ -214,8 +214,8 @@ def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
 
 def recorded() -> tuple[Result, dict[int, tuple[str, int]]]:
     """A launch as ncu's raw page has it; address → instruction and samples, as its source page has them."""
-    (row,) = raw_page.parse(gzip.decompress((DATA / "ncu_raw_samples.csv.gz").read_bytes()).decode()).rows
-    page = csv.reader(io.StringIO(gzip.decompress((DATA / "ncu_source_samples.csv.gz").read_bytes()).decode()))
+    (row,) = raw_page.parse((RECORDED / "ncu_raw_samples.csv").read_bytes().decode()).rows
+    page = csv.reader(io.StringIO((RECORDED / "ncu_source_samples.csv").read_bytes().decode()))
     next(page)
     return row, {int(address, 16): (sass.strip(), int(samples)) for address, sass, samples in page}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import lzma
 import re
 import zipfile
@@ -17,7 +16,8 @@ from flashcore.measure.profile import crosschecks, ncu_facts
 from flashcore.model.catalogue import FACTS
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
-from tests.conftest import ROOT, TESTS
+from tests.conftest import ROOT
+from tests.recorded import RECORDED
 
 RUNS = sorted((ROOT / "profiles").glob("*.run.zip"))
 
@@ -71,7 +71,7 @@ def test_no_result_of_the_sample_reports_is_called_impossible(
 
 def test_a_hit_rate_of_212_per_cent_is_caught() -> None:
     """What ncu 2025.3.1 really gave for a kernel of 6 µs, whose hits and sectors it counted in two passes."""
-    text = gzip.decompress((TESTS / "data" / "ncu_raw_multi_kernel.csv.gz").read_bytes()).decode()
+    text = (RECORDED / "ncu_raw_multi_kernel.csv").read_bytes().decode()
     found = [f for row in parse(text).rows if (f := impossible(row))]
     assert found == [{"l2_hit": "impossible: 211.8 % of a peak"}]
 

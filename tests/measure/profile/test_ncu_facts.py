@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import math
 from collections.abc import Collection, Iterator
@@ -19,9 +18,9 @@ from flashcore.model.causes import Message, PlanRefused
 from flashcore.model.record import Fact, Facts, Launch, Plan, Subject
 from flashcore.readers.ncu.raw_page import Cells, parse
 from flashcore.readers.ncu.results import Result
-from tests.conftest import TESTS, published_run
+from tests.conftest import published_run
+from tests.recorded import RECORDED
 
-DATA = TESTS / "data"
 CASE = Subject("v", shape="s")
 TORCH = "<default domain>"
 OPCODES = "sass__inst_executed_per_opcode"
@@ -101,14 +100,14 @@ def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
 @pytest.mark.parametrize("chip", ["gh100", "ga100", "ad104"])
 def test_every_metric_asked_for_is_one_the_chip_has(chip: str) -> None:
     """Against ``ncu --query-metrics``; what comes with the launch or from SASS is not listed there."""
-    listed = set(gzip.decompress((DATA / f"ncu_metric_names_{chip}.txt.gz").read_bytes()).decode().split())
+    listed = set((RECORDED / f"ncu_metric_names_{chip}.txt").read_text().split())
     asked = {m for m in metrics_to_request(chip) if not m.startswith(("launch__", "sass__", "sm__maximum_warps"))}
     assert {m for m in asked if m.partition(".")[0] not in listed} == set()
     assert len(asked) > 50
 
 
 def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
-    recorded = parse(gzip.decompress((DATA / "ncu_raw_domain.csv.gz").read_bytes()).decode()).rows[0]
+    recorded = parse((RECORDED / "ncu_raw_domain.csv").read_bytes().decode()).rows[0]
     asked = [m for m in metrics_to_request("gh100") if m.startswith(("launch__", "sass__", "sm__maximum_warps"))]
     assert asked and [m for m in asked if m not in recorded] == []
 
@@ -217,7 +216,7 @@ def test_flops() -> None:
 
 
 # Products of 1,024 x 1,024 matrices by torch, and three elementwise kernels, on an H200 (ncu 2025.3.1, torch 2.11).
-PRODUCTS = parse(gzip.decompress((DATA / "ncu_raw_tensor_types.csv.gz").read_bytes()).decode(), domain=TORCH)
+PRODUCTS = parse((RECORDED / "ncu_raw_tensor_types.csv").read_bytes().decode(), domain=TORCH)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp64", "tf32", "int8", "fp8", "sparse_fp16"])
@@ -386,7 +385,7 @@ def test_a_launch_without_a_denominator_does_not_spoil_the_ratio() -> None:
 
 
 def test_recorded_flash_is_two_kernels() -> None:
-    text = gzip.decompress((DATA / "ncu_raw_multi_kernel.csv.gz").read_bytes()).decode()
+    text = (RECORDED / "ncu_raw_multi_kernel.csv").read_bytes().decode()
     rows = parse(text, domain="<default domain>").by_range()["sdpa_FLASH_ATTENTION"]
     facts = case(*rows)
     assert fact(facts, "ncu_duration").value == 7648 + 5728

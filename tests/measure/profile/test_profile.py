@@ -175,7 +175,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     shallow: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(profile, "FEW", few)
-    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
@@ -255,7 +255,7 @@ def test_called_again_nothing_runs_and_the_facts_are_the_same(run: Run, calls: C
 
 
 def test_cases_of_many_kernels(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv.gz")
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv")
     result = run(batch=16, names=NAMES[:4])
     launches = [fact(result, "kernel_launches", n).value for n in NAMES[:4]]
     assert launches == [2, 1, 1, 14]
@@ -352,7 +352,7 @@ CODES = {
 def test_warps_are_sampled_where_sources_mark_phases(
     run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv.gz")
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
     result = run(codes=CODES, names=NAMES[:2])
     asked = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
     assert SAMPLES in asked
@@ -409,7 +409,7 @@ def test_rows_lost_from_the_csv_are_never_taken_for_all(run: Run, monkeypatch: p
 
 
 def test_a_case_that_lost_one_of_its_launches_is_run_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv.gz")
+    monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_multi_kernel.csv")
     result = run("torn", once=True, names=NAMES[:1])  # the first row of two is torn
     assert fact(result, "kernel_launches", NAMES[0]).value == 2
     assert fact(result, "ncu_duration", NAMES[0]).value == 7648 + 5728

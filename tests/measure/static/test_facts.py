@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import re
 import shutil
@@ -18,6 +17,7 @@ from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, Sp
 from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass
 from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
 DATA = TESTS / "data"
 ARCHS = ("sm_80", "sm_90a")
@@ -26,16 +26,15 @@ MANGLED, SHOWN = "_Z6tensorILi4EEvP6__halfPKS0_S3_", "tensor<4>"
 
 def text(name: str) -> str:
     """A recorded file's text."""
-    path = DATA / name
-    return gzip.decompress(path.read_bytes()).decode() if name.endswith(".gz") else path.read_text(encoding="utf-8")
+    return (RECORDED / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> Artifact:
     """The recorded sm_90a files as the build would leave them."""
     shutil.copyfile(DATA / "static_sm_90a.cubin", tmp_path / "variant.cubin")
-    shutil.copyfile(DATA / "static_sm_90a.log", tmp_path / "variant.log")
-    (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass.gz"), encoding="utf-8")
+    shutil.copyfile(RECORDED / "static_sm_90a.log", tmp_path / "variant.log")
+    (tmp_path / "variant.sass").write_text(text("static_sm_90a.sass"), encoding="utf-8")
     return Artifact("kernels", "sm_90a", "ok", cubin=str(tmp_path / "variant.cubin"), log=str(tmp_path / "variant.log"))
 
 
@@ -172,7 +171,7 @@ def sass_counts(listing: str) -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
-    listing = text(f"static_{arch}.sass.gz")
+    listing = text(f"static_{arch}.sass")
     counts = sass_counts(listing)
     parts = re.split(r"//-+ \.text\.(\S+)\s+-+", listing)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -186,7 +185,7 @@ def test_sass_counts_agree_with_plain_counting(arch: str) -> None:
 
 
 def test_what_the_kernels_are_made_of() -> None:
-    counts = sass_counts(text("static_sm_90a.sass.gz"))
+    counts = sass_counts(text("static_sm_90a.sass"))
     assert counts[MANGLED]["sass_hmma"] == 8  # 4 steps of 16×16×16, two HMMA.16816 each
     assert counts["shared"]["sass_ldg_128"] == counts["shared"]["sass_stg_128"] == 1
     assert counts["shared"]["sass_bar"] == 2

@@ -57,7 +57,7 @@ def shown(path: Path, kernel: str = "*") -> dict[str, dict[str, Fact]]:
 
 
 def test_the_facts_are_those_of_a_suite(artifact: Artifact, tmp_path: Path, listing: Path) -> None:
-    listing.write_text(text("static_sm_90a.sass.gz"))
+    listing.write_text(text("static_sm_90a.sass"))
     file = tmp_path / "one.cubin"
     file.write_bytes(CUBINS["sm_90a"])
     results = shown(file)

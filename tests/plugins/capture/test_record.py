@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import lzma
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,14 +21,14 @@ from flashcore.plugins.imports import kernels, traces
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.records import store
-from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
 
 @pytest.fixture
 def captured(tmp_path: Path) -> Captured:
     """As if a command had launched what a recorded report holds, and all of it had been measured but one kernel."""
     report = tmp_path / "report.ncu-rep"
-    report.write_bytes(lzma.decompress((TESTS / "data" / "reports" / "app_full.ncu-rep.xz").read_bytes()))
+    shutil.copy(RECORDED / "reports" / "app_full.ncu-rep", report)
     rows = tuple(replace(r, metrics={TIME: r.metrics[TIME]}) for r in read_report(report).results)
     surveyed = survey(map(Launch.from_row, rows))
     cases = select(surveyed, 3)
@@ -88,9 +88,9 @@ def test_a_capture_on_an_h200_counted_what_ncu_did_in_a_report_of_its_own(
     program: str, report: str, least: int, tmp_path: Path
 ) -> None:
     """``flashcore capture`` of the programs of the recorded reports: ``app.cu`` and ``tri.txt``."""
-    counted = json.loads((TESTS / "data" / "captured_counts.json").read_bytes())[program]
+    counted = json.loads((RECORDED / "captured_counts.json").read_bytes())[program]
     path = tmp_path / f"{report}.ncu-rep"
-    path.write_bytes(lzma.decompress((TESTS / "data" / "reports" / f"{report}.ncu-rep.xz").read_bytes()))
+    shutil.copy(RECORDED / "reports" / path.name, path)
     theirs = record_of("20260101T000000Z-0000", [read_report(path)])
     compared = {
         (f.subject.case, f.name): (counted[f.subject.case].get(f.name), f.number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from flashcore.plugins.capture import survey as surveys
 from flashcore.plugins.capture.survey import Choice, Launch, Survey, choices, pattern, select, survey
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu.results import Result
-from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
 
 def row(kernel: str, us: float, block: int = 128, grid: int = 10, registers: int = 32, process: str = "1") -> Result:
@@ -70,7 +69,7 @@ def test_what_an_autotuner_tried_and_dropped_is_not_measured() -> None:
 
 def test_what_an_autotuner_did_on_an_h200_is_told_apart() -> None:
     """Triton tried four configurations under ncu 2025.3 and used the second (without ncu it takes the third)."""
-    text = gzip.decompress((TESTS / "data" / "ncu_survey_autotune.csv.gz").read_bytes()).decode()
+    text = (RECORDED / "ncu_survey_autotune.csv").read_bytes().decode()
     surveyed = seen(*raw_page.parse(text, domain=None).rows)
     scaled = {case.key.block[0]: case for case in surveyed.cases if case.key.kernel == "scaled"}
     assert {block: case.dropped for block, case in scaled.items()} == {32: True, 64: False, 128: True, 256: True}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import re
 from collections import Counter
@@ -18,13 +17,13 @@ from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Rules, judge_records
 from flashcore.plugins.formats import github
 from tests import factory
-from tests.conftest import TESTS
 from tests.gate.test_formats import KINDS, TODAY, example, judged, places, suite, troubled
+from tests.recorded import RECORDED
 
 jsonschema = pytest.importorskip("jsonschema")
 etree = pytest.importorskip("lxml.etree")
 
-SCHEMAS = TESTS / "data" / "schemas"
+SCHEMAS = RECORDED / "schemas"
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_junit_counts_agree_with_the_judgement(record: Record) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sarif_is_valid(kind: str, tmp_path: Path) -> None:
-    schema = json.loads(gzip.decompress((SCHEMAS / "sarif-2.1.0.json.gz").read_bytes()))
+    schema = json.loads((SCHEMAS / "sarif-2.1.0.json").read_bytes())
     text = render("sarif", example(kind, tmp_path))
     jsonschema.Draft4Validator(schema).validate(json.loads(text))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import lzma
 import math
 import warnings
 from collections.abc import Iterator
@@ -20,9 +19,8 @@ from flashcore.model.record import Fact, Record, Source, Subject
 from flashcore.plugins.imports import assemble, keep
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
-from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
-REPORTS = TESTS / "data" / "reports"
 NAMES = ("app_full", "app_basic", "app_graph", "triton_full")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 pytest.importorskip("ncu_report")
@@ -46,7 +44,7 @@ def of_launches(record: Record) -> dict[int, dict[str, Fact]]:
 
 def csv_rows(name: str) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Units and rows of the raw page that ncu itself printed of the report."""
-    text = lzma.decompress((REPORTS / f"{name}.import_raw.csv.xz").read_bytes()).decode()
+    text = (RECORDED / "reports" / f"{name}.import_raw.csv").read_bytes().decode()
     header, units, *rows = csv.reader(io.StringIO(text))
     return dict(zip(header, units, strict=True)), [dict(zip(header, row, strict=True)) for row in rows]
 

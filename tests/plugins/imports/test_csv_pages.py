@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import lzma
 import re
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from flashcore.model.record import Record, Subject
 from flashcore.plugins.imports import assemble
 from flashcore.plugins.imports.read_report import read_report
 from flashcore.readers.ncu.results import Report, Result
-from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
 SAXPY = "saxpy(int, float, const float *, float *)"
 
 
 def text_of(name: str) -> str:
-    return lzma.decompress((TESTS / "data" / "reports" / f"{name}.csv.xz").read_bytes()).decode()
+    return (RECORDED / "reports" / f"{name}.csv").read_bytes().decode()
 
 
 def read(text: str, folder: Path) -> Report:
@@ -152,9 +151,7 @@ def test_the_source_page_lists_instructions_each_once(tmp_path: Path) -> None:
 
 
 def test_nvtx_ranges_are_kept(tmp_path: Path) -> None:
-    import gzip
-
-    text = gzip.decompress((TESTS / "data" / "ncu_raw_domain.csv.gz").read_bytes()).decode()
+    text = (RECORDED / "ncu_raw_domain.csv").read_bytes().decode()
     report = read(text, tmp_path)
     assert report.results[0].ranges == ("flashcore:v0/mission",)
     launch = Subject("gemm_v0", shape="g8x8_b128", kernel="gemm_v0", launch=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 
 import pytest
@@ -13,15 +12,14 @@ from hypothesis import strategies as st
 from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.raw_page import NVTX_COLUMN, LayoutError, Table, cell, numbers_in, parse, ranges_of
 from flashcore.readers.ncu.results import EXECUTED, Reading, Result
-from tests.conftest import TESTS
+from tests.recorded import RECORDED
 
-DATA = TESTS / "data"
 NVTX = f"{NVTX_COLUMN}:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 HEADER = ["ID", "Process ID", NVTX, "Kernel Name", "Block Size", "Grid Size", "Device", "CC"]
 
 
 def recorded(name: str) -> str:
-    return gzip.decompress((DATA / name).read_bytes()).decode()
+    return (RECORDED / name).read_bytes().decode()
 
 
 def table(metrics: dict[str, tuple[str, list[str]]], ranges: list[str]) -> str:
@@ -52,7 +50,7 @@ SMALL = table({"m__a.sum": ("inst", ["1,234", "5"]), "m__b.pct": ("%", ["6.25", 
 
 
 def test_recorded_ranges_of_our_domain() -> None:
-    found = parse(recorded("ncu_raw_domain.csv.gz"))
+    found = parse(recorded("ncu_raw_domain.csv"))
     assert list(found.by_range()) == [f"v{i}/mission" for i in range(8)]
     assert found.notes == () and not found.suspects
     row = found.rows[2]
@@ -73,7 +71,7 @@ def test_what_single_instructions_did_is_read_though_its_name_has_no_unit() -> N
 
 
 def test_recorded_case_of_many_kernels() -> None:
-    text = recorded("ncu_raw_multi_kernel.csv.gz")
+    text = recorded("ncu_raw_multi_kernel.csv")
     groups = parse(text, domain="<default domain>").by_range()
     assert {name.removeprefix("sdpa_"): len(rows) for name, rows in groups.items()} == {
         "FLASH_ATTENTION": 2, "EFFICIENT_ATTENTION": 1, "CUDNN_ATTENTION": 1, "MATH": 14,
@@ -273,15 +271,15 @@ def test_truncated_at_every_byte_nothing_is_invented() -> None:
         assert len(part.rows) < 2
 
 
-RECORDED = recorded("ncu_raw_multi_kernel.csv.gz")
-WHOLE = parse(RECORDED, domain="<default domain>")
+SEVERAL_KERNELS = recorded("ncu_raw_multi_kernel.csv")
+WHOLE = parse(SEVERAL_KERNELS, domain="<default domain>")
 
 
 @settings(max_examples=60, deadline=None)
-@given(end=st.integers(0, len(RECORDED) - 1))
+@given(end=st.integers(0, len(SEVERAL_KERNELS) - 1))
 def test_recorded_truncated_anywhere_nothing_is_invented(end: int) -> None:
     try:
-        part = parse(RECORDED[:end], domain="<default domain>")
+        part = parse(SEVERAL_KERNELS[:end], domain="<default domain>")
     except LayoutError:
         return
     assert_prefix(part, WHOLE)
