@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,12 @@ from flashcore.model.suite import DIMENSION, Argument, Problem, Regime, Shape
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.operator_schema import CPP_WORDS, SCALAR_TYPES, parse_schema
 from flashcore.suites.schema import ProblemForm, ShapeForm
+
+
+def dimensions(arguments: Iterable[Argument]) -> tuple[str, ...]:
+    """The dimensions of an operator, in the order of its arguments. An optional tensor may be absent, so it cannot
+    define one."""
+    return tuple(dict.fromkeys(d for a in arguments if not a.optional for d in a.dims if d.isidentifier()))
 
 
 def problem(name: str, form: ProblemForm, root: Path, mistakes: Mistakes) -> Problem:
@@ -23,8 +29,7 @@ def problem(name: str, form: ProblemForm, root: Path, mistakes: Mistakes) -> Pro
         mistakes.add(f"{key}.schema", str(error), repr(form.op_schema))
         parsed = []
     arguments = [_tensor(key, a, form, mistakes) if a.kind == "tensor" else a for a in parsed]
-    # An optional tensor may be absent, so it cannot define a dimension.
-    dims = tuple(dict.fromkeys(d for a in arguments if not a.optional for d in a.dims if d.isidentifier()))
+    dims = dimensions(arguments)
     names = {a.name for a in arguments}
     for a in arguments:
         unnamed = [d for d in a.dims if (part := DIMENSION.fullmatch(d)) and part["name"] and part["name"] not in dims]
