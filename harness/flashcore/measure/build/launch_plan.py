@@ -53,6 +53,13 @@ class LaunchRecord(ctypes.Structure):
         ("cooperative", ctypes.c_uint32),
     )
 
+    def as_dict(self) -> dict[str, Any]:
+        """The launch as plain data, with the fields of :class:`Launch`."""
+        dims = {name: list(getattr(self, name)) for name in ("grid", "block", "cluster")}
+        flags = {name: bool(getattr(self, name)) for name in ("programmatic", "cooperative")}
+        kernel = (self.kernel or b"?").decode(errors="replace")
+        return {"kernel": kernel, **dims, "dynamic_smem": self.dynamic_smem, **flags}
+
 
 class Recorder(Protocol):
     """Records the launches of foreign launchers, which declare no plan; provided by a plugin."""
@@ -162,14 +169,6 @@ def _kernel(name: str) -> str:
     return canonical(signature[1] if signature else name)
 
 
-def _plain(record: LaunchRecord) -> dict[str, Any]:
-    """A launch as JSON."""
-    dims = {name: list(getattr(record, name)) for name in ("grid", "block", "cluster")}
-    flags = {name: bool(getattr(record, name)) for name in ("programmatic", "cooperative")}
-    kernel = (record.kernel or b"?").decode(errors="replace")
-    return {"kernel": kernel, **dims, "dynamic_smem": record.dynamic_smem, **flags}
-
-
 def _isolated(question: _Question) -> dict[str, Any]:
     """The answer from a process that loads only this library and handles only this question."""
     answer = isolated(TIME_LIMIT, lambda: _answer(str(question.library), question.sizes, question.recording))
@@ -199,5 +198,5 @@ def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> di
     return {
         "cause": None,
         "workspace": workspace.value,
-        "launches": [_plain(record) for record in records[:count]],
+        "launches": [record.as_dict() for record in records[:count]],
     }
