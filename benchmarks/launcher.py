@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _built(suite: str, variant: str, build: str) -> Context:
     settings = Settings(str(raw.ROOT / suite), build=build, variant=variant, upto=None)
-    context = open_context(replace(settings, launcher="flashcore.plugins.launcher.planned:target"))
+    context = open_context(replace(settings, launcher="flashcore.plugins.launcher.program:target"))
     if context.cannot_measure or context.gpu_arch is None:
         raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")
     context = replace(context, options=replace(context.options, archs=(context.gpu_arch,)))
@@ -85,7 +85,7 @@ def _kernel(context: Context, shape: str, samples: int) -> dict[str, Any]:
     from flashcore.measure.bench.interleave import Watch
     from flashcore.measure.bench.rotation import Rotation
     from flashcore.measure.bench.timing import timer_for
-    from flashcore.plugins.launcher.program import Launcher
+    from flashcore.plugins.launcher import program
 
     (pair,) = [(v, s) for v, s in context.cases("bench") if s.name == shape and v.name not in context.references]
     (case,) = child_cases(context, [pair])
@@ -101,7 +101,7 @@ def _kernel(context: Context, shape: str, samples: int) -> dict[str, Any]:
     expected = {name: _bytes(value) for name, value in outputs.items()}
     with tempfile.TemporaryDirectory() as place:
         plan = _plan(context, by_library, rotation.inputs, Path(place))
-        with Launcher(plan, Path(place)) as launcher:
+        with program.launcher(plan, Path(place)) as launcher:
             launcher.ask("call", 0)
             equal = {name: launcher.read(name) == content for name, content in expected.items()}
             ways = [*ready, _LAUNCHER]
@@ -132,7 +132,7 @@ def _plan(context: Context, case: Case, inputs: Sequence[Any], folder: Path) -> 
     if case.library and artifact:
         plan = cuda_source.planned(case, inputs[0], artifact, folder)
     else:
-        plan = planned.planned(case, case.launcher["cubins"], case.launcher["workspace"], folder)
+        plan = planned.planned(case, folder)
     data = plan.model_dump()
     for name, tensor in data["tensors"].items():
         if tensor["role"] in ("input", "inout"):

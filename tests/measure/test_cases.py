@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -106,5 +106,5 @@ def test_a_launcher_calls_what_a_language_compiled_and_planned(
     context = stages.context(tmp_path, gpu_arch="sm_90a", built=built, launcher=launcher)
     one, other, cuda = child_cases(context, [(compiled, shape), (recorded, shape), (FAST, shape)])
     cubins = {"k": str(Path("0.cubin").resolve())}
-    assert one.launcher == ({"target": launcher, "cubins": cubins, "workspace": 64} if launcher else {})
+    assert one.launcher == ({"target": launcher, "cubins": cubins, "plan": asdict(plan)} if launcher else {})
     assert one.calls and other.calls and not other.launcher and not cuda.launcher

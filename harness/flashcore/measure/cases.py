@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _target(
         "config": dict(variant.config),
         "calls": tuple(plugin.find("languages", kind.language).calls(artifact, shape.name)),
         "language": dict(plugin.entries("languages"))[kind.language],
-        "launcher": {"target": launcher, "cubins": files, "workspace": plan.workspace_bytes}
+        "launcher": {"target": launcher, "cubins": files, "plan": asdict(plan)}
         if launcher and plan and plan.launches
         else {},
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.plugins.launcher import cuda_source
+from flashcore.plugins.launcher import cuda_source, program
 from flashcore.plugins.launcher.plan import Plan
 from tests.conftest import TOY, Built, compile_one
 
@@ -47,12 +49,14 @@ def test_tensors_workspaces_and_numbers_are_told_apart(toy: Built, tmp_path: Pat
     assert [x.kernel for x in plan.launches] == ["copy_kernel", "multiply_kernel"]
     assert arguments(plan) == ["x", "workspace", count]
     assert arguments(plan, 1) == ["workspace", "out", "0000003f", count]
-    assert {name: (t.role, t.bytes) for name, t in plan.tensors.items()} == {
-        "x": ("input", 16384),
-        "out": ("output", 16384),
-        "workspace": ("workspace", 16384),
+    assert {name: (t.role, [*t.sizes]) for name, t in plan.tensors.items()} == {
+        "x": ("input", [4096]),
+        "out": ("output", [4096]),
+        "workspace": ("workspace", [16384]),
     }
-    assert plan.words(tmp_path).startswith("flashcore-plan")
+    (tmp_path / "words").write_text(plan.words())
+    command = [str(program.built("launcher")), "--check", str(tmp_path / "words")]
+    assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["event"] == "checked"
 
 
 def test_an_absent_tensor_is_an_address_of_zero(update: Built, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,9 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.record import Launch, Plan
 from flashcore.model.suite import Argument
 from flashcore.plugins.launcher import planned
-from flashcore.readers import cubin
 from flashcore.records import lookup, store
 from tests import softmax_cases
 from tests.conftest import ROOT, flashcore
@@ -39,42 +39,45 @@ def kernel(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def case(kernel: Path) -> Callable[..., Case]:
-    def case(arguments: list[str]) -> Case:
-        sizes = {"grid": [5, 2, 1], "threads": 64, "cluster": 2, "shared": 99, "flags": [True, False]}
-        launch = {"code": cubin.code_of(kernel.read_bytes()), **sizes, "arguments": arguments}
+    def case(arguments: list[str], workspace: int) -> Case:
         tensors = tuple(Argument(name, "tensor", name == "out", ("N",), "float32") for name in ("x", "out"))
-        one = softmax_cases.case("right")
-        return replace(one, params={"N": 8}, arguments=tensors, library=None, callable="v.py:v", calls=([launch],))
+        launch = Launch("one<n=8>", (10, 2, 1), (64, 1, 1), (2, 1, 1), 99, True, False)
+        launcher = {"cubins": {"one<n=8>": str(kernel)}, "plan": asdict(Plan("v", "s", (launch,), workspace))}
+        one = replace(softmax_cases.case("right"), params={"N": 8}, arguments=tensors, library=None, callable="v.py:v")
+        return replace(one, calls=([{"arguments": arguments}],), launcher=launcher)
 
     return case
 
 
-def test_a_recorded_launch_is_a_plan(case: Callable[..., Case], kernel: Path, tmp_path: Path) -> None:
-    recorded = case(["x", "out", "3", "0.5", "-1"])
-    plan = planned.planned(recorded, {"one": str(kernel)}, 4096, tmp_path)
+def test_a_recorded_launch_is_a_plan(case: Callable[..., Case], tmp_path: Path) -> None:
+    recorded = case(["x", "out", "3", "0.5", "-1"], 4096)
+    plan = planned.planned(recorded, tmp_path)
     (launch,) = plan.launches
-    assert (launch.grid, launch.block, launch.cluster, launch.shared) == ([10, 2, 1], [64, 1, 1], [2, 1, 1], 99)
-    assert launch.programmatic and not launch.cooperative
-    shown = [(v.tensor or v.type, v.value) for (v,) in launch.arguments]
-    assert shown == [("x", 0), ("out", 0), ("i32", 3), ("f32", 0.5), ("i64", -1), ("workspace", 0)]
-    assert plan.tensors["workspace"].role == "workspace" and plan.tensors["workspace"].bytes == 4096
-    assert plan.tensors["out"].role == "output" and plan.tensors["x"].bytes == 32
-    assert (tmp_path / "0.cubin").is_file() and plan.words(tmp_path).endswith("end\n")
+    assert (launch.grid, launch.block, launch.cluster, launch.dynamic_smem) == ((10, 2, 1), (64, 1, 1), (2, 1, 1), 99)
+    assert launch.kernel == "one" and launch.programmatic and not launch.cooperative
+    shown = [value.tensor or value.hex for (value,) in launch.arguments]
+    assert shown == ["x", "out", "03000000", "0000003f", "ff" * 8, "workspace"]
+    through_json = replace(recorded, launcher=json.loads(json.dumps(recorded.launcher)))  # as a child gets it
+    assert planned.planned(through_json, tmp_path).words() == plan.words()
+    assert plan.tensors["workspace"].role == "workspace" and plan.tensors["workspace"].sizes == [4096]
+    assert plan.tensors["out"].role == "output" and plan.tensors["x"].sizes == (8,)
+    assert (tmp_path / launch.cubin).is_file() and plan.words().endswith("end\n")
 
 
 def test_an_address_that_is_not_used_is_zero_and_a_workspace_has_its_name(
-    case: Callable[..., Case], kernel: Path, tmp_path: Path
+    case: Callable[..., Case], tmp_path: Path
 ) -> None:
-    plan = planned.planned(case(["x", "out", "3", "0.5", "-1"]), {"one": str(kernel)}, 0, tmp_path)
-    assert plan.launches[0].arguments[5][0].type == "i64" and [*plan.tensors] == ["x", "out"]
-    plan = planned.planned(case(["workspace 0", "out", "3", "0.5", "-1"]), {"one": str(kernel)}, 64, tmp_path)
+    plan = planned.planned(case(["None", "out", "3", "0.5", "-1"], 0), tmp_path)
+    assert [*plan.tensors] == ["x", "out"]
+    assert plan.launches[0].arguments[0][0].hex == plan.launches[0].arguments[5][0].hex == "00" * 8
+    plan = planned.planned(case(["workspace 0", "out", "3", "0.5", "-1"], 64), tmp_path)
     assert plan.launches[0].arguments[0][0].tensor == "workspace_0"
 
 
-@pytest.mark.parametrize("text", ["TensorDescriptor(x)", "'text'", "[1]"])
-def test_what_no_plan_has_is_refused(case: Callable[..., Case], kernel: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["TensorDescriptor(x)", "'text'", "[1]", "4294967296"])
+def test_what_no_plan_has_is_refused(case: Callable[..., Case], tmp_path: Path, text: str) -> None:
     with pytest.raises(FlashcoreError, match="expected a tensor or a number of 4 bytes"):
-        planned.planned(case(["x", "out", text, "0.5", "-1"]), {"one": str(kernel)}, 0, tmp_path)
+        planned.planned(case(["x", "out", text, "0.5", "-1"], 0), tmp_path)
 
 
 @pytest.mark.gpu

@@ -1,11 +1,9 @@
-"""The launches of a CUDA variant with their arguments: its host code runs once, without a GPU, on stand-ins."""
+"""Plans of CUDA variants: the host code runs once, without a GPU, on placeholder addresses."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,77 +15,63 @@ from flashcore.measure.machine.host_program import compiled
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Artifact
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
-from flashcore.plugins.recorded.launchers import Device, device, struct, values
+from flashcore.plugins.recorded.launchers import DISTANCE, Device, device, struct, values
 from flashcore.readers import cubin
+from flashcore.suites.problems import dimensions
 
-_WORKSPACE, _WORKSPACE_AT = "workspace", 1 << 50
-_MAP_BYTES = 128  # as large a parameter may hold a tensor map, which hides its address
+_MAP_BYTES = 128  # a parameter of this size may hold a tensor map, which hides its address
 
 
-def planned(case: Case, inputs: Mapping[str, Any], artifact: Artifact, to: Path) -> Plan:
-    """The plan of what a variant launches on inputs of these numbers; its cubin is copied to the folder ``to``.
+def planned(case: Case, inputs: dict[str, Any], artifact: Artifact, folder: Path) -> Plan:
+    """The plan of a variant's launches on inputs with these numbers; its cubin is copied to ``folder``.
 
     Raises:
-        FlashcoreError: it refuses the shape, or an argument is none that a plan has.
+        FlashcoreError: it refuses the shape, or a plan cannot hold one of the arguments.
         CapabilityError: there is no compiler.
     """
-    tensors, file, host = tensors_of(case), Path(artifact.cubin or ""), Path(artifact.plan_library or "")
+    file = Path(shutil.copy(artifact.cubin or "", folder / "c.cubin"))
     sizes_of = {kernel.name: kernel.parameters for kernel in cubin.read(file, artifact.arch).kernels}
-    members = values(case.arguments, {**case.params, **inputs})
-    addresses = (int(address) for kind, address in members if "*" in kind)
-    places = dict(zip((a.name for a in case.arguments if a.kind == "tensor"), addresses, strict=True))
-    dims = dict.fromkeys(d for a in case.arguments if not a.optional for d in a.dims if d.isidentifier())
+    tensors, members = tensors_of(case), values(case.arguments, {**case.params, **inputs})
+    places = dict(zip(tensors, (int(address) for kind, address in members if "*" in kind and address), strict=True))
+    dims = dimensions(case.arguments)
     sizes = (ctypes.c_int64 * len(dims))(*(int(case.params[d]) for d in dims))
-    launched: list[tuple[dict[str, Any], list[bytes]]] = []
+    launched: list[Any] = []
 
     def on_launch(record: Any, arguments: Any) -> None:
-        launch = record.contents
-        dims = {name: [*getattr(launch, name)] for name in ("grid", "block", "cluster")}
-        flags = {name: bool(getattr(launch, name)) for name in ("programmatic", "cooperative")}
-        given = {"cubin": "c", "kernel": launch.kernel.decode(), "shared": launch.dynamic_smem, **dims, **flags}
-        parameters = sizes_of.get(given["kernel"], ())
-        launched.append((given, [ctypes.string_at(arguments[i], size) for i, size in enumerate(parameters)]))
+        launch = record.contents.as_dict()
+        parameters = enumerate(sizes_of.get(launch["kernel"], ()))
+        launched.append((launch, [ctypes.string_at(arguments[i], size) for i, size in parameters]))
 
-    with tempfile.TemporaryDirectory() as place:
-        library = ctypes.CDLL(str(_linked(host.with_name(OBJECT), Path(place))))
-    library.flashcore_workspace_bytes.restype = ctypes.c_uint64
-    if workspace := int(library.flashcore_workspace_bytes(sizes)):
-        tensors[_WORKSPACE] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
-        places[_WORKSPACE] = _WORKSPACE_AT
-    library.flashcore_record(ctypes.byref(Device(*device(artifact.arch))))
     callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(LaunchRecord), ctypes.POINTER(ctypes.c_void_p))(on_launch)
-    ctypes.c_void_p.in_dll(library, "flashcore_on_launch").value = ctypes.cast(callback, ctypes.c_void_p).value
-    arguments, error = struct(members), ctypes.c_char_p()
-    scratch = ctypes.c_void_p(places.get(_WORKSPACE))
-    code = library.flashcore_launch(ctypes.byref(arguments), sizes, scratch, None, ctypes.byref(error))
-    if library.flashcore_recorded((LaunchRecord * 32)(), 32, ctypes.byref(error)) < 0 or code:
-        library.flashcore_error_string.restype = ctypes.c_char_p
-        reason = (error.value or library.flashcore_error_string(code)).decode(errors="replace")
-        raise FlashcoreError(f"{case.name}: expected that it launches, found: {reason}")
+    library = _recording(artifact)
+    library.flashcore_workspace_bytes.restype = ctypes.c_uint64
+    if workspace := library.flashcore_workspace_bytes(sizes):
+        tensors["workspace"] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
+        places["workspace"] = 1 << 50
+    library.flashcore_record_arguments.restype = ctypes.c_char_p
+    scratch, gpu = ctypes.c_void_p(places.get("workspace")), ctypes.byref(Device(*device(artifact.arch)))
+    if error := library.flashcore_record_arguments(ctypes.byref(struct(members)), sizes, scratch, gpu, callback):
+        raise FlashcoreError(f"{case.name}: expected launches, found: {error.decode(errors='replace')}")
     launches = [
-        Launch(**given, arguments=[_argument(content, tensors, places) for content in contents])
-        for given, contents in launched
+        Launch(cubin=file.name, arguments=[_argument(content, places) for content in contents], **launch)
+        for launch, contents in launched
     ]
-    shutil.copy(file, to / "c.cubin")
-    return Plan(cubins={"c": "c.cubin"}, tensors=tensors, launches=launches)
+    return Plan(tensors=tensors, launches=launches)
 
 
-def _linked(variant: Path, folder: Path) -> Path:
-    """The host code with a runtime whose launches are recorded."""
-    nvcc, cxx = toolchain.find_nvcc(), toolchain.find_cxx()
-    source = HARNESS_INCLUDE / "flashcore" / "recorder.cpp"
-    includes = (f"-I{HARNESS_INCLUDE}", f"-I{nvcc.root / 'include'}")
-    recorder = compiled(source, ("-std=c++17", "-O1", "-fPIC", "-c", *includes), "recorder.o")
-    made = folder / "recorded.so"
-    flags = ("-Wl,-z,muldefs", "-Wl,-Bsymbolic", nvcc.cudart_static, "-ldl", "-lrt", "-lpthread")
-    done = toolchain.ask([cxx, "-shared", "-o", made, variant, recorder, *flags])
-    if done.returncode:
-        raise FlashcoreError(f"{variant}: expected an object of a variant: {done.stderr[-400:]}")
-    return made
+def _recording(artifact: Artifact) -> ctypes.CDLL:
+    """A variant's host code with a runtime that records launches."""
+    nvcc, host_code = toolchain.find_nvcc(), Path(artifact.plan_library or "").with_name(OBJECT)
+    flags = (
+        *("-std=c++17", "-shared", "-fPIC", f"-I{HARNESS_INCLUDE}", f"-I{nvcc.root / 'include'}", str(host_code)),
+        *("-Wl,-z,muldefs", "-Wl,-Bsymbolic", str(nvcc.cudart_static), "-ldl", "-lrt", "-lpthread"),
+    )
+    recorder = HARNESS_INCLUDE / "flashcore/recorder.cpp"
+    return ctypes.CDLL(str(compiled(recorder, flags, f"recorded-{artifact.host}.so")))
 
 
-def _argument(content: bytes, tensors: Mapping[str, Tensor], places: Mapping[str, int]) -> list[Value]:
-    """An argument; its aligned words that are addresses stand for tensors.
+def _argument(content: bytes, places: dict[str, int]) -> list[Value]:
+    """An argument; aligned words that are addresses stand for tensors. The program refuses those behind their tensor.
 
     Raises:
         FlashcoreError: it may be a tensor map.
@@ -96,8 +80,10 @@ def _argument(content: bytes, tensors: Mapping[str, Tensor], places: Mapping[str
         raise FlashcoreError(
             f"expected an argument below {_MAP_BYTES} bytes, found {len(content)}: it may be a tensor map"
         )
-    parts = [] if len(content) == 8 else [Value(hex=content.hex())]
-    for at in range(0, len(content) - 7, 8):
-        offsets = {name: int.from_bytes(content[at : at + 8], "little") - places[name] for name in tensors}
-        parts += [Value(at=at, tensor=n, offset=x) for n, x in offsets.items() if 0 <= x < tensors[n].bytes]
-    return parts or [Value(hex=content.hex())]
+    addresses = [
+        Value(at=8 * i, tensor=name, offset=word - place)
+        for i, word in enumerate(memoryview(content[: len(content) & -8]).cast("Q"))
+        for name, place in places.items()
+        if word - place in range(DISTANCE)
+    ]
+    return addresses if addresses and len(content) == 8 else [Value(hex=content.hex()), *addresses]

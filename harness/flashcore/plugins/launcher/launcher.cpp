@@ -30,8 +30,11 @@ void load(const Driver& driver, Plan& plan) {
     Size offset = 0, size = 0, count = 0;
     for (; driver.cuFuncGetParamInfo(one.function, count, &offset, &size) == 0; ++count) {
       if (count >= one.arguments.size()) continue;
-      if (one.arguments[count].size != size) refuse(size, (" bytes of argument " + std::to_string(count)).c_str());
-      one.pointers.push_back(one.arguments[count].bytes());
+      Argument& argument = one.arguments[count];
+      const bool fits = argument.is_struct ? argument.size <= size : argument.size == size;
+      if (!fits) refuse(size, (" bytes of argument " + std::to_string(count)).c_str());
+      argument.extend(size);
+      one.pointers.push_back(argument.bytes());
     }
     if (count != one.arguments.size()) refuse(count, " arguments");
     CUDA(cuFuncGetAttribute, &shared, kMostDynamicShared, one.function);  // a kernel's launches share it
@@ -132,12 +135,12 @@ class Memory {
   // Fills a set's tensor from a file; without one, as the plan says.
   void fill(std::size_t tensor, std::size_t set, const std::string& path) const {
     const Tensor& one = plan_.tensors[tensor];
-    std::string bytes(path.empty() ? one.bytes : 0, static_cast<char>(one.number));
+    std::string bytes(path.empty() ? one.bytes : 0, static_cast<char>(one.byte));
     if (!path.empty()) bytes = contents(path, one.bytes);
     if (bytes.size() != one.bytes) throw Refused(path + ": expected " + std::to_string(one.bytes) + " bytes");
     const std::size_t size = one.dtype == "float32" ? 4 : 2;
-    for (std::size_t i = 0; path.empty() && one.content == Tensor::normal && i < bytes.size() / size; ++i) {
-      const std::uint32_t bits = drawn(static_cast<std::uint64_t>(one.number), set, i, one.dtype);
+    for (std::size_t i = 0; path.empty() && one.seed >= 0 && i < bytes.size() / size; ++i) {
+      const std::uint32_t bits = drawn(static_cast<std::uint64_t>(one.seed), set, i, one.dtype);
       std::memcpy(bytes.data() + i * size, &bits, size);  // little-endian
     }
     CUDA(cuMemcpyHtoD, initial_[tensor][set], bytes.data(), bytes.size());
@@ -212,8 +215,7 @@ class Session {
       say("called");
     } else if (which == 1 || which == 2) {
       const std::string name = words.name();
-      std::size_t tensor = 0;
-      while (tensor < plan_.tensors.size() && plan_.tensors[tensor].name != name) ++tensor;
+      const std::size_t tensor = plan_.index(name);
       if (tensor == plan_.tensors.size()) words.refuse("a tensor of the plan");
       const bool is_once = plan_.tensors[tensor].role == Tensor::workspace;
       const std::string path = words.file();
@@ -255,8 +257,8 @@ class Session {
   std::unique_ptr<Timed> timed_, empty_;
 };
 
-int failed(int code, const char* kind, const std::string& message, const std::string& more = "") {
-  say("error", member("kind", kind) + member("message", message) + more);
+int failed(int code, const char* kind, const std::string& message) {
+  say("error", member("kind", kind) + member("message", message));
   return code;
 }
 
@@ -278,7 +280,7 @@ int run(const std::string& path, bool only_checks) {
   } catch (const Refused& error) {
     return failed(2, "plan", error.what());
   } catch (const CudaError& error) {
-    return failed(1, "cuda", error.name, member("call", error.what()) + member("where", plan->where));
+    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
   } catch (const std::exception& error) {
     return failed(4, "machine", error.what());
   }

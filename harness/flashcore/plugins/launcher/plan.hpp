@@ -1,7 +1,9 @@
-// A plan, as plan.py writes it for this program: words between white space. It is not trusted: every word is checked
-// against limits before it reaches the driver, and arguments against the kernels when these are loaded.
+// A plan, as plan.py writes it for this program: its values as words between white space, in the order of plan.py's
+// fields. It is not trusted: every word is checked against limits before it reaches the driver, and arguments against the
+// kernels when these are loaded.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -115,12 +117,11 @@ class Words {
 
 struct Tensor {
   enum Role { input, output, inout, workspace };
-  enum Content { byte, normal, files };
   std::string name, dtype;
   std::uint64_t bytes = 0;
   Role role = input;
-  Content content = byte;
-  std::int64_t number = 0;  // the byte that fills it, or the seed of what is drawn
+  unsigned byte = 0;       // fills it if it has neither seed nor files
+  std::int64_t seed = -1;  // of drawn numbers; -1: none
   std::vector<std::string> paths = {};
 };
 
@@ -134,10 +135,15 @@ struct Reference {
 };
 
 struct Argument {
-  std::vector<TensorMap> storage;  // aligned as a map must be
-  std::size_t size = 0;
+  std::vector<TensorMap> storage = std::vector<TensorMap>(1);  // aligned as a map must be
+  std::size_t size = 0;                                        // to the end of its values
+  bool is_struct = false;                                      // may be larger than its values
   std::vector<Reference> references = {};
 
+  void extend(std::size_t bytes) {
+    size = std::max(size, bytes);
+    storage.resize(size / sizeof(TensorMap) + 1);
+  }
   unsigned char* bytes() { return reinterpret_cast<unsigned char*>(storage.data()); }
 };
 
@@ -155,7 +161,7 @@ struct Launch {
 
 class Plan {
  public:
-  std::map<std::string, std::string> cubins;
+  std::map<std::string, std::string> cubins;  // by file
   std::vector<Tensor> tensors;
   std::vector<Launch> launches;
   const std::filesystem::path folder;
@@ -166,41 +172,48 @@ class Plan {
       : folder(std::filesystem::path(path).parent_path()), words_(contents(path, kMostText), folder) {
     words_.one_of({"flashcore-plan"});
     words_.integer(1, 1);  // the version
-    for (std::int64_t left = words_.integer(1, kMost); left > 0; --left) {
-      const std::string name = words_.name();
-      cubins[name] = cubin_of(words_.file());
-    }
     for (std::int64_t left = words_.integer(0, kMost); left > 0; --left) tensors.push_back(tensor());
     for (std::int64_t left = words_.integer(1, kMost); left > 0; --left) launches.push_back(launch());
     words_.place = "";
     words_.one_of({"end"});
   }
 
+  // The index of a tensor; their number if there is none of that name.
+  std::size_t index(const std::string& name) const {
+    const auto has_name = [&](const Tensor& one) { return one.name == name; };
+    return static_cast<std::size_t>(std::find_if(tensors.begin(), tensors.end(), has_name) - tensors.begin());
+  }
+
  private:
   Tensor tensor() {
     words_.place = "tensor " + std::to_string(tensors.size());
     Tensor made{words_.name(), words_.name()};
-    made.bytes = static_cast<std::uint64_t>(words_.integer(1, kMostTensorBytes - total_));
-    total_ += static_cast<std::int64_t>(made.bytes);
-    made.role = static_cast<Tensor::Role>(words_.one_of({"input", "output", "inout", "workspace"}));
-    made.content = static_cast<Tensor::Content>(words_.one_of({"byte", "normal", "files"}));
-    const bool is_drawn = made.dtype == "float16" || made.dtype == "bfloat16" || made.dtype == "float32";
-    if (made.content == Tensor::normal && !is_drawn) words_.refuse("byte or files, as " + made.dtype + " is not drawn");
-    if (made.content == Tensor::files) {
-      for (unsigned left = words_.small(1, 4); left > 0; --left) made.paths.push_back(words_.file());
-    } else {
-      made.number = words_.integer(0, made.content == Tensor::byte ? 255 : INT64_MAX);
+    const auto has = [&](const char* bits) { return made.dtype.find(bits) != std::string::npos; };
+    std::int64_t bytes = has("64") ? 8 : has("32") ? 4 : has("16") ? 2 : 1;
+    for (unsigned left = words_.small(0, 8); left > 0; --left) {
+      bytes *= words_.integer(1, (kMostTensorBytes - total_) / bytes);
     }
+    total_ += bytes;
+    made.bytes = static_cast<std::uint64_t>(bytes);
+    made.role = static_cast<Tensor::Role>(words_.one_of({"input", "output", "inout", "workspace"}));
+    made.byte = words_.small(0, 255);
+    made.seed = words_.integer(-1, INT64_MAX);
+    const bool is_drawn = made.dtype == "float16" || made.dtype == "bfloat16" || made.dtype == "float32";
+    if (made.seed >= 0 && !is_drawn) words_.refuse("-1, as " + made.dtype + " is not drawn");
+    for (unsigned left = words_.small(0, 4); left > 0; --left) made.paths.push_back(words_.file());
     return made;
   }
 
   Launch launch() {
     words_.place = "launch " + std::to_string(launches.size());
-    const std::string cubin = words_.name();
-    if (cubins.count(cubin) == 0) words_.refuse("a cubin of the plan");
-    Launch made{cubin, words_.name(), words_.place};
+    const std::filesystem::path cubin = words_.file();
+    if (cubins.count(cubin.filename()) == 0) cubins[cubin.filename()] = cubin_of(cubin);
+    Launch made{cubin.filename(), words_.name(), words_.place};
+    words_.small(3, 3);
     for (int i = 0; i < 3; ++i) made.grid[i] = words_.small(1, i == 0 ? 0x7fffffff : 65535);
+    words_.small(3, 3);
     for (int i = 0; i < 3; ++i) made.block[i] = words_.small(1, i == 2 ? 64 : 1024);
+    words_.small(3, 3);
     for (int i = 0; i < 3; ++i) {
       made.cluster[i] = words_.small(1, 16);
       if (made.grid[i] % made.cluster[i] != 0) words_.refuse("a divisor of the grid");
@@ -208,8 +221,8 @@ class Plan {
     if (made.threads() > 1024) words_.refuse("a block of at most 1024 threads");
     if (made.blocks() > 16) words_.refuse("a cluster of at most 16 blocks");
     made.shared = words_.small(0, 256 << 10);
-    made.programmatic = words_.small(0, 1) == 1;
-    made.cooperative = words_.small(0, 1) == 1;
+    made.programmatic = words_.one_of({"False", "True"}) == 1;
+    made.cooperative = words_.one_of({"False", "True"}) == 1;
     for (std::int64_t left = words_.integer(0, kMost); left > 0; --left) {
       words_.place = made.place + ", argument " + std::to_string(made.arguments.size());
       made.arguments.push_back(argument());
@@ -219,52 +232,79 @@ class Plan {
 
   Argument argument() {
     Argument made;
-    made.size = static_cast<std::size_t>(words_.integer(1, kMostParameterBytes));
-    made.storage.resize(made.size / sizeof(TensorMap) + 1);
-    const std::string digits = words_.name();
-    for (std::size_t i = 0; i < made.size; ++i) {
-      const char* at = digits.data() + 2 * i;
-      const bool is_there = digits.size() == 2 * made.size;
-      if (!is_there || std::from_chars(at, at + 2, made.bytes()[i], 16).ptr != at + 2) {
-        words_.refuse(std::to_string(2 * made.size) + " hexadecimal digits");
+    const std::int64_t values = words_.integer(1, kMost);
+    made.is_struct = values > 1;
+    for (std::int64_t left = values; left > 0; --left) {
+      const auto at = static_cast<std::size_t>(words_.integer(0, kMostParameterBytes));
+      const std::string name = words_.name();
+      if (name == "-") {
+        bytes(made, at);
+      } else {
+        made.references.push_back(reference(at, name));
+        made.extend(at + (made.references.back().is_map ? sizeof(TensorMap) : sizeof(Address)));
+        if (words_.name() != "-") words_.refuse("a tensor or hexadecimal digits, not both");
       }
+      if (made.size > kMostParameterBytes) words_.refuse("an argument that is not larger");
     }
-    for (auto left = words_.integer(0, kMost); left > 0; --left) made.references.push_back(reference(made.size));
     return made;
   }
 
-  Reference reference(std::size_t size) {
-    Reference made;
-    made.is_map = words_.one_of({"address", "map"}) == 1;
-    const std::size_t room = made.is_map ? sizeof(TensorMap) : sizeof(Address);
-    made.at = static_cast<std::size_t>(words_.integer(0, static_cast<std::int64_t>(size)));
-    if (made.at % (made.is_map ? alignof(TensorMap) : room) != 0 || size - made.at < room) {
-      words_.refuse("room for " + std::to_string(room) + " aligned bytes");
+  // A value without a tensor.
+  void bytes(Argument& into, std::size_t at) {
+    words_.integer(0, 0);  // the offset
+    words_.one_of({"-"});  // the map
+    const std::string digits = words_.name();
+    const auto refuse = [&] { words_.refuse("a tensor, or an even number of hexadecimal digits"); };
+    if (digits.size() % 2 != 0) refuse();
+    into.extend(at + digits.size() / 2);
+    for (std::size_t i = 0; i < digits.size(); i += 2) {
+      const char* digit = digits.data() + i;
+      if (std::from_chars(digit, digit + 2, into.bytes()[at + i / 2], 16).ptr != digit + 2) refuse();
     }
-    made.tensor = static_cast<std::size_t>(words_.integer(0, static_cast<std::int64_t>(tensors.size()) - 1));
+  }
+
+  Reference reference(std::size_t at, const std::string& name) {
+    Reference made;
+    made.at = at;
+    made.tensor = index(name);
+    if (made.tensor == tensors.size()) words_.refuse("a tensor of the plan");
     const std::uint64_t bytes = tensors[made.tensor].bytes;
     made.offset = static_cast<std::uint64_t>(words_.integer(0, static_cast<std::int64_t>(bytes) - 1));
-    if (!made.is_map) return made;
-    static constexpr unsigned kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};  // by CUtensorMapDataType
-    made.dtype = words_.small(0, 12);
-    made.rank = words_.small(1, 5);
-    std::uint64_t end = made.offset + kElementBytes[made.dtype];  // of what the map describes
-    for (unsigned i = 0; i < made.rank; ++i) {
-      const auto elements = words_.integer(1, std::int64_t{1} << 32), given = words_.integer(1, kMostTensorBytes);
-      const std::int64_t stride = i > 0 ? given : kElementBytes[made.dtype];
-      made.sizes[i] = static_cast<unsigned long long>(elements);
-      if (i > 0) made.strides[i - 1] = static_cast<unsigned long long>(stride);
-      made.box[i] = words_.small(1, 256);
-      made.steps[i] = words_.small(1, 8);
-      std::int64_t extent = 0;
-      const bool is_large = __builtin_mul_overflow(elements - 1, stride, &extent) || extent > kMostTensorBytes;
-      end += static_cast<std::uint64_t>(is_large ? 0 : extent);
-      if (is_large || end > bytes) words_.refuse("a map of what lies in its tensor");
-    }
-    made.swizzle = words_.small(0, 6);
-    made.promotion = words_.small(0, 3);
-    made.fill = words_.small(0, 1);
+    // A dash, or the names of CUtensorMapDataType in its order.
+    const int dtype = words_.one_of({"-", "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32",
+                                     "float64", "bfloat16", "float32_ftz", "tfloat32", "tfloat32_ftz"});
+    made.is_map = dtype > 0;
+    const std::size_t aligned = made.is_map ? alignof(TensorMap) : sizeof(Address);
+    if (at % aligned != 0) words_.refuse("it at a multiple of " + std::to_string(aligned) + " bytes");
+    if (made.is_map) map(made, static_cast<unsigned>(dtype - 1), bytes);
     return made;
+  }
+
+  void map(Reference& made, unsigned dtype, std::uint64_t bytes) {
+    static constexpr unsigned kElementBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    const unsigned element = kElementBytes[made.dtype = dtype];
+    const unsigned rank = made.rank = words_.small(1, 5);
+    for (unsigned i = 0; i < rank; ++i) {
+      made.sizes[i] = static_cast<unsigned long long>(words_.integer(1, std::int64_t{1} << 32));
+    }
+    words_.small(rank - 1, rank - 1);
+    std::uint64_t end = made.offset + element * made.sizes[0];  // of what the map describes
+    for (unsigned i = 1; i < rank; ++i) {
+      const std::int64_t stride = words_.integer(1, kMostTensorBytes);
+      made.strides[i - 1] = static_cast<unsigned long long>(stride);
+      std::int64_t extent = 0;
+      const auto steps = static_cast<std::int64_t>(made.sizes[i]) - 1;
+      const bool is_large = __builtin_mul_overflow(steps, stride, &extent) || extent > kMostTensorBytes;
+      end += is_large ? bytes : static_cast<std::uint64_t>(extent);
+    }
+    if (end > bytes) words_.refuse("a map of what lies in its tensor");
+    for (unsigned* each : {made.box, made.steps}) {
+      words_.small(rank, rank);
+      for (unsigned i = 0; i < rank; ++i) each[i] = words_.small(1, each == made.box ? 256 : 8);
+    }
+    made.swizzle = static_cast<unsigned>(words_.one_of({"none", "32B", "64B", "128B"}));
+    made.promotion = static_cast<unsigned>(words_.one_of({"none", "64B", "128B", "256B"}));
+    made.fill = static_cast<unsigned>(words_.one_of({"zero", "nan"}));
   }
 
   Words words_;

@@ -1,221 +1,122 @@
-"""A plan: which kernels of which cubins are launched, on what.
+"""A plan of launches: kernels of cubins with their arguments, as validated JSON.
 
-Its JSON is read as data that nobody vouches for: here its form, and the arguments against the cubins' parameters; the
-launcher's program checks every number against its limits.
+The forms check types and names. The launcher's program, which reads a plan as words, checks the values.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
-import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from flashcore.errors import FlashcoreError, ManifestError
+from flashcore.errors import ManifestError
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.readers import cubin
 from flashcore.suites.operator_schema import SCALAR_TYPES
 from flashcore.suites.schema import Form, mistakes
 
-_MOST_BYTES = 1 << 24
-_NUMBERS = {
-    "i8": "b",
-    "i16": "h",
-    "i32": "i",
-    "i64": "q",
-    "u8": "B",
-    "u32": "I",
-    "u64": "Q",
-    "f16": "e",
-    "f32": "f",
-    "f64": "d",
-}
-_MapType = Literal[
-    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
-    "float32_ftz", "tfloat32", "tfloat32_ftz",
-]  # fmt: skip
-_Swizzle = Literal["none", "32B", "64B", "128B"]
-_Promotion = Literal["none", "64B", "128B", "256B"]
-_Fill = Literal["zero", "nan"]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_$][A-Za-z0-9_$.-]*$", max_length=4096)]
-_Dims = Annotated[list[int], Field(min_length=3, max_length=3)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_$][A-Za-z0-9_$.-]*$")]
+_Dims = Annotated[Sequence[int], Field(min_length=3, max_length=3)]
 
 
 class Tensor(Form):
-    """A contiguous tensor or a workspace, and what it holds at first: one byte again and again, numbers drawn near a
-    standard normal, or raw files beside the plan, one for each set of tensors."""
+    """A contiguous tensor or a workspace, and its initial content: one repeated byte, numbers drawn from a seed, or raw
+    files, one for each set of tensors."""
 
     dtype: Literal[tuple(SCALAR_TYPES)]  # type: ignore[valid-type]
-    sizes: list[int] = Field(max_length=8)
+    sizes: Sequence[int]
     role: Literal["input", "output", "inout", "workspace"] = "input"
     byte: int = 255
-    seed: int | None = None
-    files: list[Word] = Field(default=[])
-
-    @property
-    def bytes(self) -> int:
-        return math.prod(self.sizes) * next((bits // 8 for bits in (64, 32, 16) if str(bits) in self.dtype), 1)
-
-    def words(self) -> list[object]:
-        """It as the program reads it."""
-        content = ["byte", self.byte] if self.seed is None else ["normal", self.seed]
-        content = ["files", len(self.files), *self.files] if self.files else content
-        return [self.dtype, self.bytes, self.role, *content]
+    seed: int = -1
+    files: Sequence[Word] = ()
 
 
 class TensorMap(Form):
-    """The arguments of ``cuTensorMapEncodeTiled``; ``strides``, in bytes, of all dimensions but the first, which is the
-    innermost."""
+    """The arguments of ``cuTensorMapEncodeTiled``, the innermost dimension first; ``strides``, in bytes, omit it."""
 
-    dtype: _MapType
+    dtype: Word
     sizes: list[int]
     strides: list[int]
     box: list[int]
     steps: list[int]
-    swizzle: _Swizzle = "none"
-    promotion: _Promotion = "none"
-    fill: _Fill = "zero"
-
-    def words(self) -> list[object]:
-        """It as the program reads it.
-
-        Raises:
-            ValueError: its lists have different lengths.
-        """
-        modes = ((_Swizzle, self.swizzle), (_Promotion, self.promotion), (_Fill, self.fill))
-        dimensions = zip(self.sizes, [1, *self.strides], self.box, self.steps, strict=True)
-        numbers = [number for dimension in dimensions for number in dimension]
-        return [
-            get_args(_MapType).index(self.dtype),
-            len(self.sizes),
-            *numbers,
-            *(get_args(t).index(m) for t, m in modes),
-        ]
+    swizzle: Word = "none"
+    promotion: Word = "none"
+    fill: Word = "zero"
 
 
 class Value(Form):
-    """What stands ``at`` a byte of an argument: a tensor's address, a ``map`` of it, a number, or bytes as ``hex``."""
+    """The content of an argument from byte ``at``: a tensor's address, a ``map`` of the tensor, or bytes as ``hex``."""
 
-    at: int = Field(default=0, ge=0)
+    at: int = 0
     tensor: Word | None = None
     offset: int = 0
     map: TensorMap | None = None
-    type: Literal[tuple(_NUMBERS)] | None = None  # type: ignore[valid-type]
-    value: int | float = 0
-    hex: str | None = Field(default=None, pattern=r"^([0-9a-f]{2})*$")
-
-    def content(self) -> bytes:
-        """Its bytes; 0 where the program writes an address or a map.
-
-        Raises:
-            struct.error, OverflowError, ValueError: it is not one value, or a number that does not fit its type.
-        """
-        if [self.tensor, self.hex, self.type].count(None) != 2:
-            raise ValueError("expected one of tensor, hex, type")
-        if self.type is not None:
-            return struct.pack(f"<{_NUMBERS[self.type]}", self.value)
-        return bytes(128 if self.map else 8) if self.hex is None else bytes.fromhex(self.hex)
+    hex: Annotated[str, Field(pattern=r"^([0-9a-f]{2})+$")] | None = None
 
 
 class Launch(Form):
-    """A launch of a kernel; ``shared`` is dynamic shared memory in bytes. An argument is a list of values: one, or the
-    parts of a struct."""
+    """A launch of a kernel. An argument is a list of values: one, or the parts of a struct."""
 
     cubin: Word
     kernel: Word
     grid: _Dims
     block: _Dims
-    cluster: _Dims = Field(default=[1, 1, 1])
-    shared: int = 0
+    cluster: _Dims = (1, 1, 1)
+    dynamic_smem: int = 0
     programmatic: bool = False
     cooperative: bool = False
     arguments: list[list[Value]]
 
 
 class Plan(Form):
-    """Launches in their order, and what they use: cubins, which are files beside the plan, and tensors."""
+    """Launches in their order, and their tensors. Cubins and tensors' files are in the plan's folder."""
 
     version: Literal[1] = 1
-    cubins: dict[Word, Word]
     tensors: dict[Word, Tensor]
     launches: list[Launch]
 
-    def words(self, folder: Path) -> str:
-        """The plan as the launcher's program reads it.
+    def words(self) -> str:
+        """The plan as the launcher's program reads it."""
+        return f"flashcore-plan {_words(self)} end\n"
 
-        Args:
-            folder: where the cubins lie.
 
-        Raises:
-            FlashcoreError: a launch does not fit its kernel.
-        """
-        kernels = {
-            (n, k.name): k for n, file in self.cubins.items() for k in cubin.read(folder / file, "sm_90").kernels
-        }
-        words: list[object] = ["flashcore-plan", self.version, len(self.cubins), *itertools.chain(*self.cubins.items())]
-        words.append(len(self.tensors))
-        for name, tensor in self.tensors.items():
-            words += [name, *tensor.words()]
-        words.append(len(self.launches))
-        for i, x in enumerate(self.launches):
-            flags = (x.shared, int(x.programmatic), int(x.cooperative))
-            words += [x.cubin, x.kernel, *x.grid, *x.block, *x.cluster, *flags, len(x.arguments)]
-            if (kernel := kernels.get((x.cubin, x.kernel))) is None:
-                raise FlashcoreError(f"launches[{i}]: expected a kernel of its cubin, found {x.kernel} of {x.cubin}")
-            if len(x.arguments) != (count := len(kernel.parameters)):
-                raise FlashcoreError(
-                    f"launches[{i}]: expected {count} arguments of {x.kernel}, found {len(x.arguments)}"
-                )
-            for j, (values, size) in enumerate(zip(x.arguments, kernel.parameters, strict=True)):
-                try:
-                    words += self._argument(values, size)
-                except (OverflowError, ValueError, struct.error) as error:
-                    raise FlashcoreError(f"launches[{i}].arguments[{j}]: expected {size} bytes: {error}") from None
-        return "\n".join(map(str, [*words, "end\n"]))
-
-    def _argument(self, values: list[Value], size: int) -> list[object]:
-        content, references = bytearray(size), list[object]()
-        for value in values:
-            part = value.content()
-            if value.at + len(part) > size or (len(values) == 1 and len(part) != size):
-                raise ValueError(f"found {len(part)} at {value.at}")
-            content[value.at : value.at + len(part)] = part
-            if value.tensor is not None:
-                if value.tensor not in self.tensors:
-                    raise ValueError(f"found no tensor {value.tensor}")
-                kind = "map" if value.map else "address"
-                references += [kind, value.at, [*self.tensors].index(value.tensor), value.offset]
-                references += value.map.words() if value.map else []
-        return [size, content.hex(), sum(value.tensor is not None for value in values), *references]
+def _words(part: Any) -> str:
+    """A form's values in the order of its fields; a list or table follows its length."""
+    if isinstance(part, Form):
+        return " ".join(map(_words, vars(part).values()))
+    if isinstance(part, dict):
+        return " ".join([str(len(part)), *(f"{name} {_words(value)}" for name, value in part.items())])
+    if isinstance(part, (list, tuple)):
+        return " ".join([str(len(part)), *map(_words, part)])
+    return "-" if part is None else str(part)
 
 
 def tensors_of(case: Case) -> dict[str, Tensor]:
     """The tensors of a case's operator."""
-    made = {}
-    for a in case.arguments:
-        if a.kind == "tensor" and not a.absent(case.params):
-            role = "inout" if a.inout else "output" if a.mutable else "input"
-            made[a.name] = Tensor.model_validate({"dtype": a.dtype, "sizes": [*a.sizes(case.params)], "role": role})
-    return made
+    return {
+        a.name: Tensor(
+            dtype=a.dtype,
+            sizes=a.sizes(case.params),
+            role="inout" if a.inout else "output" if a.mutable else "input",
+        )
+        for a in case.arguments
+        if a.kind == "tensor" and not a.absent(case.params)
+    }
 
 
 def read(path: Path) -> Plan:
-    """A plan's form.
+    """Reads a plan's JSON.
 
     Raises:
-        ManifestError: every mistake in it.
+        ManifestError: every mistake in its form.
     """
-    data = None
     try:
-        with path.open("rb") as file:
-            data = json.loads(file.read(_MOST_BYTES))
+        data = json.loads(path.read_bytes())
         return Plan.model_validate(data)
     except ValidationError as error:
-        wrong = [f"{key}: {text}" for key, text in mistakes(error.errors(), data, Plan)]
+        wrong = [*map(": ".join, mistakes(error.errors(), data, Plan))]
     except (OSError, ValueError, RecursionError) as error:
         wrong = [f"expected a plan as JSON: {error}"]
     raise ManifestError(str(path), wrong)

@@ -1,114 +1,141 @@
-"""The launcher's program, in a process of its own."""
+"""Runs plans: in a process of the launcher's program, or through its library in place of a case's host code."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
-import os
-import selectors
+import select
 import subprocess
-import time
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine.host_program import compiled
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.launcher.plan import Plan
-
-_SOURCE = Path(__file__).with_name("launcher.cpp")
-_FLAGS = ("-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
-_PLAN, _ANSWER = "plan.words", "answer.raw"  # in the plan's folder
+from flashcore.plugins.launcher.planned import planned
 
 
 class LauncherError(FlashcoreError):
-    """The program refuses something, or a call of the driver failed: its event says which."""
-
-    def __init__(self, **event: Any) -> None:
-        self.event = event
-        words = (event.get(key) for key in ("where", "call", "message"))
-        super().__init__("launcher: " + ": ".join(filter(None, words)))
+    """The program refused a plan or a command, a call of the driver failed, or the process ended."""
 
 
-def executable() -> Path:
-    """The program, compiled if this machine has none of this source yet."""
-    return compiled(_SOURCE, _FLAGS, "launcher")
-
-
-def library() -> Path:
-    """The program as a library."""
-    return compiled(_SOURCE, ("-shared", "-fPIC", *_FLAGS), "launcher.so")
+def built(name: str, *flags: str) -> Path:
+    """The program or, with flags, its library; compiled if this machine has none of this source yet."""
+    flags = (*flags, "-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
+    return compiled(Path(__file__).with_name("launcher.cpp"), flags, name)
 
 
 class Launcher:
-    """A process that has loaded a plan, and ends with its ``with`` block.
+    """A process that has loaded a plan; see :func:`launcher`. Its methods raise a :class:`LauncherError`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, limit: float) -> None:
+        self._process, self._folder, self._limit = process, folder, limit
+        #: The GPU; and how many sets of tensors the calls rotate through.
+        self.device = self._event()
+        self.sets = self._event()["sets"]
+
+    def ask(self, *command: object) -> Any:
+        """The answer to a command."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # its last event is still to be read
+            self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
+        return self._event()
+
+    def read(self, tensor: str, call: int = 0) -> bytes:
+        """The content of a tensor after a call."""
+        self.ask("read", tensor, "answer.raw", call)
+        return (self._folder / "answer.raw").read_bytes()
+
+    def _event(self) -> Any:
+        assert self._process.stdout
+        if not select.select([self._process.stdout], [], [], self._limit)[0]:
+            self._process.kill()
+            raise LauncherError(f"launcher: no answer within {self._limit:g} s")
+        if not (line := self._process.stdout.readline()).endswith(b"\n"):
+            raise LauncherError(f"launcher: it ended with exit code {self._process.wait()}")
+        event = json.loads(line)
+        if event.get("kind") == "machine":
+            raise CapabilityError(f"launcher: {event['message']}", "see what nvidia-smi says")
+        if event["event"] == "error":
+            raise LauncherError(f"launcher: {event['message']}")
+        return event
+
+
+@contextlib.contextmanager
+def launcher(
+    plan: Plan, folder: Path, limit: float = 60.0, environment: Mapping[str, str] | None = None
+) -> Iterator[Launcher]:
+    """A process that has loaded a plan, until the ``with`` block ends.
 
     Args:
-        folder: where the plan's cubins and files lie.
+        folder: where the plan's cubins and files are.
         limit: seconds for each answer; a process that takes longer is ended.
 
     Raises:
         CapabilityError: there is no compiler, driver or GPU.
-        LauncherError: the plan is refused, or a call of the driver failed. So does every method.
+        LauncherError: the plan is refused, or a call of the driver failed.
     """
-
-    def __init__(
-        self, plan: Plan, folder: Path, limit: float = 60.0, environment: Mapping[str, str] | None = None
-    ) -> None:
-        self._folder, self._limit, self._rest = folder, limit, b""
-        (folder / _PLAN).write_text(plan.words(folder), encoding="utf-8")
-        command = [executable(), folder / _PLAN]
-        pipe, silent = subprocess.PIPE, subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=silent, env=environment)
+    path = folder / "plan.words"
+    path.write_text(plan.words())
+    with subprocess.Popen(
+        [built("launcher"), path],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
         try:
-            #: The GPU; and how many sets of tensors the calls rotate through.
-            self.device = self._event()
-            self.sets: int = self._event()["sets"]
-        except BaseException:
-            self.close()
-            raise
+            yield Launcher(process, folder, limit)
+        finally:
+            process.kill()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+def target(case: Case) -> Callable[..., None]:
+    """The function that calls a case from its plan, on the given tensors and torch's current stream.
 
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.communicate()
+    Raises:
+        FlashcoreError: the plan is refused, or cannot be loaded.
+    """
+    import torch
 
-    def ask(self, *command: object) -> dict[str, Any]:
-        """The answer to a command."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its last words are still to be read
-            self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
-            self._process.stdin.flush()
-        return self._event()
+    program = ctypes.CDLL(str(built("launcher.so", "-shared", "-fPIC")))
+    program.flashcore_plan_open.restype = program.flashcore_plan_launch.restype = ctypes.c_char_p
+    torch.cuda.synchronize()  # makes the context
+    opened = ctypes.c_void_p()
+    with tempfile.TemporaryDirectory() as folder:
+        plan, path = planned(case, Path(folder)), Path(folder, "plan")
+        path.write_text(plan.words())
+        _raise(program.flashcore_plan_open(str(path).encode(), ctypes.byref(opened)))
+    workspaces = [  # the plan's last tensors
+        torch.zeros(tensor.sizes, dtype=torch.uint8, device="cuda")
+        for tensor in plan.tensors.values()
+        if tensor.role == "workspace"
+    ]
 
-    def read(self, tensor: str, call: int = 0) -> bytes:
-        """What a call left in a tensor."""
-        self.ask("read", tensor, _ANSWER, call)
-        return (self._folder / _ANSWER).read_bytes()
+    def call(*given: Any) -> None:
+        tensors = []
+        for a, value in zip(case.arguments, given, strict=True):
+            if a.name in plan.tensors:
+                tensors.append(value)
+                fits = value.is_contiguous() and value.data_ptr() % 16 == 0
+            else:
+                fits = value in (None, case.params.get(a.name, a.default))
+            if not fits:
+                raise FlashcoreError(
+                    f"{a.name}: expected the plan's number, or a contiguous tensor on 16 bytes, found another"
+                )
+        addresses = (ctypes.c_uint64 * len(plan.tensors))(*(t.data_ptr() for t in [*tensors, *workspaces]))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        _raise(program.flashcore_plan_launch(opened, addresses, stream))
 
-    def _event(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        until = time.monotonic() + self._limit
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    self.close()
-                    raise LauncherError(message=f"no answer within {self._limit:g} s")
-                if not (part := os.read(self._process.stdout.fileno(), 1 << 16)):
-                    raise LauncherError(message=f"it ended with exit code {self._process.wait()}")
-                self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        event: dict[str, Any] = json.loads(line)
-        if event.get("kind") == "machine":
-            raise CapabilityError(f"launcher: {event['message']}", "see what nvidia-smi says")
-        if event["event"] == "error":
-            raise LauncherError(**event)
-        return event
+    return call
+
+
+def _raise(message: bytes | None) -> None:
+    if message:
+        raise LauncherError(f"launcher: {message.decode(errors='replace')}")

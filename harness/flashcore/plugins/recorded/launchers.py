@@ -29,7 +29,7 @@ _FIELDS: Mapping[str, Any] = {
     "bool": ctypes.c_bool,
 }
 #: Tensors lie far from each other and are aligned as torch's are.
-_FIRST_ADDRESS, _DISTANCE = 1 << 40, 1 << 36
+_FIRST_ADDRESS, DISTANCE = 1 << 40, 1 << 36
 #: Static shared memory that any block may have, in bytes.
 _SMEM_PER_BLOCK = 48 * 1024
 
@@ -85,7 +85,7 @@ def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tup
             members.append((c_type(argument), params.get(argument.name, 1 if (d := argument.default) is None else d)))
             continue
         present, sizes = not argument.absent(params), argument.sizes(params)
-        members.append((c_type(argument), _FIRST_ADDRESS + i * _DISTANCE if present else 0))
+        members.append((c_type(argument), _FIRST_ADDRESS + i * DISTANCE if present else 0))
         if argument.strides:
             strides = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
             members += [("std::int64_t", stride if present else 0) for stride in strides]

@@ -16,9 +16,11 @@ extern "C" struct flashcore_device {
   std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
 };
 
-// Called at each launch with its arguments, if it is set.
 extern "C" {
-void (*flashcore_on_launch)(const flashcore_launch_record*, void** args);
+using flashcore_on_launch = void(const flashcore_launch_record*, void** args);
+// Of the variant.
+int flashcore_launch(const void* args, const std::int64_t* dims, void* workspace, void* stream, const char** error);
+const char* flashcore_error_string(int code);
 }
 
 namespace {
@@ -38,6 +40,7 @@ std::vector<Configuration> pushed;
 std::vector<flashcore_launch_record> launches;
 std::string refused;  // the first query without an answer
 flashcore_device device;
+flashcore_on_launch* on_launch = nullptr;
 
 cudaError_t refuse(const std::string& what) {
   if (refused.empty()) refused = what;
@@ -69,7 +72,7 @@ cudaError_t launched(const void* kernel, dim3 grid, dim3 block, void** args, std
     }
   }
   launches.push_back(r);
-  if (flashcore_on_launch != nullptr) flashcore_on_launch(&r, args);
+  if (on_launch != nullptr) on_launch(&r, args);
   return cudaSuccess;
 }
 
@@ -96,6 +99,18 @@ int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** 
   }
   std::copy(launches.begin(), launches.end(), out);
   return static_cast<int>(launches.size());
+}
+
+// Calls the launcher, and `called` at each launch with the kernel's arguments. Returns an error, or null.
+const char* flashcore_record_arguments(const void* args, const std::int64_t* dims, void* workspace,
+                                       const flashcore_device* given, flashcore_on_launch* called) {
+  const char* error = nullptr;
+  flashcore_record(given);
+  on_launch = called;
+  const int code = flashcore_launch(args, dims, workspace, nullptr, &error);
+  on_launch = nullptr;
+  if (!refused.empty()) flashcore_recorded(nullptr, 0, &error);
+  return error != nullptr || code == 0 ? error : flashcore_error_string(code);
 }
 
 // --- registration by objects when they are loaded
