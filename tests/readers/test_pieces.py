@@ -84,7 +84,7 @@ def found(text: str = SOURCE, python: bool = False, **place: Any) -> list[tuple[
         ({"quote": "i<n;++i"}, [(14, 19)]),  # the statement, whatever its white space
         ({"quote": "load<2>(p, i)"}, [(15, 16)]),
         ({"quote": "out[i] = 1"}, [(17, 18)]),
-        ({"quote": "p[1]"}, [(21, 21)]),
+        ({"quote": "p[1]"}, [(20, 21)]),
         ({"quote": "return p[i]"}, [(25, 25)]),
         ({"quote": "int k = 0"}, [(28, 31)]),
         ({"quote": "f(j)"}, [(28, 31)]),

@@ -4,126 +4,82 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from flashcore.model.suite import Decision
 
-_C = (r"//(?:[^\n\\]|\\.)*|/\*.*?\*/", r'R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'')
-_PYTHON = (r"#[^\n]*", r'""".*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
-#: What may stand between a function's parameters and its body.
-_HEAD = re.compile(r"[\w\s:&*<>,]*|\s*->[\w\s:&*<>,]*")
-_CLOSING = {")": "(", "]": "[", "}": "{"}
+# Of C also directives, with their comments; the middle of 1'000 is no character.
+_C = r"""(?P<comment>//(?:[^\n\\]|\\.)*|/\*.*?\*/)|^[ \t]*\#(?:/\*.*?\*/|[^\n\\]|\\.)*
+    |(?P<string>R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*')"""
+_PYTHON = r"""(?P<comment>\#[^\n]*)
+    |(?P<string>\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+_STATEMENT_GOES_ON = re.compile(r"\s*(?:[,;)]|else\b)")
+_CODE = re.compile(r"\S")
 
 
 def pieces(text: str, decision: Decision, *, python: bool) -> list[tuple[int, int]]:
     """The first and last line of each piece that a decision may name."""
-    source = _Source(text, *(_PYTHON if python else _C))
-    places = source.places(decision)
-    if python:
-        return [*dict.fromkeys(_python(text, decision.function, map(source.line, places)))]
-    spans = source.functions(decision.function) if decision.function else map(source.statement, places)
-    return [*dict.fromkeys((source.line(start), source.line(end)) for start, end in spans)]
+    tokens = re.compile(_PYTHON if python else _C, re.VERBOSE | re.DOTALL | re.MULTILINE)
 
+    def masked(kept: str = "") -> str:
+        """The text with blanks for directives, comments and strings, except those kept."""
+        return tokens.sub(lambda m: m[0] if m.lastgroup == kept else re.sub(r"[^\n]", " ", m[0]), text)
 
-def _python(text: str, function: str, lines: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The functions of a name and the statements at these lines."""
-    try:
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
-    except (SyntaxError, ValueError):
-        return
-    spans = [(node.lineno, node.end_lineno or 0, getattr(node, "name", "")) for node in nodes]
-    yield from ((first, last) for first, last, name in spans if function and name == function)
-    for line in lines:
-        yield from [(first, last) for first, last, _ in sorted(spans) if first <= line <= last][-1:]
+    code = masked()
+    statements = [*(_python(text) if python else _c(code))]
+    if decision.function:
+        spans = [s for s in statements if s[2] == decision.function]
+    else:
+        if decision.mark:
+            mark = re.compile(rf"[/*#\s]*{_words(decision.mark)}[/*\s]*")  # all of the comment
+            comments = (m.start() for m in tokens.finditer(text) if m["comment"] and mark.fullmatch(m[0]))
+            # The first code of its line, or after it.
+            matches = [_CODE.search(code, code.rfind("\n", 0, at) + 1) for at in comments]
+        else:
+            matches = [*re.finditer(_words(decision.quote), masked("string"))]
+        around = ([s for s in statements if s[0] <= m.start() <= s[1]] for m in matches if m)
+        spans = [max(each) for each in around if each]  # the innermost
+    return [*dict.fromkeys((text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1) for start, end, _ in spans)]
 
 
 def _words(text: str) -> str:
-    """A pattern of the same text, whatever its white space."""
-    parts = re.findall(r"\w+|[^\w\s]", text)
-    pattern = ""
-    for before, part in zip(["", *parts], parts, strict=False):
-        both = before[-1:].isidentifier() or before[-1:].isdigit()
-        pattern += r"\s+" if both and (part[0].isalnum() or part[0] == "_") else r"\s*" if before else ""
-        pattern += re.escape(part)
-    return rf"(?<!\w){pattern}(?!\w)" if parts and re.match(r"\w", parts[0]) else pattern
+    """A pattern of the same words and characters, whatever the white space between them."""
+    return r"\s*".join(rf"\b{w}\b" if re.match(r"\w", w) else re.escape(w) for w in re.findall(r"\w+|[^\w\s]", text))
 
 
-class _Source:
-    """A text, and the same without comments, and without strings and directives: all of one length."""
-
-    def __init__(self, text: str, comment: str, string: str) -> None:
-        self.text = text
-        tokens = re.compile(f"(?P<comment>{comment})|(?P<string>{string})", re.DOTALL)
-        self.comments = [m.span() for m in tokens.finditer(text) if m["comment"]]
-        self.uncommented = tokens.sub(lambda m: _blank(m[0]) if m["comment"] else m[0], text)
-        code = tokens.sub(lambda m: _blank(m[0]), text)
-        self._directives = [m.span() for m in _DIRECTIVE.finditer(code)]
-        self.code = _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
-
-    def line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
-
-    def functions(self, name: str) -> Iterator[tuple[int, int]]:
-        """The definitions of a function."""
-        for match in re.finditer(rf"\b{re.escape(name)}\s*\(", self.code):
-            close = self._end(match.end(), ")")
-            body = self.code.find("{", close)
-            if body >= 0 and _HEAD.fullmatch(self.code, close + 1, body):
-                yield self._start(match.start()), self._end(body + 1, "}")
-
-    def places(self, decision: Decision) -> list[int]:
-        """Where quoted code is, or the code at a comment; not in macros, whose lines no instruction has."""
-        if decision.mark:
-            mark = re.compile(rf"[/*#\s]*{_words(decision.mark)}[/*\s]*")  # all of the comment
-            spans = [span for span in self.comments if mark.fullmatch(self.text, *span)]
-        else:
-            spans = [m.span() for m in re.finditer(_words(decision.quote) or "$^", self.uncommented)]
-        outside = (span for span in spans if not any(start <= span[0] < end for start, end in self._directives))
-        return [self._marked(*span) if decision.mark else span[0] for span in outside]
-
-    def _marked(self, start: int, end: int) -> int:
-        """The first code of a comment's line, or else after it."""
-        line = self.code.rfind("\n", 0, start) + 1
-        before = re.compile(r"\S").search(self.code, line, start)
-        after = before or re.compile(r"\S").search(self.code, end)
-        return after.start() if after else start
-
-    def _end(self, at: int, close: str) -> int:
-        """Where the bracket closes that was opened before ``at``; the end of the text if nowhere."""
-        depth = 1
-        for match in re.compile(rf"[{re.escape(close + _CLOSING[close])}]").finditer(self.code, at):
-            depth += 1 if match[0] != close else -1
-            if not depth:
-                return match.start()
-        return len(self.code) - 1
-
-    def _start(self, at: int) -> int:
-        """Where the C statement begins that has ``at``."""
-        start, stack = 0, list[str]()
-        for match in re.compile(r"[][(){};]").finditer(self.code, 0, at):
-            if (char := match[0]) in "([{":
-                stack.append(char)
-            elif char != ";" and stack:
-                stack.pop()
-            if char in "{}" or (char == ";" and stack[-1:] not in (["("], ["["])):
-                start = match.end()
-        return start + len(self.code[start:]) - len(self.code[start:].lstrip())
-
-    def statement(self, at: int) -> tuple[int, int]:
-        start, depth = self._start(at), 0
-        for match in re.compile(r"[][(){};]").finditer(self.code, start):
-            if (char := match[0]) in "([{":
-                depth += 1
-            elif char != ";":
-                depth -= 1
-            goes_on = char == "}" and re.match(r"\s*([,;)]|else\b)", self.code[match.end() :])
-            if depth < 0:
-                return start, max(start, match.start() - 1)
-            if not depth and char in ";}" and not goes_on:
-                return start, match.start()
-        return start, len(self.code) - 1
+def _python(text: str) -> Iterator[tuple[int, int, str]]:
+    """The start and end of each statement's lines, and the name that it defines."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError):
+        return
+    starts = [0, *(m.end() for m in re.finditer(r"\n|\Z", text))]
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            yield starts[node.lineno - 1], starts[node.end_lineno or 0] - 1, getattr(node, "name", "")
 
 
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
+def _c(code: str) -> Iterator[tuple[int, int, str]]:
+    """The start and end of each statement, and the function that it defines."""
+    start, outer = 0, list[tuple[str, int]]()
+    for match in re.finditer(r"[][(){};]", code):
+        char, at = match[0], match.start()
+        if char in "([{":
+            outer.append((char, start))
+        elif char != ";" and outer:
+            _, start = outer.pop()
+        in_block = not outer or outer[-1][0] == "{"
+        if (char == ";" and in_block) or (char == "}" and not _STATEMENT_GOES_ON.match(code, at + 1)):
+            statement = code[start:at].lstrip()
+            yield at - len(statement), at, _defined(*statement.partition("{"))
+        elif char != "{":
+            continue
+        start = at + 1
+
+
+def _defined(head: str, block: str, _: str) -> str:
+    """The function that a statement defines, from its text before a block."""
+    while (shorter := re.sub(r"\([^()]*\)", "@", head)) != head:
+        head = shorter
+    match = re.search(r"(\w+)\s*@[\w\s:&*<>,-]*$", head)
+    return match[1] if match and block else ""
