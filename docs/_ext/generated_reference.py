@@ -160,7 +160,7 @@ def compiler_decisions() -> Iterator[str]:
         "| --- | --- | --- | --- | --- | --- |",
     )
     for name, m in decisions.meanings().items():
-        sass, weaker = (f"`{_cell(pattern)}`" if pattern else "" for pattern in (m.sass, m.weaker))
+        sass, weaker = (f"`{_cell(p)}`" if p and "\n" not in p else "" for p in (m.sass, m.weaker))
         archs = f"sm_{m.archs[0]}" + (" on" if m.archs[1] == 999 else f" to sm_{m.archs[1]}" if m.archs[1] > 90 else "")
         yield f"| `{name}` | {sass or 'a sequence'} | {_cell(m.ptx)} | {weaker} | {archs} | {_cell(m.hint)} |"
 

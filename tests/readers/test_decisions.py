@@ -12,8 +12,8 @@ from flashcore.measure.static.facts import disassemble
 from flashcore.model.causes import CalledSeparately, Cause, Decided, NoLines, NoPiece, NotOnArch
 from flashcore.model.decisions import meanings
 from flashcore.model.suite import Decision
-from flashcore.readers import sass
-from flashcore.readers.decisions import Code, Sources
+from flashcore.readers import decisions, sass
+from flashcore.readers.phases import Sources
 
 SOURCE = """\
 float4 load(const float4* p) {
@@ -59,7 +59,8 @@ def decided(
     more: str = "",
 ) -> tuple[int | None, Cause | Decided]:
     functions = sass.parse(listing(folder, *lines) + more)
-    return Code(functions, ["k"], arch, Sources(folder, cubin)).decided(decision, "k")
+    separate = [name for name in functions if name != "k"]
+    return decisions.decided(decision, functions["k"], arch, Sources(folder), separate, cubin)
 
 
 WIDE, NARROW, END = "LDG.E.128 R4, desc[UR6][R2.64]", "LDG.E R4, desc[UR6][R2.64]", "EXIT"
@@ -226,7 +227,7 @@ def test_every_name_is_tested() -> None:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Code:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[sass.Instruction]]:
     """A kernel with each instruction alone, and one with none."""
     ptxas, disassembler = map(toolchain.optional_tool, ("ptxas", "nvdisasm"))
     if not ptxas or not disassembler:
@@ -248,15 +249,16 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Code:
     folder = tmp_path_factory.mktemp("names")
     (folder / "names.ptx").write_text(head + kernels)
     subprocess.run([ptxas, "-arch=sm_90a", folder / "names.ptx", "-o", folder / "names.cubin"], check=True)
-    functions = sass.parse(disassemble(folder / "names.cubin", disassembler))
-    return Code(functions, [*functions], "sm_90a", Sources(folder))
+    return sass.parse(disassemble(folder / "names.cubin", disassembler))
 
 
 @pytest.mark.parametrize("name", PTX)
-def test_a_name_is_seen_in_what_ptxas_makes_of_its_instruction(name: str, compiled: Code) -> None:
-    decision = Decision((name.strip(),))
-    assert compiled.decided(decision, f"k{[*PTX].index(name)}")[0] == 0
-    assert compiled.decided(decision, f"k{len(PTX)}")[0] == 1
+def test_a_name_is_seen_in_what_ptxas_makes_of_its_instruction(
+    name: str, compiled: dict[str, list[sass.Instruction]]
+) -> None:
+    for kernel, value in (([*PTX].index(name), 0), (len(PTX), 1)):
+        code = compiled[f"k{kernel}"]
+        assert decisions.decided(Decision((name.strip(),)), code, "sm_90a", Sources(Path()))[0] == value
 
 
 def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
@@ -271,4 +273,4 @@ def test_tcgen05_is_seen_in_what_ptxas_makes_of_it(tmp_path: Path) -> None:
     )
     subprocess.run([ptxas, "-arch=sm_100a", tmp_path / "k.ptx", "-o", tmp_path / "k.cubin"], check=True)
     functions = sass.parse(disassemble(tmp_path / "k.cubin", disassembler))
-    assert Code(functions, ["k"], "sm_100a", Sources(tmp_path)).decided(Decision(("tcgen05",)), "k")[0] == 0
+    assert decisions.decided(Decision(("tcgen05",)), functions["k"], "sm_100a", Sources(tmp_path))[0] == 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flashcore.model import causes as c
-from flashcore.model import decisions
+from flashcore.model.decisions import meanings
 from flashcore.model.text import number
 
 _MOST_COMPLAINTS = 3
@@ -140,9 +140,10 @@ def _decided(basis: c.Decided) -> str:
         return basis.code_has
     place = f"{basis.file}:{basis.line}: " if basis.file else ""
     before = f", {basis.before} in the recorded run" if basis.before else ""
-    hints = dict.fromkeys(map(decisions.hint, basis.missed))
+    names = (missed.split()[-1] for missed in basis.missed)
+    hints = dict.fromkeys(meanings()[name].hint for name in names if name in meanings())
     instead = f"{place}{basis.code_has or 'nothing'} instead of {', '.join(basis.missed)}{before}"
-    return "; ".join(filter(None, (instead, *hints)))
+    return "; ".join((instead, *hints))
 
 
 FORMS: dict[type[c.Detail], Form] = {

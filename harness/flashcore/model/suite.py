@@ -85,6 +85,15 @@ class Decision:
     quote: str = ""
 
     @property
+    def requirements(self) -> tuple[str, ...]:
+        """``must``, and ``no local`` for what must not be."""
+        return (*self.must, *(f"no {name}" for name in self.must_not))
+
+    def covers(self, other: Decision) -> bool:
+        """Whether it has the other's requirements at the same place."""
+        return self.place == other.place and {*self.requirements} >= {*other.requirements}
+
+    @property
     def place(self) -> str:
         """The piece in words; empty for the whole kernel."""
         return next((f"{n} {v!r}" for n in ("function", "mark", "quote") if (v := getattr(self, n))), "")

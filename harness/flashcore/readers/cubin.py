@@ -265,11 +265,9 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
 
 def names_source(data: bytes, name: str, size: int) -> bool:
     """Whether line tables (DWARF 2 to 4) list a source file of this name and size in bytes."""
-    number = r"[\x80-\xff]*[\x00-\x7f]"  # LEB128: the folder, the time, then the size
-    shifts = range(0, size.bit_length() or 1, 7)
-    listed = bytes(size >> shift & 0x7F | (size >> shift + 7 > 0) << 7 for shift in shifts)
-    entry = re.escape(name.encode()) + rf"\0{number}{number}".encode("latin-1") + re.escape(listed)
-    return re.search(entry, data) is not None
+    number = rb"[\x80-\xff]*[\x00-\x7f]"  # LEB128: the folder, the time, then the size
+    entries = re.finditer(rb"%s\0%s%s(%s)" % (re.escape(name.encode()), number, number, number), data)
+    return any(size == sum((byte & 0x7F) << 7 * at for at, byte in enumerate(entry[1])) for entry in entries)
 
 
 def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:

@@ -72,7 +72,7 @@ def of_lines(text: str, file: str = "the source") -> tuple[str, ...]:
 
 
 class Sources:
-    """The phases of a suite's source lines; files outside the suite have none. Each file is read once.
+    """The text and the phases of a suite's source lines; files outside the suite have none. Each file is read once.
 
     Args:
         root: the suite's folder.
@@ -120,17 +120,12 @@ def of_variant(source: str, listing: str | None, sources: Sources) -> Code | Non
 
 
 def of_code(code: Sequence[sass.Instruction], phases: Callable[[str], Sequence[str]]) -> dict[int, str]:
-    """The phase of each instruction, by offset.
+    """The phase of each instruction, by offset. Exited warps are sampled at a kernel's trap, which has none.
 
     Args:
         phases: file → the phase of each of its lines.
     """
-    return {i.offset: OTHER_PHASE if _is_trap(i) else _phase(i, phases) for i in code}
-
-
-def _is_trap(instruction: sass.Instruction) -> bool:
-    """Whether it is the jump to itself at the end of a kernel: exited warps are sampled there."""
-    return any(instruction.text == f"BRA `({label})" for label in instruction.labels)
+    return {i.offset: OTHER_PHASE if i.is_trap else _phase(i, phases) for i in code}
 
 
 def _phase(instruction: sass.Instruction, phases: Callable[[str], Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -47,18 +48,22 @@ class Instruction(NamedTuple):
         return self.listed.partition("*/")[2].partition(";")[0].strip()
 
     @property
-    def lines(self) -> list[SourceLine]:
+    def lines(self) -> tuple[SourceLine, ...]:
         """Its source lines: the innermost inlined line first, the kernel's line last.
 
         Empty without line information, and in helper functions that the compiler adds.
         """
-        matches = map(_PLACE.match, self.places)
-        return [SourceLine(match[1], int(match[2])) for match in matches if match]
+        return _lines(self.places)
 
     @property
     def is_predicated(self) -> bool:
         """Whether it has a predicate, as in ``@!P0 BRA``."""
         return self.text.startswith("@")
+
+    @property
+    def is_trap(self) -> bool:
+        """Whether it is the jump to itself at the end of a kernel."""
+        return any(self.text == f"BRA `({label})" for label in self.labels)
 
     @property
     def name(self) -> str:
@@ -74,6 +79,12 @@ class Instruction(NamedTuple):
     def targets(self) -> list[str]:
         """The labels among its operands."""
         return _TARGET.findall(self.operands)
+
+
+@functools.lru_cache(1 << 16)
+def _lines(places: tuple[str, ...]) -> tuple[SourceLine, ...]:
+    matches = map(_PLACE.match, places)
+    return tuple(SourceLine(match[1], int(match[2])) for match in matches if match)
 
 
 def parse(listing: str) -> dict[str, list[Instruction]]:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -70,15 +69,11 @@ def sites(code: Sequence[sass.Instruction]) -> tuple[Site, ...]:
     return tuple(_site(i, depth) for block, depth in zip(blocks, depths, strict=True) for i in block if _is_local(i))
 
 
-def closing_branches(code: Sequence[sass.Instruction]) -> Iterator[int]:
-    """The last instruction of each block from which a loop starts again, by its place in the code."""
+def closing_branches(code: Sequence[sass.Instruction]) -> set[sass.Instruction]:
+    """The last instruction of each block from which a loop starts again."""
     blocks, edges = _flow(code)
-    ends = [*accumulate(map(len, blocks))]
-    for loop, entries in _loops(edges):
-        for node in loop:
-            endless = edges[node] == [node] and len(blocks[node]) == 1  # the padding behind a kernel's end
-            if not endless and not entries.isdisjoint(edges[node]):
-                yield ends[node] - 1
+    nodes = (node for loop, entries in _loops(edges) for node in loop if not entries.isdisjoint(edges[node]))
+    return {last for node in nodes if not (last := blocks[node][-1]).is_trap}
 
 
 def _flow(code: Sequence[sass.Instruction]) -> tuple[list[list[sass.Instruction]], list[list[int]]]:

@@ -104,9 +104,11 @@ def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
     """A decision that does not hold, with the instructions of the newest recorded run in which it did."""
     if not isinstance(fact.detail, Decided) or not fact.detail.missed:
         return fact
-    earlier = (run.facts.get(fact.name, fact.subject) for run in recorded)
-    details = (f.detail for f in earlier if f and isinstance(f.detail, Decided) and not f.detail.missed)
-    return replace(fact, detail=replace(fact.detail, before=next((d.code_has for d in details), "")))
+    for run in recorded:
+        match run.facts.get(fact.name, fact.subject):
+            case Fact(detail=Decided(missed=(), code_has=before)):
+                return replace(fact, detail=replace(fact.detail, before=before))
+    return fact
 
 
 def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:

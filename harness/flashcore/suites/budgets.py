@@ -5,6 +5,7 @@ A separate file is for records without a suite on disk. Its facts may also be nc
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
 from flashcore.model.catalogue import DECISION, FACTS, GROUP_STAGE, FactSpec, spec_of
-from flashcore.model.decisions import counted, meanings
+from flashcore.model.decisions import meanings
 from flashcore.model.suggest import misspelled
 from flashcore.model.suite import Budget, Decision, GateRule, Shape, Variant, Waiver
 from flashcore.model.text import matches_any
@@ -42,12 +43,13 @@ def decision_of(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | No
         for name in places:
             mistakes.add(f"{key}.{name}", "it with `must` or `must_not`", "neither")
         return None
-    for name in (*(counted(name)[1] for name in must), *must_not):
+    for name in (*(re.sub(r"^[1-9]\d* ", "", name) for name in must), *must_not):
         mistakes.check_name(key, name, meanings(), "the name of a compiler decision")
-    limits = [n for n in ("fact", "minimum", "maximum", "stretch", "device") if getattr(form, n) is not None]
-    if limits or len(places) > 1 or form.severity != "limit":
-        beyond = ", ".join([*limits, *places] if limits or len(places) > 1 else [form.severity])
-        mistakes.add(key, "with `must` and `must_not` no fact, no limit, no goal, and one piece of the source", beyond)
+    beyond = [n for n in ("fact", "minimum", "maximum", "stretch", "device") if getattr(form, n) is not None]
+    beyond += [form.severity] * (form.severity != "limit") + [*places] * (len(places) > 1)
+    if beyond:
+        expected = "with `must` and `must_not` no fact, no limit, no goal, and one piece of the source"
+        mistakes.add(key, expected, ", ".join(beyond))
     return Decision(must, must_not, **places)
 
 

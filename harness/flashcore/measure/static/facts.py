@@ -42,8 +42,9 @@ from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
-from flashcore.readers.decisions import Code, Sources
+from flashcore.readers.decisions import decided
 from flashcore.readers.kernel_names import canonical
+from flashcore.readers.phases import Sources
 
 #: SASS opcode without modifiers → fact: LDS.128 counts as LDS.
 OPCODES = {
@@ -100,19 +101,16 @@ def facts(artifact: Artifact, root: Path | None = None, suite: Suite | None = No
     """
     if artifact.status != "ok":
         return [], ""
-    results, code = _facts(artifact, root)
-    return [*results, *(_decided(artifact, suite) if suite else ())], code
-
-
-def _facts(artifact: Artifact, root: Path | None) -> tuple[list[Fact], str]:
     if artifact.cubins:
-        parts = [_cubin_facts(artifact, Path(path), root, kernel) for kernel, path in artifact.cubins.items()]
+        parts = [_cubin_facts(artifact, Path(path), root, suite, kernel) for kernel, path in artifact.cubins.items()]
         code = hashlib.sha256(" ".join(sorted(code for _, code in parts)).encode()).hexdigest()
         return [fact for facts, _ in parts for fact in facts], code
-    return ([], "") if artifact.cubin is None else _cubin_facts(artifact, Path(artifact.cubin), root)
+    return ([], "") if artifact.cubin is None else _cubin_facts(artifact, Path(artifact.cubin), root, suite)
 
 
-def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = "") -> tuple[list[Fact], str]:
+def _cubin_facts(
+    artifact: Artifact, path: Path, root: Path | None, suite: Suite | None, name: str = ""
+) -> tuple[list[Fact], str]:
     """One cubin's facts and the hash of its code. ``name`` renames the kernel of a single-kernel cubin."""
     log = path.with_suffix(".log") if name else Path(artifact.log) if artifact.log else None
     log = log if log and log.is_file() else None
@@ -128,30 +126,27 @@ def _cubin_facts(artifact: Artifact, path: Path, root: Path | None, name: str = 
     subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
     facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
-    return facts, data["code"]
+    return [*facts, *(_decided(artifact, path, suite, names) if suite else ())], data["code"]
 
 
-def _decided(artifact: Artifact, suite: Suite) -> Iterator[Fact]:
-    """The facts of budgets on compiler decisions."""
+def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, str]) -> Iterator[Fact]:
+    """The facts of budgets on compiler decisions in a cubin; ``names``: its kernels' displayed ones."""
     where = ((artifact.variant, "variants"), (artifact.arch, "archs"))
     budgets = [b for b in suite.budgets if b.decision and all(matches_any(n, getattr(b, globs)) for n, globs in where)]
-    recorded = not suite.variants[artifact.variant].kind.compiler  # maybe from other sources than those here
-    paths = artifact.cubins or ({"": artifact.cubin} if artifact.cubin else {})
-    for name, path in paths.items() if budgets else ():
-        content = Path(path).read_bytes()
-        text = listing(Path(path), toolchain.optional_tool("nvdisasm"))
-        mangled = [k.name for k in cubin.parse(content, artifact.arch, path).kernels]
-        names = dict.fromkeys(mangled, name) if name else _shown_names(mangled)
-        functions = sass.parse(text or "")
-        code = Code(functions, names, artifact.arch, Sources(Path(suite.root), content if recorded else None))
-        unread = NoTool("nvdisasm") if text is None else Unreadable("nvdisasm")
-        for budget, kernel in product(budgets, names):
-            subject = Subject(artifact.variant, artifact.arch, kernel=names[kernel])
-            value: int | None = None
-            detail: Detail = unread
-            if budget.decision and kernel in functions:
-                value, detail = code.decided(budget.decision, kernel)
-            yield _fact(subject, budget.fact, value, Source.SASS, detail)
+    if not budgets:
+        return
+    code = listing(path, toolchain.optional_tool("nvdisasm"))
+    functions, sources = sass.parse(code or ""), Sources(Path(suite.root))
+    separate = [name for name in functions if name not in names]
+    # A recorded cubin may be from other sources than those here.
+    compiled = None if suite.variants[artifact.variant].kind.compiler else path.read_bytes()
+    for budget, (kernel, name) in product(budgets, names.items()):
+        value: int | None = None
+        detail: Detail = NoTool("nvdisasm") if code is None else Unreadable("nvdisasm")
+        if budget.decision and kernel in functions:
+            value, detail = decided(budget.decision, functions[kernel], artifact.arch, sources, separate, compiled)
+        subject = Subject(artifact.variant, artifact.arch, kernel=name)
+        yield _fact(subject, budget.fact, value, Source.SASS, detail)
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:

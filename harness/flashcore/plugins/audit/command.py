@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 from flashcore.cli import gate, options, output
 from flashcore.cli.baseline import save
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.against:
             before = record_of(
                 "",
-                _inventory([arguments.against], selected, arguments.archs, {}),
+                _inventory([arguments.against], selected, arguments.archs),
                 name=NAME,
                 command="",
                 seconds=0,
@@ -141,11 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _inventory(
-    patterns: Iterable[str], selected: Sequence[str], archs: Sequence[str], decisions: sass.Decisions
-) -> Inventory:
-    files = (Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern])
-    return inventory(files, selected, archs, decisions)
+def _inventory(patterns: Iterable[str], *options: Any) -> Inventory:
+    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), *options)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

@@ -130,8 +130,9 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
     result.codes.setdefault((variant, code.arch), []).append(content.code)
     names = [name for kernel in content.kernels if result.selected for name in (kernel.name, canonical(kernel.name))]
     selected = any(matches_any(name, result.selected) for name in names)
-    kernels = [kernel.name for kernel in content.kernels]
-    disassembled = sass.disassembled(code.content, code.arch, kernels, result.decisions) if selected else None
+    disassembled = None
+    if selected:
+        disassembled = sass.disassembled(code.content, code.arch, content.separate, result.decisions)
     for kernel in content.kernels:
         same = seen.setdefault((variant, code.arch, kernel.name), [])
         if kernel.code in same:

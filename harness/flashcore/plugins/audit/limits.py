@@ -54,10 +54,11 @@ def decisions(form: AuditForm) -> dict[str, Decision]:
         ManifestError: one is wrong.
     """
     mistakes = Mistakes()
-    results = {DECISION + b.name: decision_of(f"budget[{i}]", b, mistakes) for i, b in enumerate(form.budget)}
+    decisions = ((DECISION + b.name, decision_of(f"budget[{i}]", b, mistakes)) for i, b in enumerate(form.budget))
+    results = {fact: decision for fact, decision in decisions if decision}
     if mistakes.lines:
         raise ManifestError(FILE, mistakes.lines)
-    return {fact: decision for fact, decision in results.items() if decision}
+    return results
 
 
 def limit(text: str) -> tuple[str, float]:

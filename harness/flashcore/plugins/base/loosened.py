@@ -14,7 +14,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject
-from flashcore.model.suite import Budget, Decision, GateRule, Suite, Waiver
+from flashcore.model.suite import Budget, GateRule, Suite, Waiver
 from flashcore.model.text import matches_any, number
 
 #: A suite with its baseline, if it has one.
@@ -132,21 +132,14 @@ def _budgets(old: Suite, new: Suite) -> Iterator[Loosened]:
 def _looser(before: Budget, after: Budget) -> Iterator[str]:
     if before.fact != after.fact:
         yield f"{before.fact} → {after.fact}"
-    if (was := before.decision) and not _covers_decision(was, after.decision):
-        yield f"{was} → {after.decision}"
+    if before.decision and not (after.decision and after.decision.covers(before.decision)):
+        yield f"{before.decision} → {after.decision}"
     if after.severity != before.severity:
         yield "now a goal"
     if _above(after.maximum, before.maximum) or _above(_negative(after.minimum), _negative(before.minimum)):
         yield f"{limit_text(before)} → {limit_text(after)}"
     if after.device not in (None, before.device):
         yield f"only on {after.device}"
-
-
-def _covers_decision(before: Decision, after: Decision | None) -> bool:
-    """Whether ``after`` requires all that ``before`` requires, at the same place."""
-    if after is None or before.place != after.place:
-        return False
-    return {*before.must} <= {*after.must} and {*before.must_not} <= {*after.must_not}
 
 
 def _negative(limit: float | None) -> float | None:
