@@ -110,7 +110,7 @@ def test_a_decision_points_at_the_line_that_lost_it(tmp_path: Path) -> None:
                          (Decided("", 0, ("ldg.128",), ""), ("fast.cu", 4))):  # fmt: skip
         record = factory.record(made, [replace(lost, detail=detail)])
         verdict = verdict_on(record, "decision_wide_limit", kernel="fast_kernel", arch="sm_80")
-        assert (verdict.status, verdict.limit) == ("fail", "must ldg.128")
+        assert (verdict.status, verdict.limit) == ("fail", "must have ldg.128")
         assert verdict.reason.startswith(
             f"{'common.cuh:3: LDG.E ×4' if line[1] == 3 else 'nothing'} instead of ldg.128; "
         )

@@ -60,7 +60,7 @@ def decided(
 ) -> tuple[int | None, Cause | Decided]:
     functions = sass.parse(listing(folder, *lines) + more)
     separate = [name for name in functions if name != "k"]
-    return decisions.decided(decision, functions["k"], arch, Sources(folder), separate, cubin)
+    return decisions.decided(decision, functions["k"], arch, Sources(folder, cubin), separate)
 
 
 WIDE, NARROW, END = "LDG.E.128 R4, desc[UR6][R2.64]", "LDG.E R4, desc[UR6][R2.64]", "EXIT"

@@ -262,8 +262,8 @@ MEANING: list[tuple[Change, str]] = [
             ({"must": ["4 ldg.128", "0 mma"]}, f"{NO_NAME} '0 mma' (did you mean mma?)"),
             ({"must_not": "2 local"}, f"{NO_NAME} '2 local' (did you mean local?)"),
             ({"must_not": "local", "fact": "registers", "max": 3}, f"{NO_LIMIT} fact, maximum"),
-            ({"must_not": "local", "mark": "a", "quote": "b"}, f"{NO_LIMIT} mark, quote"),
-            ({"must_not": "local", "severity": "goal"}, f"{NO_LIMIT} goal"),
+            ({"must_not": "local", "mark": "a", "quote": "b"}, f"{NO_LIMIT} quote"),
+            ({"must_not": "local", "severity": "goal"}, f"{NO_LIMIT} severity"),
             ({"fact": "smem", "max": 3, "mark": "a"}, ".mark: expected it with `must` or `must_not`, found neither"),
         )
     ),

@@ -9,7 +9,7 @@ from math import prod
 from flashcore.chips import occupancy
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Decided
-from flashcore.model.record import Plan, Record, Subject
+from flashcore.model.record import Fact, Plan, Record, Subject
 
 #: Facts that the use of local memory causes.
 LOCAL = frozenset(
@@ -34,9 +34,9 @@ def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, sub
     Args:
         plans: the plans for the subject's arch by variant and shape.
     """
-    result = record.facts.get(fact, subject)
-    if result and isinstance(result.detail, Decided):
-        return result.note
+    match record.facts.get(fact, subject):
+        case Fact(detail=Decided()) as result:
+            return result.note
     if fact in LOCAL:
         return local_memory(record, subject)
     if fact in OCCUPANCY and subject.arch and subject.shape and subject.kernel:

@@ -14,7 +14,7 @@ from pathlib import Path
 from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Verdict
 from flashcore.model.causes import CompileFailed, Decided, SourceLine
-from flashcore.model.record import Record, Subject
+from flashcore.model.record import Fact, Record, Subject
 from flashcore.readers.kernel_names import identifier
 from flashcore.suites import lines
 from flashcore.suites.parts import MANIFEST
@@ -67,9 +67,9 @@ class Places:
         if verdict.fact in LOCAL:
             for site in filter(None, map(self._sites.get, _site_keys(s))):
                 return self._place(self.folder / site.file, site.line)
-        fact = self._facts.get(verdict.fact, s)
-        if fact and isinstance(fact.detail, Decided) and fact.detail.file:
-            return self._place(self.folder / fact.detail.file, fact.detail.line)
+        match self._facts.get(verdict.fact, s):
+            case Fact(detail=Decided(file=file, line=line)) if file:
+                return self._place(self.folder / file, line)
         kernel = s.kernel or self._kernels.get((s.variant, s.shape)) or self._kernels.get((s.variant, None))
         variant = self.suite.variants.get(s.variant)
         place = self._definition(variant.kind.file, kernel) if variant and variant.kind.file else None

@@ -129,19 +129,12 @@ _SPILLS = (
 )
 
 
-def _piece(cause: c.NoPiece) -> str:
-    if len(cause.lines) == 1:
-        return f"no instruction is of the {cause.piece} at {cause.lines[0]}: compiled away here, or inlined elsewhere"
-    return f"expected one {cause.piece} in its sources, found {', '.join(cause.lines) or 'none'}"
-
-
 def _decided(basis: c.Decided) -> str:
     if not basis.missed:
         return basis.code_has
     place = f"{basis.file}:{basis.line}: " if basis.file else ""
     before = f", {basis.before} in the recorded run" if basis.before else ""
-    names = (missed.split()[-1] for missed in basis.missed)
-    hints = dict.fromkeys(meanings()[name].hint for name in names if name in meanings())
+    hints = {meaning.hint: None for missed in basis.missed if (meaning := meanings().get(missed.split()[-1]))}
     instead = f"{place}{basis.code_has or 'nothing'} instead of {', '.join(basis.missed)}{before}"
     return "; ".join((instead, *hints))
 
@@ -218,7 +211,10 @@ FORMS: dict[type[c.Detail], Form] = {
     c.NoLines: lambda x: (
         f"{x.file} here is not the file that was compiled" if x.file else "no line information: compile with -lineinfo"
     ),
-    c.NoPiece: _piece,
+    c.NoPiece: lambda x: (
+        f"expected one {x.piece} with machine code, found {', '.join(x.lines) or 'none'}"
+        f"{', compiled away here or inlined elsewhere' * (len(x.lines) == 1)}"
+    ),
     c.NotOnArch: "{arch} has no {name}",
     c.CalledSeparately: "{function} is compiled separately, and its callers are unknown",
     c.UnknownArch: "the limits of {arch} are unknown",

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """The instructions of a name."""
 
     sass: str
-    archs: Sequence[int]
-    ptx: str
-    hint: str
     weaker: str = ""
     instead: str = ""
+    archs: tuple[int, int] = (0, 999)
+    ptx: str = ""
+    hint: str = ""
 
 
 @cache
-def meanings() -> Mapping[str, Meaning]:
+def meanings() -> dict[str, Meaning]:
     """Every name with its instructions."""
     table = tomllib.loads(Path(__file__).with_name("decisions.toml").read_text(encoding="utf-8"))
     return {name: Meaning(**row) for name, row in table.items()}

@@ -96,12 +96,10 @@ class Decision:
     @property
     def place(self) -> str:
         """The piece in words; empty for the whole kernel."""
-        return next((f"{n} {v!r}" for n in ("function", "mark", "quote") if (v := getattr(self, n))), "")
+        return "".join(f"{n} {text!r}" for n in ("function", "mark", "quote") if (text := getattr(self, n)))
 
     def __str__(self) -> str:
-        texts = [f"must {', '.join(self.must)}"] if self.must else []
-        texts += [f"must not {', '.join(self.must_not)}"] if self.must_not else []
-        return ", ".join(texts) + (f" at {self.place}" if self.place else "")
+        return f"must have {', '.join(self.requirements)}" + (f" at {self.place}" if self.place else "")
 
 
 @dataclass(frozen=True, slots=True)

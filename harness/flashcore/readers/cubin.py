@@ -265,8 +265,9 @@ def text_at(data: bytes | mmap.mmap, at: int) -> str:
 
 def names_source(data: bytes, name: str, size: int) -> bool:
     """Whether line tables (DWARF 2 to 4) list a source file of this name and size in bytes."""
-    number = rb"[\x80-\xff]*[\x00-\x7f]"  # LEB128: the folder, the time, then the size
-    entries = re.finditer(rb"%s\0%s%s(%s)" % (re.escape(name.encode()), number, number, number), data)
+    # LEB128: the folder, the time, then the size
+    numbers = rb"\0(?:[\x80-\xff]*[\x00-\x7f]){2}([\x80-\xff]*[\x00-\x7f])"
+    entries = re.finditer(re.escape(name.encode()) + numbers, data)
     return any(size == sum((byte & 0x7F) << 7 * at for at, byte in enumerate(entry[1])) for entry in entries)
 
 

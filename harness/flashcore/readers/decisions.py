@@ -8,10 +8,9 @@ and in a piece nothing weaker may stand beside what must be there.
 from __future__ import annotations
 
 import re
-from bisect import bisect
 from collections import Counter
-from collections.abc import Sequence, Set
-from itertools import accumulate
+from collections.abc import Sequence
+from statistics import mode
 
 from flashcore.model.causes import CalledSeparately, Cause, Decided, NoLines, NoPiece, NotOnArch
 from flashcore.model.decisions import meanings
@@ -29,51 +28,50 @@ def decided(
     arch: str,
     sources: Sources,
     separate: Sequence[str] = (),
-    compiled: bytes | None = None,
 ) -> tuple[int | None, Cause | Decided]:
     """How many of a decision's names do not hold in a kernel and the code there, or why that is not known.
 
     Args:
         separate: the functions of its cubin that are compiled separately.
-        compiled: the cubin, if its sources may have changed since: they must have the sizes in its line tables.
     """
-    for requirement in decision.requirements:
-        low, high = meanings()[name := requirement.split()[-1]].archs
-        if not low <= int(re.sub(r"\D", "", arch)) <= high:
-            return None, NotOnArch(name, arch)
-    calls = (i for i in code if i.name == "CALL" and "$__internal_" not in i.text)
+    loops = closing_branches(code)
+    listing = "\n".join(f"{i.opcode} {i.operands}{' loop' * (i in loops)}" for i in code)
     piece, scope = set[SourceLine](), {*range(len(code))}
     if decision.place:
-        result = _piece(decision, code, sources, compiled)
+        result = _piece(decision, code, sources)
         if isinstance(result, Cause):
             return None, result
         piece, scope = result
-    elif decision.must_not and separate and any(calls):
+    elif decision.must_not and separate and _matching(listing, meanings()["call"].sass):
         return None, CalledSeparately(separate[0])
-    listing = _listing(code)
     missed: list[str] = []
     shown, blamed = set[int](), set[int]()
     for requirement in decision.requirements:
         number, _, name = requirement.rpartition(" ")
-        meaning = meanings()[name]
-        hits, weaker, instead = (
-            scope & _matching(listing, pattern) for pattern in (meaning.sass, meaning.weaker, meaning.instead)
-        )
+        *patterns, (low, high) = meanings()[name][:4]
+        if not low <= int(re.sub(r"\D", "", arch)) <= high:
+            return None, NotOnArch(name, arch)
+        hits, weaker, instead = (scope & _matching(listing, pattern) for pattern in patterns)
         weaker -= hits
         wrong = hits if number == "no" else weaker or (set() if hits else instead)
         shown |= hits | wrong
         if hits if number == "no" else len(hits) < int(number or 1) or (piece and weaker):
             missed.append(requirement)
             blamed |= wrong
-    lines = Counter(line for n in sorted(blamed) for line in _line(code[n], piece, sources))
-    file, line = max(lines, key=lines.__getitem__, default=min(piece, default=("", 0)))
+    lines = [
+        # Its line in the piece, else the innermost one in a file that is here, else the innermost one.
+        min(code[n].lines, key=lambda line: (line not in piece, not sources.text(line.file)[1]))
+        for n in sorted(blamed)
+        if code[n].lines
+    ]
+    file, line = mode(lines or [min(piece, default=SourceLine("", 0))])
     opcodes = Counter(code[n].opcode for n in shown)
     words = ", ".join(f"{opcode} ×{times}" for opcode, times in sorted(opcodes.items()))
     return len(missed), Decided(sources.text(file)[0], line, tuple(missed), words)
 
 
 def _piece(
-    decision: Decision, code: Sequence[Instruction], sources: Sources, compiled: bytes | None
+    decision: Decision, code: Sequence[Instruction], sources: Sources
 ) -> tuple[set[SourceLine], set[int]] | Cause:
     """The lines of a decision's piece, and the indices of its instructions."""
     places: dict[str, set[SourceLine]] = {}
@@ -81,7 +79,7 @@ def _piece(
     for file in files:
         name, lines = sources.text(file)
         path = sources.root / name
-        if lines and compiled and not names_source(compiled, path.name, path.stat().st_size):
+        if lines and sources.compiled and not names_source(sources.compiled, path.name, path.stat().st_size):
             return NoLines(name)
         for first, last in pieces("\n".join(lines), decision, python=name.endswith(".py")):
             places.setdefault(f"{name}:{first}", set()).update(SourceLine(file, n) for n in range(first, last + 1))
@@ -93,19 +91,7 @@ def _piece(
     return NoPiece(decision.place, tuple(places)) if files else NoLines()
 
 
-def _listing(code: Sequence[Instruction]) -> list[str]:
-    """The instructions as the patterns of ``decisions.toml`` see them."""
-    loops = closing_branches(code)
-    return [f"{i.opcode} {i.operands}{' loop' * (i in loops)}" for i in code]
-
-
-def _matching(listing: Sequence[str], pattern: str) -> set[int]:
-    """The indices of the instructions at which a match ends."""
-    ends = [*accumulate(len(line) + 1 for line in listing)]
-    matches = re.finditer(f"^(?:{pattern or '(?!)'})", "\n".join(listing), re.MULTILINE)
-    return {bisect(ends, match.end()) for match in matches}
-
-
-def _line(instruction: Instruction, piece: Set[SourceLine], sources: Sources) -> Sequence[SourceLine]:
-    """Its line in the piece, else the innermost one in a file that is here, else the innermost one, if it has any."""
-    return sorted(instruction.lines, key=lambda line: (line not in piece, not sources.text(line.file)[1]))[:1]
+def _matching(listing: str, pattern: str) -> set[int]:
+    """The indices of the lines in which a match ends."""
+    marked = re.sub(f"^(?:{pattern or '(?!)'})", "\\g<0>\0", listing, flags=re.MULTILINE)
+    return {n for n, line in enumerate(marked.split("\n")) if "\0" in line}

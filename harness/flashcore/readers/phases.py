@@ -76,10 +76,11 @@ class Sources:
 
     Args:
         root: the suite's folder.
+        compiled: a cubin of the files, if they may have changed since.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, compiled: bytes | None = None) -> None:
+        self.root, self.compiled = root, compiled
         self.phases = functools.cache(self._phases)
         self.text = functools.cache(self._text)
 

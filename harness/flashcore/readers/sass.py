@@ -12,6 +12,8 @@ _PLACE = re.compile(r'\s*//## File "([^"]+)", line (\d+)')
 _SECTION = re.compile(r"(?:\t?\.section\t)?\.text\.([^,\s]+?)(?:,|:?$)")
 _LABEL = re.compile(r"(\.L[\w.$]*):")
 _HELPER = re.compile(r"[^\s./][^:]*:")
+#: Size modifier → bytes of an access; 4 without one.
+_WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _TARGET = re.compile(r"\.L[\w.$]*")
 
 
@@ -69,6 +71,11 @@ class Instruction(NamedTuple):
     def name(self) -> str:
         """The opcode without modifiers: ``LDG``."""
         return self.opcode.partition(".")[0]
+
+    @property
+    def width(self) -> int:
+        """Bytes per thread of a load or store."""
+        return next((_WIDTHS[m] for m in self.opcode.split(".") if m in _WIDTHS), 4)
 
     @property
     def operands(self) -> str:

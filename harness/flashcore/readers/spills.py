@@ -21,7 +21,6 @@ Use = Literal["none", "spills", "array", "spills and array", "stack frame", "unm
 
 _STACK_SLOT = re.compile(r"\[R1(?:\+-?0x[0-9a-f]+)?\]")
 _ONLY_A_TARGET = re.compile(r"`\(\S+\)")
-_WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _JUMPS = frozenset(("BRA", "BRX", "JMP", "JMX"))
 _ENDS = frozenset(("EXIT", "RET", "KILL", "BPT"))
 
@@ -93,10 +92,9 @@ def _is_local(instruction: sass.Instruction) -> bool:
 
 
 def _site(instruction: sass.Instruction, depth: int) -> Site:
-    name, *modifiers = instruction.opcode.split(".")
-    width = next((_WIDTHS[m] for m in modifiers if m in _WIDTHS), 4)
     slot = _STACK_SLOT.search(instruction.operands) is not None
-    return Site(name == "STL", width, depth, slot, *(instruction.lines[0] if instruction.lines else ("", 0)))
+    place = instruction.lines[0] if instruction.lines else ("", 0)
+    return Site(instruction.name == "STL", instruction.width, depth, slot, *place)
 
 
 def _successors(blocks: Sequence[Sequence[sass.Instruction]], index: int, labels: Mapping[str, int]) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import starmap
@@ -32,21 +31,21 @@ from flashcore.suites.schema import BudgetForm, DecisionForm, GateRuleForm, Mani
 def _budget(form: BudgetForm, spec: FactSpec, scope: Mapping[str, Any]) -> Budget:
     """The budget that a form declares on a numeric fact."""
     fields = form.model_dump(exclude={"documents", *DecisionForm.model_fields})
-    return Budget(**{**fields, "fact": spec.name, "unit": spec.unit, "tier": spec.tier, **scope})
+    return Budget(**{**fields, "unit": spec.unit, "tier": spec.tier, **scope})
 
 
 def decision_of(key: str, form: BudgetForm, mistakes: Mistakes) -> Decision | None:
     """The compiler decision that a budget limits; ``None`` if it limits a fact."""
     must, must_not = ((n,) if isinstance(n, str) else tuple(n) for n in (form.must, form.must_not))
-    places = {name: text for name in ("function", "mark", "quote") if (text := getattr(form, name))}
+    places = form.model_dump(include={"function", "mark", "quote"}, exclude_none=True)
     if not must and not must_not:
         for name in places:
             mistakes.add(f"{key}.{name}", "it with `must` or `must_not`", "neither")
         return None
     for name in (*(re.sub(r"^[1-9]\d* ", "", name) for name in must), *must_not):
         mistakes.check_name(key, name, meanings(), "the name of a compiler decision")
-    beyond = [n for n in ("fact", "minimum", "maximum", "stretch", "device") if getattr(form, n) is not None]
-    beyond += [form.severity] * (form.severity != "limit") + [*places] * (len(places) > 1)
+    limits = {"fact", "severity", "minimum", "maximum", "stretch", "device"}
+    beyond = [*form.model_dump(include=limits, exclude_defaults=True), *list(places)[1:]]
     if beyond:
         expected = "with `must` and `must_not` no fact, no limit, no goal, and one piece of the source"
         mistakes.add(key, expected, ", ".join(beyond))
@@ -109,8 +108,8 @@ class Limits:
         if spec.tier is None:
             self._mistakes.add(f"{key}.fact", "a numeric fact", repr(form.fact))
             return None
-        scope = self._scope(key, form, self._names(key, form))
-        budget = replace(_budget(form, spec, scope), decision=decision)
+        scope = self._scope(key, form, self._names(key, form)) | {"decision": decision}
+        budget = _budget(form, spec, scope)
         if not any(
             self._applies_to(budget, v)
             for v in self._variants.values()

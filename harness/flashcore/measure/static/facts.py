@@ -14,7 +14,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +77,6 @@ _WIDE = {"LDG": "sass_ldg_128", "STG": "sass_stg_128"}
 _SPLIT = {"LDG": "sass_split_ldg", "STG": "sass_split_stg"}
 _INDEXED = "sass_indexed_ldc"
 _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPLIT.values(), _INDEXED})
-#: Size modifier → bytes of an access; 4 without one.
-_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 #: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
@@ -131,22 +128,25 @@ def _cubin_facts(
 
 def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, str]) -> Iterator[Fact]:
     """The facts of budgets on compiler decisions in a cubin; ``names``: its kernels' displayed ones."""
-    where = ((artifact.variant, "variants"), (artifact.arch, "archs"))
-    budgets = [b for b in suite.budgets if b.decision and all(matches_any(n, getattr(b, globs)) for n, globs in where)]
-    if not budgets:
-        return
-    code = listing(path, toolchain.optional_tool("nvdisasm"))
-    functions, sources = sass.parse(code or ""), Sources(Path(suite.root))
+    variant, arch = artifact.variant, artifact.arch
+    decisions = {
+        b.fact: b.decision
+        for b in suite.budgets
+        if b.decision and matches_any(variant, b.variants) and matches_any(arch, b.archs)
+    }
+    code = listing(path, toolchain.optional_tool("nvdisasm")) if decisions else None
+    functions = sass.parse(code or "")
     separate = [name for name in functions if name not in names]
     # A recorded cubin may be from other sources than those here.
-    compiled = None if suite.variants[artifact.variant].kind.compiler else path.read_bytes()
-    for budget, (kernel, name) in product(budgets, names.items()):
-        value: int | None = None
-        detail: Detail = NoTool("nvdisasm") if code is None else Unreadable("nvdisasm")
-        if budget.decision and kernel in functions:
-            value, detail = decided(budget.decision, functions[kernel], artifact.arch, sources, separate, compiled)
-        subject = Subject(artifact.variant, artifact.arch, kernel=name)
-        yield _fact(subject, budget.fact, value, Source.SASS, detail)
+    sources = Sources(Path(suite.root), None if suite.variants[variant].kind.compiler else path.read_bytes())
+    for fact, decision in decisions.items():
+        for kernel, name in names.items():
+            value, detail = (
+                decided(decision, functions[kernel], arch, sources, separate)
+                if kernel in functions
+                else (None, NoTool("nvdisasm") if code is None else Unreadable("nvdisasm"))
+            )
+            yield _fact(Subject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
 
 
 def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
@@ -257,13 +257,11 @@ def _addressed(code: Sequence[sass.Instruction]) -> dict[str, int]:
     for instruction in code:
         if instruction.labels:
             count()
-        name, *modifiers = instruction.opcode.split(".")
+        name, width = instruction.name, instruction.width
         if name == "LDC" and re.search(r"\]\[R\d", instruction.text):
             counts[_INDEXED] += 1
-        elif name in _SPLIT and (address := _ADDRESS.search(instruction.text)):
-            width = next((_BYTES[m] for m in modifiers if m in _BYTES), 4)
-            if width < 16:
-                offsets.setdefault((name, address[1], width), []).append(int(address[2] or "0", 16))
+        elif name in _SPLIT and width < 16 and (address := _ADDRESS.search(instruction.text)):
+            offsets.setdefault((name, address[1], width), []).append(int(address[2] or "0", 16))
     count()
     return counts
 

@@ -87,14 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
-    form = limits.read(_PROJECT)
+    form, decisions = limits.read(_PROJECT)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline
     old = baseline.read(Path(path)) if path else None
     limited = {*form.maximum, *form.minimum, *dict(arguments.maximum + arguments.minimum)}
     limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
-    decisions = limits.decisions(form)
-    all_of_them = decisions or not limited.isdisjoint(sass.NAMES)
-    selected = ["*"] if all_of_them else [arguments.kernel] * arguments.sass
+    every = decisions or not limited.isdisjoint(sass.NAMES)
+    selected = ["*"] if every else [arguments.kernel] * arguments.sass
     content = _inventory(arguments.files or form.files, selected, arguments.archs, decisions)
     for line in old.values if old else ():  # none may vanish with its file
         content.files.setdefault(line.variant, f"{line.variant}: missing")
@@ -117,11 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     if shown := ("table", None) in outputs:
         if arguments.against:
             before = record_of(
-                "",
-                _inventory([arguments.against], selected, arguments.archs),
-                name=NAME,
-                command="",
-                seconds=0,
+                "", _inventory([arguments.against], selected, arguments.archs), name=NAME, command="", seconds=0
             )
             print(differing(before, record, arguments.top))
         else:

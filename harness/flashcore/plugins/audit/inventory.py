@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
@@ -73,7 +72,7 @@ def inventory(
     paths: Iterable[Path],
     selected: Sequence[str] = (),
     archs: Sequence[str] = (),
-    decisions: sass.Decisions = MappingProxyType({}),
+    decisions: sass.Decisions | None = None,
 ) -> Inventory:
     """The kernels in files and folders; with their code in cubins with ``selected`` ones (globs).
 
@@ -84,7 +83,7 @@ def inventory(
     Raises:
         UsageError: a path does not exist.
     """
-    result = Inventory(selected, decisions)
+    result = Inventory(selected, decisions or {})
     variants: dict[tuple[int, str], str] = {}
     seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
     for number, path in enumerate(paths):
@@ -130,9 +129,7 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
     result.codes.setdefault((variant, code.arch), []).append(content.code)
     names = [name for kernel in content.kernels if result.selected for name in (kernel.name, canonical(kernel.name))]
     selected = any(matches_any(name, result.selected) for name in names)
-    disassembled = None
-    if selected:
-        disassembled = sass.disassembled(code.content, code.arch, content.separate, result.decisions)
+    disassembled = sass.disassembled(code.content, code.arch, content.separate, result.decisions) if selected else None
     for kernel in content.kernels:
         same = seen.setdefault((variant, code.arch, kernel.name), [])
         if kernel.code in same:

@@ -37,28 +37,23 @@ class ProjectFile(Form):
     audit: AuditForm
 
 
-def read(path: Path | None) -> AuditForm:
-    """The table of a file, which need not exist.
+def read(path: Path | None) -> tuple[AuditForm, dict[str, Decision]]:
+    """The table of a file, which need not exist, and its budgets' compiler decisions by fact.
 
     Raises:
         ManifestError: it is wrong; holds every mistake found.
     """
-    form: AuditForm = parsed(path, ProjectFile)[0].audit if path and path.is_file() else AuditForm()
-    return form
-
-
-def decisions(form: AuditForm) -> dict[str, Decision]:
-    """The decision of each budget that has one, by its fact.
-
-    Raises:
-        ManifestError: one is wrong.
-    """
-    mistakes = Mistakes()
-    decisions = ((DECISION + b.name, decision_of(f"budget[{i}]", b, mistakes)) for i, b in enumerate(form.budget))
-    results = {fact: decision for fact, decision in decisions if decision}
+    if not path or not path.is_file():
+        return AuditForm(), {}
+    file, mistakes = parsed(path, ProjectFile)
+    decisions = {
+        DECISION + budget.name: decision
+        for i, budget in enumerate(file.audit.budget)
+        if (decision := decision_of(f"audit.budget[{i}]", budget, mistakes))
+    }
     if mistakes.lines:
         raise ManifestError(FILE, mistakes.lines)
-    return results
+    return file.audit, decisions
 
 
 def limit(text: str) -> tuple[str, float]:

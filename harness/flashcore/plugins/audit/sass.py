@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,29 +39,29 @@ def disassembled(
     content: bytes, arch: str, separate: Sequence[str], decisions: Decisions
 ) -> Future[Mapping[str, Code]]:
     """The code of a cubin's functions, none if it cannot be read. Waits while too many cubins are pending."""
+
+    def read() -> Mapping[str, Code]:
+        disassembler = toolchain.optional_tool("nvdisasm")
+        if disassembler is None:
+            return {}
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "code.cubin"
+            file.write_bytes(content)
+            functions = sass.functions(static.disassemble(file, disassembler).splitlines())
+        sources = Sources(Path(), content)
+        return {
+            name: (
+                {fact: (count, "") for fact, count in _counts(code).items()}
+                | {fact: decided(d, code, arch, sources, separate) for fact, d in decisions.items()},
+                [site.relative_to(Path()) for site in spills.sites(code)],
+            )
+            for name, code in functions
+        }
+
     _ROOM.acquire()
-    future = _POOL.submit(_disassembled, content, arch, separate, decisions)
+    future = _POOL.submit(read)
     future.add_done_callback(lambda _: _ROOM.release())
     return future
-
-
-def _disassembled(content: bytes, arch: str, separate: Sequence[str], decisions: Decisions) -> Mapping[str, Code]:
-    disassembler = toolchain.optional_tool("nvdisasm")
-    if disassembler is None:
-        return {}
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "code.cubin"
-        file.write_bytes(content)
-        functions = sass.functions(static.disassemble(file, disassembler).splitlines())
-    judge = partial(decided, arch=arch, sources=Sources(Path()), separate=separate, compiled=content)
-    return {
-        name: (
-            {fact: (count, "") for fact, count in _counts(code).items()}
-            | {fact: judge(decision, code) for fact, decision in decisions.items()},
-            [site.relative_to(Path()) for site in spills.sites(code)],
-        )
-        for name, code in functions
-    }
 
 
 def _counts(code: list[sass.Instruction]) -> dict[str, int]:

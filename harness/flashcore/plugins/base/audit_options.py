@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     def check(bare: Suite, suite: Suite, kernels: Collection[str]) -> Iterator[Verdict]:
         with extracted(arguments.base, Path(suite.root)) as revision:
-            forms = limits.read(revision.file(Path(limits.FILE))), limits.read(Path(limits.FILE))
+            forms = limits.read(revision.file(Path(limits.FILE)))[0], limits.read(Path(limits.FILE))[0]
             paths = [Path(path) if (path := arguments.baseline or form.baseline) else None for form in forms]
             files = paths[0] and revision.file(paths[0]), paths[1]
             before, after = (baseline.read(file) if file else None for file in files)
