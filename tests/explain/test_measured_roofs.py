@@ -191,10 +191,10 @@ def test_a_machines_roofs_are_measured_once(
     monkeypatch: pytest.MonkeyPatch, suite: Suite, gpu: Gpu | None, fresh: bool, measures: bool
 ) -> None:
     recorded, new = factory.bare_record(suite), factory.bare_record(suite, id="20260203T000000Z-0001")
-    ran: list[Settings] = []
+    ran: list[Context] = []
 
     def run(context: Context) -> run_module.Run:
-        ran.append(context.settings)
+        ran.append(context)
         return run_module.Run(new, SUITE, context.settings)
 
     monkeypatch.setattr(Gpu, "find", lambda: gpu)
@@ -203,7 +203,9 @@ def test_a_machines_roofs_are_measured_once(
     monkeypatch.setattr(run_module, "run", run)
     found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
     assert found.id == (new if measures else recorded).id
-    assert [s.suite for s in ran] == [str(SUITE)] * measures
+    assert [c.settings.suite for c in ran] == [str(SUITE)] * measures
+    # compiled for this GPU alone
+    assert all(gpu and c.archs == c.suite.archs == (gpu.arch_of(["sm_89", "sm_90a"]),) for c in ran)
 
 
 def _gpu(uuid: str, **changes: Any) -> SharingGpu:

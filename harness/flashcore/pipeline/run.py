@@ -92,7 +92,7 @@ def run(context: Context, resumed: Path | None = None) -> Run:
             trusted = already_checked(context, compiling.first, recorded)
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
-            measured, ceilings = roofs.with_roofs(context, measured, lambda other: run(other).record)
+            measured, ceilings = roofs.with_roofs(context, measured, _for_this_gpu)
             record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
             raw.keep(folder, built.artifacts)
             store.write(record, folder)
@@ -120,6 +120,13 @@ def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
         yield compiling
 
 
+def _for_this_gpu(context: Context) -> Record:
+    """The record of a run that compiles for this machine's GPU alone."""
+    archs = (context.gpu_arch,) if context.gpu_arch else ()
+    suite, options = replace(context.suite, archs=archs), replace(context.options, archs=archs)
+    return run(replace(context, suite=suite, options=options)).record
+
+
 def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> roofs.Ceilings:
     """The roofs of this machine; see :func:`flashcore.pipeline.roofs.measure_roofs`."""
-    return roofs.measure_roofs(settings, say, lambda other: run(other).record, fresh=fresh)
+    return roofs.measure_roofs(settings, say, _for_this_gpu, fresh=fresh)
