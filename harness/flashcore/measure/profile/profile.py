@@ -254,7 +254,9 @@ class _UnderNcu:
         try:
             with ThreadPoolExecutor() as imports:  # one group's reports are imported while the next is profiled
                 before: set[Path] = set()
-                for depth, group in grouped((self.depths[task.name], task) for task in tasks).items():
+                groups = grouped((self.depths[task.name], task) for task in tasks)
+                # Those without samples last: their report takes the least time to import, for which the stage waits.
+                for depth, group in sorted(groups.items(), reverse=True):
                     self._batches(path, group, metrics_of(depth, self.profiling, self.refused))
                     for report in {*path.glob("*.ncu-rep")} - before:
                         imports.submit(self._table, report, report.with_suffix(".csv.xz"))
