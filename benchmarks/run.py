@@ -13,10 +13,12 @@ cannot be told apart in one of the runs.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -90,6 +92,7 @@ def _run(options: argparse.Namespace, profiles: Path, scratch: Path, *more: str)
     suite, places = str(Path(options.suite).absolute()), ("--profiles", str(profiles), "--build-dir", str(build))
     before = {run.name for run in profiles.iterdir()}
     command = ("profile", "--suite", suite, *places, "--gpus", options.gpus, "-o", str(scratch / "report"), *more)
+    started = time.time()
     took = timed(command, scratch)
     new = [store.read(path) for path in sorted(profiles.iterdir()) if path.is_dir() and path.name not in before]
     record = next(r for r in new if r.suite.name != "roofs")
@@ -101,6 +104,7 @@ def _run(options: argparse.Namespace, profiles: Path, scratch: Path, *more: str)
         "run": record.id,
         "gpus": max(1, len(record.gpus)) if record.gpu else 0,
         "gpu": record.gpu,
+        "cases": {n.stage: _span(profiles / record.id / n.stage, started) for n in record.stages if n.stage != "build"},
         "stages": {note.stage: note.seconds for note in record.stages} | ({"roofs": roofs} if roofs else {}),
         "samples": sum(map(len, record.samples.values())),
         "first_round": sum(isinstance(f.detail, FirstRound) for f in record.facts),
@@ -109,6 +113,16 @@ def _run(options: argparse.Namespace, profiles: Path, scratch: Path, *more: str)
     }
     print("\n".join(_shares([made])), file=sys.stderr, flush=True)
     return made
+
+
+def _span(folder: Path, started: float) -> list[float]:
+    """Seconds from the start to the first case of a stage, and to the end of its last."""
+    first, last = [], []
+    for journal in folder.rglob("journal-*"):
+        for line in map(json.loads, _text(journal).splitlines()):
+            first += [line["at"]] if line["event"] == "begin" else []
+            last += [first[-1] + line["seconds"]] if "seconds" in line and first else []
+    return [round(min(first) - started, 1), round(max(last) - started, 1)] if last else []
 
 
 def _text(log: Path) -> str:
@@ -210,7 +224,11 @@ def _shares(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     stages["the rest"] = [r["seconds"] - sum(s for name, s in r["stages"].items() if name != "build") for r in runs]
     return [
         f"{head} [{min(seconds):.1f}, {max(seconds):.1f}]{verdict}",
-        *(f"  {stage:10} {median(s):7.1f} s {100 * median(s) / median(seconds):4.0f} %" for stage, s in stages.items()),
+        *(
+            f"  {stage:10} {median(s):7.1f} s {100 * median(s) / median(seconds):4.0f} %"
+            + "".join(f"  cases {one['cases'][stage]} s" for one in runs[:1] if one.get("cases", {}).get(stage))
+            for stage, s in stages.items()
+        ),
         f"  {counts['samples']:,.0f} timing samples, {counts['first_round']:,.0f} modes of cases that stopped early; "
         f"{counts['passes']:,.0f} ncu passes of {counts['launches']:,.0f} launches",
     ]

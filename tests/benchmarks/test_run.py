@@ -73,3 +73,12 @@ def test_a_target_that_is_missed_is_an_exit_code(
 def test_a_run_to_compare_needs_one_to_compare_with(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--compare", "x"]) == 2
     assert "expected --against RUN too" in capsys.readouterr().err
+
+
+def test_when_the_cases_of_a_stage_ran(tmp_path: Path) -> None:
+    lines = ['{"event": "start", "pid": 1}', '{"event": "begin", "name": "a", "at": 100.5}']
+    lines += ['{"event": "result", "name": "a", "seconds": 2.5, "data": null}']
+    (tmp_path / "journal-001.jsonl").write_text("\n".join(lines))
+    (tmp_path / "journal-002.jsonl").write_text("\n".join(lines).replace("100.5", "99"))
+    assert run._span(tmp_path, 90.0) == [9.0, 13.0]
+    assert run._span(tmp_path / "absent", 90.0) == []
