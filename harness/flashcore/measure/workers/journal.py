@@ -2,8 +2,8 @@
 
 A child announces every task before starting it and answers it when done, with one JSON line each. So the reader
 (:class:`flashcore.measure.workers.program.Child`) knows which task was in progress when a process died, and which tasks
-are answered when a run is resumed. Events: ``start`` (with the process id), ``begin``, ``step``, ``result``, ``fail``,
-``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is excluded).
+are answered when a run is resumed. Events: ``start`` (with the process id), ``begin`` (with the Unix time), ``step``,
+``result``, ``fail``, ``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is excluded).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Journal:
     def begin(self, name: str) -> None:
         """Records that a task starts; a crash or hang before its answer is attributed to it."""
         self._began, self._step = time.monotonic(), NO_STEP
-        self._write(event="begin", name=name)
+        self._write(event="begin", name=name, at=round(time.time(), 3))
 
     def step(self, name: str, what: str, variant: str = "") -> None:
         """Records that the task reached a step: the time limit restarts, and a crash is attributed to the step."""
