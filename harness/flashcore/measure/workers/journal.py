@@ -3,7 +3,8 @@
 A child announces every task before starting it and answers it when done, with one JSON line each. So the reader
 (:class:`flashcore.measure.workers.program.Child`) knows which task was in progress when a process died, and which tasks
 are answered when a run is resumed. Events: ``start`` (with the process id), ``begin`` (with the Unix time), ``step``,
-``result``, ``fail``, ``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is excluded).
+``result``, ``fail``, ``skip``, ``lacks`` (the machine lacks something) and, from a supervisor, ``lost`` (a GPU is
+excluded).
 """
 
 from __future__ import annotations
