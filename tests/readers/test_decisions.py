@@ -82,6 +82,11 @@ def test_a_number_is_the_least_count(folder: Path) -> None:
     )  # fmt: skip
 
 
+def test_an_instruction_of_two_names_is_shown_once(folder: Path) -> None:
+    detail = decided(folder, Decision(("ldg.128", "ldg.64"), ("fp64",)), (NARROW, 8), (NARROW, 8))[1]
+    assert detail == Decided("k.cu", 8, ("ldg.128", "ldg.64"), "LDG.E ×2")
+
+
 def test_each_name_that_does_not_hold_counts(folder: Path) -> None:
     decision = Decision(("ldg.128", "mma"), ("local", "fp64"))
     value, detail = decided(folder, decision, (WIDE, 8), ("STL [R1], R2", 6), ("FFMA R1, R2, R3, R4", 8))

@@ -114,6 +114,41 @@ def test_a_piece_of_python_has_its_block(place: dict[str, str], lines: list[tupl
     assert found(PYTHON, python=True, **place) == lines
 
 
+BRANCHES = """\
+template <int S = 4, typename T = std::enable_if_t<(S > 2)>>
+__global__ void __launch_bounds__(kThreads, min(2, kBlocks)) branches(const int* p) {
+  if (int x = p[0]; x > 1) {
+    a(x);
+  } else if (b(x)) {
+    c(x);
+  } else {
+    d(x);
+  }
+  each([&](int i) {
+    e(i); f(i);
+  }, p[1]);
+  auto g = b(p) + h(float4{p[2]});
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    [
+        ({"quote": "x > 1"}, [(3, 9)]),
+        ({"quote": "b(x)"}, [(3, 9)]),  # an if with all of its branches
+        ({"quote": "c(x)"}, [(6, 6)]),
+        ({"quote": "d(x)"}, [(8, 8)]),
+        ({"quote": "f(i)"}, [(11, 11)]),
+        ({"quote": "p[1]"}, [(10, 12)]),
+        ({"function": "branches"}, [(1, 14)]),
+        *(({"function": name}, []) for name in ("b", "e", "each", "h")),  # called
+    ],
+)
+def test_a_piece_of_c_has_all_branches_and_arguments(place: dict[str, Any], lines: list[tuple[int, int]]) -> None:
+    assert found(BRANCHES, **place) == lines
+
+
 def test_each_occurrence_is_a_piece() -> None:
     assert found(quote="for (int") == [(14, 19), (28, 31)]
     assert found("// a\nx();\n// a\ny();\n", mark="a") == [(2, 2), (4, 4)]
