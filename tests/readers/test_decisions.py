@@ -101,8 +101,17 @@ def test_each_name_that_does_not_hold_counts(folder: Path) -> None:
 def test_in_a_piece_nothing_weaker_may_stand(folder: Path, place: dict[str, str]) -> None:
     decision = Decision(("ldg.128",), **place)  # type: ignore[arg-type]
     assert decided(folder, decision, (WIDE, 8))[0] == 0
-    value, detail = decided(folder, decision, (WIDE, 8), (NARROW, 8), (NARROW, 20))
+    value, detail = decided(folder, decision, (WIDE, 8), (NARROW, 8), (NARROW, 2))
     assert (value, detail) == (1, Decided("k.cu", 8, ("ldg.128",), "LDG.E ×1, LDG.E.128 ×1"))
+
+
+@pytest.mark.parametrize("line", [9, 11])
+def test_code_at_a_line_without_any_is_of_another_table(folder: Path, line: int) -> None:
+    """As Triton 3.9 places loads: they would be missing in the piece, and what must not be there would seem absent."""
+    (folder / "k.cu").write_text(SOURCE.replace("// third\n", "// third\n\n"))  # line 9 is empty, 10 the last
+    decision = Decision((), ("ldg.128",), mark="third")
+    assert decided(folder, decision, (END, 8))[0] == 0
+    assert decided(folder, decision, (END, 8), (WIDE, line)) == (None, NoLines("k.cu"))
 
 
 def test_what_is_inlined_is_of_the_function_and_of_its_call(folder: Path) -> None:

@@ -83,7 +83,7 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
         add(idle.kind, "idle SMs", idle.share * running / 100, idle.evidence)
     active = 100 - sum(p.percent for p in parts)
     basis = f"at most: all of the other {active:.0f} %"
-    empty = 0.0  # the time in which SMs have no warps: starts and ends of blocks, and waiting for the slowest
+    empty: float | None = None  # the time in which SMs have no warps: starts and ends, and waiting for the slowest
     sms, issue = sm_count(readings.record), number("issue_active")
     issued, cycles = number("instructions_issued"), number("elapsed_cycles")
     if sms and issued and cycles and issue:
@@ -106,9 +106,10 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
             add(x.kind, f"waiting for {WAITS[x.kind[6:]]}", shares[x.kind], f"{x.evidence}; of {basis}")
     else:
         rest = f"waits take {sum(shares.values()):.0f} %, and overlap the resource"
-    if WORTH <= empty <= 100 - sum(p.percent for p in parts) + 0.5:
+    if empty is not None and WORTH <= empty <= 100 - sum(p.percent for p in parts) + 0.5:
         add("empty_sms", "SMs without warps", empty, f"the time beside launch, idle SMs and {basis}")
-    shares["empty_sms"] = empty
+    if empty is not None:
+        shares["empty_sms"] = empty
     most = {p.kind: p.percent for p in parts} | {kind: min(share, room) for kind, share in shares.items()}
     timed = bool(issue or number(suite.shapes[shape].time))
     add(UNATTRIBUTED, UNATTRIBUTED, 100.0, rest if timed else "nothing was timed")

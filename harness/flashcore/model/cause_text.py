@@ -209,7 +209,9 @@ FORMS: dict[type[c.Detail], Form] = {
     c.SpillsDisagree: _SPILLS,
     c.SpillsNotListed: _SPILLS,
     c.NoLines: lambda x: (
-        f"{x.file} here is not the file that was compiled" if x.file else "no line information: compile with -lineinfo"
+        f"the line table does not fit {x.file}: another file was compiled, or code is placed at lines that have none"
+        if x.file
+        else "no line information: compile with -lineinfo"
     ),
     c.NoPiece: lambda x: (
         f"expected one {x.piece} with machine code, found {', '.join(x.lines) or 'none'}"

@@ -81,6 +81,10 @@ def _piece(
         path = sources.root / name
         if lines and sources.compiled and not names_source(sources.compiled, path.name, path.stat().st_size):
             return NoLines(name)
+        # Triton 3.9 places a function's loads behind its last line: a piece would seem to have none.
+        numbers = {line.number for i in code for line in i.lines if line.file == file}
+        if lines and not all(n <= len(lines) and lines[n - 1].strip() for n in numbers):
+            return NoLines(name)
         for first, last in pieces("\n".join(lines), decision, python=name.endswith(".py")):
             places.setdefault(f"{name}:{first}", set()).update(SourceLine(file, n) for n in range(first, last + 1))
     if len(places) == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import json
 import re
 import shutil
@@ -35,6 +34,7 @@ from tests.conftest import ROOT
 
 pytest.importorskip("triton")
 VERSION = toolchain.version_of("triton") or ""
+PINNED = f"triton=={VERSION}" in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 ARCH = "sm_89"
 TODAY = date(2026, 6, 1)
 SOURCE = """import triton
@@ -232,14 +232,13 @@ def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -
 def test_decisions_are_judged_at_lines_of_python(
     decision: Decision, places: Mapping[str, tuple[int | None, str]], compiled: Compiled
 ) -> None:
-    if importlib.metadata.version("triton") not in (ROOT / "constraints.txt").read_text():
-        pytest.skip("tool: another Triton, which decides otherwise")
     budget = dataclasses.replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
     suite = dataclasses.replace(compiled.suite, budgets=(budget,))
     for name, (value, text) in places.items():
         found = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)[0]
         (fact,) = (fact for fact in found if fact.name == "decision_of")
-        assert fact.value == value, fact.note
+        # Another Triton's line table may not tell, and then nothing passes or fails.
+        assert fact.value in ((value,) if PINNED else (value, None)), fact.note
         if isinstance(fact.detail, Decided):
             assert text in (Path(suite.root) / fact.detail.file).read_text().splitlines()[fact.detail.line - 1]
 
