@@ -48,7 +48,7 @@ COMMANDS = {
     "doctor": ("make", "what this machine supports, and how to add what is missing"),
 }
 #: Packages that running kernels and rendering reports need, but not the gate.
-RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "torch")
+RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "pandas", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # module → the package that depends on it
 
 #: Errors of files and disks, as opposed to defects of flashcore.

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flashcore.plugins.phases.buffer import WARPS
+from flashcore.plugins.phases.timeline import WARPS
 
 DIGITS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 EVENTS = 4  # places of each warp
@@ -46,3 +46,11 @@ def dump(*entries: Entry, blocks: int = 2, ghz: float = 2.0, start_ns: int = 1_7
         at = (e.slot * WARPS + e.warp) * warp_bytes
         data[at : at + len(head + stored)] = head + stored
     return bytes(data)
+
+
+#: A producer, and a consumer that starts 6400 cycles later; on another SM a producer that starts then too.
+PIPELINE = (
+    Entry(0, "producer", 0, 64_000, [(0, "load"), (32_000, "wait")]),
+    Entry(1, "consumer", 6400, 64_000, [(16_000, "scores"), (48_000, "output")]),
+    Entry(0, "producer", 6400, 70_400, [(6400, "load"), (38_400, "wait")], block=9, slot=1, sm=3),
+)

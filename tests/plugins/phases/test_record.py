@@ -6,17 +6,17 @@ import ctypes
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE
 from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import silent
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
-from flashcore.pipeline.opening import open_context
-from flashcore.plugins.phases import buffer, record
+from flashcore.plugins.phases import record
+from flashcore.plugins.phases.timeline import BLOCKS, WARPS, layout
 from flashcore.readers import cubin
 from tests.conftest import ROOT, compile_one
 
@@ -78,15 +78,11 @@ def test_a_marked_library_gives_its_buffer(
 ) -> None:
     """All libraries of a variant export the same functions; the one of its plan needs no torch."""
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)
-    context = open_context(Settings(str(SOFTMAX), build=str(tmp_path), variant="warp", upto=None))
-    context = replace(context, options=replace(context.options, archs=("sm_90a",)))
-    blocks, events = 3, 16
-    plain, marked = (
-        ctypes.CDLL(str(compile_all(one).artifacts[0].plan_library))
-        for one in (context, record.marked(context, blocks, events))
-    )
+    context = record.opened(Settings(str(SOFTMAX), build=str(tmp_path), variant="warp", upto=None), 16, silent)
+    plain, marked = (ctypes.CDLL(str(artifact.plan_library)) for artifact in compile_all(context).artifacts)
     assert not hasattr(plain, "flashcore_phases")
     read = marked.flashcore_phases
     read.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    assert read(None, buffer.size(blocks, events) + 16) == read(None, buffer.size(blocks, events + 1)) == -1
-    assert read(None, buffer.size(blocks, events)) != -1  # with a GPU 0, without one CUDA's error
+    size, larger = (BLOCKS * WARPS * layout(events).size for events in (16, 17))
+    assert read(None, size + 16) == read(None, larger) == -1
+    assert read(None, size) != -1  # with a GPU 0, without one CUDA's error

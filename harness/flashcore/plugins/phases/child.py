@@ -1,4 +1,4 @@
-"""The process that runs a marked kernel and copies its buffer into files."""
+"""The process that runs a marked kernel and copies its buffer into a file."""
 
 from __future__ import annotations
 
@@ -11,51 +11,48 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, leave, serve, synchronize
-from flashcore.measure.workers.problem_file import load_problem
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.plugins.phases.child")
-_WARM_UPS = 3
-_SEED = 0
+_CALLS, _WARM_UPS = 5, 3
 
 
 def perform(task: Task, journal: Journal) -> dict[str, Any]:
-    """Writes ``call-N.bin`` for each of some calls into a folder. Gives the time of each in us, between two events.
+    """Writes what the median of some calls recorded. Gives its time in us, between two events.
 
     Raises:
         FlashcoreError: the buffer cannot be read.
     """
     import torch
 
-    case, size = Case.from_json(task.payload["case"]), task.payload["size"]
-    problem = load_problem(case.root, case.problem_file)
-    caller = Caller(case, problem)
-    inputs, outputs = problem.make_inputs(dict(case.params), _SEED, caller.device), caller.outputs()
+    case = Case.from_json(task.payload["case"])
+    caller = Caller(case)
+    inputs, outputs = caller.problem.make_inputs(dict(case.params), 0, caller.device), caller.outputs()
     read = ctypes.CDLL(case.library).flashcore_phases  # of the library that the operator is in
     read.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    buffer = ctypes.create_string_buffer(size)
-    call_us = []
-    for number in range(task.payload["calls"]):
+    buffer = ctypes.create_string_buffer(task.payload["size"])
+
+    def copy(to: Any) -> None:
+        synchronize(caller.device)
+        if code := read(to, len(buffer)):
+            raise FlashcoreError(f"the phases' buffer: expected to read it, found CUDA error {code}")
+
+    calls = []
+    for _ in range(_CALLS):
         for _ in range(_WARM_UPS):
             caller.call(inputs, outputs)
         caller.load(inputs, outputs)
         call = caller.bind(inputs, outputs)
-        synchronize(caller.device)
-        _require(read(None, size))
-        events: list[Any] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
-        events[0].record()
+        copy(None)  # clears it
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
         call()
-        events[1].record()
-        synchronize(caller.device)
-        _require(read(buffer, size))
-        Path(task.payload["folder"], f"call-{number}.bin").write_bytes(buffer.raw)
-        call_us.append(1e3 * events[0].elapsed_time(events[1]))
+        end.record()
+        copy(buffer)
+        calls.append((1e3 * begin.elapsed_time(end), buffer.raw))
+    call_us, recorded = sorted(calls)[_CALLS // 2]
+    Path(task.payload["file"]).write_bytes(recorded)
     return {"call_us": call_us}
-
-
-def _require(code: int) -> None:
-    if code:
-        raise FlashcoreError(f"the phases' buffer: expected to read it, found CUDA error {code}")
 
 
 if __name__ == "__main__":

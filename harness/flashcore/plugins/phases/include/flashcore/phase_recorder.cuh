@@ -19,7 +19,7 @@ struct alignas(16) PhaseEvent {
   PhaseWord clock, name;
 };
 
-// The layout that flashcore/plugins/phases/buffer.py reads.
+// The layout that flashcore/plugins/phases/timeline.py reads.
 struct WarpPhases {
   PhaseWord role, begin_clock, begin_ns, end_clock, end_ns;
   unsigned block, sm, events, scopes;  // `events` counts those without a place too

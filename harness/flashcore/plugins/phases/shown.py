@@ -1,0 +1,96 @@
+"""What is shown of a recording: a table, notes, a self-contained HTML page without scripts, and a Chrome trace."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from flashcore.model.intervals import ratio
+from flashcore.model.text import significant
+from flashcore.plugins.phases.record import Recording
+from flashcore.plugins.phases.timeline import UNMARKED
+from flashcore.report import environment, policy, static
+
+HEADINGS = ("role", "phase", "warps", "entered per warp", "ns per warp", "share of its block's time", "largest overlap")
+
+
+def page(recording: Recording) -> str:
+    """The page."""
+    template = environment(single_file=False).get_template(str(Path(__file__).with_name("phases.html.j2")))
+    return template.render(
+        recording=recording,
+        notes=notes(recording),
+        headings=HEADINGS,
+        table=table(recording.line.spans),
+        style=static("style.css"),
+        policy=policy(),
+    )
+
+
+def notes(recording: Recording) -> list[str]:
+    """How it was recorded, and what that changes."""
+    line, slower = recording.line, ratio(*recording.times)
+    marked, plain = (significant(statistics.median(times)) for times in recording.times)
+    warps = (line.spans.phase == UNMARKED).sum()  # each is that once
+    dropped = f"{line.dropped:,} later phases had no place (--events {recording.events}) and are missing"
+    return [
+        f"overhead: {marked} µs with markers, {plain} µs without ({recording.regime.replace('_', ' ')}): "
+        f"{slower.value:.3f} times as long [{slower.low:.3f}, {slower.high:.3f}]. These times are no results",
+        f"clock: clock64 of each SM, {line.ghz:.3f} cycles per ns by globaltimer, which places SMs against each other "
+        "to within one of its steps; the compiler may move arithmetic over a marker",
+        f"recorded: {warps} warps of {line.spans.block.nunique()} blocks in {line.spans.end.max():,.0f} ns, "
+        f"of a call of {recording.call_us:.3f} µs with its launch, the median of several; "
+        f"{dropped if line.dropped else 'no phase was dropped'}",
+    ]
+
+
+def table(spans: Any) -> list[list[str]]:
+    """The time of every phase of every role, in the order of their first start, as in :data:`HEADINGS`.
+
+    The largest overlap is with the phase of the block's other warps that goes on most of this one's time: its role and
+    name, and the share of this one's time.
+    """
+    import numpy as np
+
+    phases = spans.groupby(["role", "phase"], sort=False)
+    keys = list(phases.groups)
+    marked = spans.assign(key=phases.ngroup())[spans.phase != UNMARKED]
+    times = marked[["start", "end"]].add(2 * spans.end.max() * marked.block, axis=0)  # no block overlaps another
+    edges = np.unique(times)
+    active = np.zeros((len(keys), len(edges)))
+    for key, (first, last) in zip(marked.key, np.searchsorted(edges, times), strict=True):
+        active[key, first:last] = 1
+    both = active * np.diff(edges, append=0) @ active.T  # ns in which two phases go on at once
+    others = both - np.diag(both.diagonal())
+    warps = spans[spans.phase == UNMARKED].role.value_counts()  # each is that once
+    blocks = spans.groupby("block")
+    whole = blocks.end.max() - blocks.start.min()
+    rows = []
+    for i, ((role, phase), of) in enumerate(phases):
+        ns, count, other = of.end - of.start, warps[role], others[i].argmax()
+        overlap = f"{' '.join(keys[other])}, {100 * others[i, other] / both[i, i]:.0f} %" if others[i, other] else "-"
+        times = f"{ns.sum() / count:,.0f}", f"{100 * (ns / of.block.map(whole)).sum() / count:.1f} %"
+        rows.append([role, phase, f"{count}", f"{len(of) / count:.4g}", *times, overlap])
+    return rows
+
+
+def trace(recording: Recording) -> dict[str, Any]:
+    """The phases in the Trace Event Format: a process is a block, a thread is a warp, times are in µs."""
+    events = []
+    for s in recording.line.spans.itertuples():
+        place = {"pid": s.block, "tid": s.warp}
+        if s.phase == UNMARKED:  # once of each warp
+            name = f"{s.role}, warp {s.warp}, block {s.block}, SM {s.sm}"
+            events.append({"ph": "M", "name": "thread_name", **place, "args": {"name": name}})
+        events.append(
+            {
+                "ph": "X",
+                "name": s.phase,
+                "cat": s.role,
+                **place,
+                "ts": s.start / 1e3,
+                "dur": (s.end - s.start) / 1e3,
+            }
+        )
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"notes": notes(recording)}}
