@@ -91,4 +91,4 @@ def test_an_example_is_recorded_and_full_buffers_are_said(tmp_path: Path) -> Non
     short, page = recorded(tmp_path, SOFTMAX, "warp", "--shape", "main", "--events", "2")
     for events in by_warp(short).values():
         assert [e["name"] for e in events] == ["(unmarked)", "maximum"]  # where `sum` ends was dropped
-    assert "later phases had no place (--events 2)" in page
+    assert "later phases had no place and are missing (raise --events)" in page

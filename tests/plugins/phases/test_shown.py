@@ -17,7 +17,7 @@ MARKED, PLAIN = (33.0, 36.0, 39.0), (30.0, 30.0, 30.0)
 
 def of(*entries: Entry) -> Recording:
     line = timeline(dump(*entries), EVENTS)
-    return Recording("wide/small", "a GPU", line, EVENTS, 40.0, "back_to_back", [MARKED, PLAIN])
+    return Recording("wide/small", "a GPU", line, 40.0, "back_to_back", [MARKED, PLAIN])
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_overhead_and_the_clock_are_beside_the_picture(recording: Recording)
 
 def test_dropped_phases_are_said() -> None:
     lost = of(Entry(0, "all", 0, 64_000, [(1000 * i, f"p{i}") for i in range(EVENTS + 7)]))
-    assert f"7 later phases had no place (--events {EVENTS})" in shown.notes(lost)[-1]
+    assert "7 later phases had no place and are missing (raise --events)" in shown.notes(lost)[-1]
 
 
 # --- the page -----------------------------------------------------------------------------------

@@ -53,6 +53,11 @@ def test_phases_of_all_sms_are_in_ns_on_one_axis() -> None:
     assert times == pytest.approx([3200, 3200, 3200, 19_200, 19_200, 35_200])
 
 
+def test_a_warp_may_begin_before_one_with_a_smaller_number() -> None:
+    line = read(Entry(0, "late", 6400, 64_000, [(6400, "work")]), Entry(1, "early", 0, 64_000, [(0, "work")]))
+    assert named(line, 0, 1)[-1] == ("work", 0, 32_000) and named(line, 0, 0)[-1] == ("work", 3200, 32_000)
+
+
 def test_phases_are_by_their_start_and_those_of_a_warp_follow_each_other() -> None:
     line = read(*PIPELINE)
     assert line.spans.start.is_monotonic_increasing

@@ -28,7 +28,6 @@ class Recording(NamedTuple):
     """The phases of a case.
 
     Args:
-        events: phases that the buffer holds of a warp.
         call_us: the time of the recorded call, between two events: its launch is in it.
         times: µs per call with and without the markers, in the timing mode of the shape.
     """
@@ -36,7 +35,6 @@ class Recording(NamedTuple):
     case: str
     gpu: str
     line: Timeline
-    events: int
     call_us: float
     regime: str
     times: list[tuple[float, ...]]
@@ -75,24 +73,20 @@ def record(settings: Settings, events: int, say: Say) -> Recording:
             raise FlashcoreError(next(failed, f"{plain.name}/{shape.name}: its times are void"))
         (case,) = child_cases(replace(context, built=build.finish()), [(marked, shape)])
         file = folder / "phases"
-        task = Task(
-            case.name,
-            {
-                "case": case.to_json(),
-                "device": context.device,
-                "size": BLOCKS * WARPS * layout(events).size,
-                "file": str(file),
-            },
-        )
+        payload = {
+            "case": case.to_json(),
+            "device": context.device,
+            "size": BLOCKS * WARPS * layout(events).size,
+            "file": str(file),
+        }
         with workers.leased(say):
-            (result,) = workers.run([task], Program(command=child.TARGET), folder)
+            (result,) = workers.run([Task(case.name, payload)], Program(command=child.TARGET), folder)
         if not result.data:
             raise FlashcoreError(f"{case.name}: {result.reason}")
         return Recording(
             f"{plain.name}/{shape.name}",
             context.gpu.name,
             timeline(file.read_bytes(), events),
-            events,
             result.data["call_us"],
             shape.rank_by,
             times,

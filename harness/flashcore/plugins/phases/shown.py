@@ -32,15 +32,14 @@ def notes(recording: Recording) -> list[str]:
     """How it was recorded, and what that changes."""
     line, slower = recording.line, ratio(*recording.times)
     marked, plain = (significant(statistics.median(times)) for times in recording.times)
-    warps = (line.spans.phase == UNMARKED).sum()  # each is that once
-    dropped = f"{line.dropped:,} later phases had no place (--events {recording.events}) and are missing"
+    dropped = f"{line.dropped:,} later phases had no place and are missing (raise --events)"
     return [
         f"overhead: {marked} µs with markers, {plain} µs without ({recording.regime.replace('_', ' ')}): "
         f"{slower.value:.3f} times as long [{slower.low:.3f}, {slower.high:.3f}]. These times are no results",
         f"clock: clock64 of each SM, {line.ghz:.3f} cycles per ns by globaltimer, which places SMs against each other "
         "to within one of its steps; the compiler may move arithmetic over a marker",
-        f"recorded: {warps} warps of {line.spans.block.nunique()} blocks in {line.spans.end.max():,.0f} ns, "
-        f"of a call of {recording.call_us:.3f} µs with its launch, the median of several; "
+        f"recorded: {(line.spans.phase == UNMARKED).sum()} warps of {line.spans.block.nunique()} blocks "
+        f"in {line.spans.end.max():,.0f} ns, of a call of {recording.call_us:.3f} µs with its launch, the median of several; "
         f"{dropped if line.dropped else 'no phase was dropped'}",
     ]
 

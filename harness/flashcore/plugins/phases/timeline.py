@@ -76,4 +76,5 @@ def timeline(data: bytes, events: int) -> Timeline:
     spans.n -= spans.n.min()  # as integers: the chip's clock exceeds what a double holds exactly
     for edge in ("start", "end"):
         spans[edge] = spans.n + spans[edge] * ns / cycles
+    spans[["start", "end"]] -= spans.start.min()
     return Timeline(spans.sort_values("start", kind="stable"), dropped, cycles / ns)
