@@ -39,8 +39,8 @@ def notes(recording: Recording) -> list[str]:
         f"clock: clock64 of each SM, {line.ghz:.3f} cycles per ns by globaltimer, which places SMs against each other "
         "to within one of its steps; the compiler may move arithmetic over a marker",
         f"recorded: {(line.spans.phase == UNMARKED).sum()} warps of {line.spans.block.nunique()} blocks "
-        f"in {line.spans.end.max():,.0f} ns, of a call of {recording.call_us:.3f} µs with its launch, the median of several; "
-        f"{dropped if line.dropped else 'no phase was dropped'}",
+        f"in {line.spans.end.max():,.0f} ns, of a call of {recording.call_us:.3f} µs with its launch, "
+        f"the median of several; {dropped if line.dropped else 'no phase was dropped'}",
     ]
 
 
