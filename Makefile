@@ -166,7 +166,7 @@ bench-advice: $(DEV) ## ask for advice on kernels with planted performance defec
 	$(PY) -m benchmarks.advice $(ARGS)
 
 bench-watch: $(READY) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
-	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles
+	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles tomlkit
 	$(PY) -m benchmarks.watch $(ARGS)
 
 bench-report: $(DEV) ## check the report's sizes, loading time, labels and accessibility (needs Chromium)

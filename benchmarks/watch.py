@@ -3,9 +3,9 @@
     python -m benchmarks.watch [--suite DIR] [--variant NAME] [--shape NAME]... [--edits N] [--compared N]
 
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
-end, and the next follows six seconds later. Of the compared edits one is wrong, one hangs, one does not compile; when
-watch has ended, ``flashcore profile`` runs on the sources of each. The memory of every process is read after each save.
-Without a GPU only budgets and advice are answered.
+end, and the next follows six seconds later. Of the compared edits five are wrong, two hang, two do not compile; when
+watch has ended, one ``flashcore profile`` measures them as variants of the suite. The memory of every process is read
+after each save. Without a GPU only budgets and advice are answered.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import tomlkit
 
 from benchmarks import raw
 from flashcore.errors import UsageError
@@ -41,14 +44,21 @@ _QUESTIONS = ("budgets", "right", "faster", "limits")
 #: Seconds from the last answer to the next save: processes that the next answers need start in them.
 PAUSE = 6.0
 _TIME_LIMIT = 180.0
-#: Edits of the kernel's source by what they plant: a line is replaced, another text appended.
+#: Edits of the kernel's source, and what they plant: a line is replaced, another text appended.
+_EDIT = "edit_"
 _LINE = "  const float f = fast_reciprocal(l);"
-_PLANTED = {
-    "wrong": "  const float f = 1.01f * fast_reciprocal(l);",
-    "slower": "  float f = fast_reciprocal(l);\n  for (volatile int i = 0; i < 40; ++i) f += 0.0f;",
-    "hangs": "  const float f = fast_reciprocal(l);\n  while (clock64() != 0) {\n  }",
-    "does not compile": "  const float f = fast_reciprocal(l)",
-}
+_PLANTED = (
+    ("wrong", "  const float f = 1.01f * fast_reciprocal(l);"),
+    ("wrong", "  const float f = row == 5 ? 0.0f : fast_reciprocal(l);"),
+    ("wrong", "  const float f = -fast_reciprocal(l);"),
+    ("wrong", "  const float f = col == 8 ? 2.0f * fast_reciprocal(l) : fast_reciprocal(l);"),
+    ("wrong", "  const float f = fast_reciprocal(l - l);"),
+    ("slower", "  float f = fast_reciprocal(l);\n  for (volatile int i = 0; i < 40; ++i) f += 0.0f;"),
+    ("hangs", "  const float f = fast_reciprocal(l);\n  while (clock64() != 0) {\n  }"),
+    ("hangs", "  const float f = fast_reciprocal(l);\n  if (row == 3)\n    for (;;) __nanosleep(1000);"),
+    ("does not compile", "  const float f = fast_reciprocal(l)"),
+    ("does not compile", "  const float f = fast_reciprocal(length_of_row);"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,18 +161,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         try:
             found["first"] = list(watched.answered())
             found["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
-            planted = [*_PLANTED, *[""] * options.compared][: options.compared if gpu else 0]
-            compared = [_save(watched, source, text, 100 + i, what, 0.0) for i, what in enumerate(planted)]
+            planted = [*_PLANTED, *[("", _LINE)] * options.compared][: options.compared if gpu else 0]
+            compared = [_save(watched, source, text, 100 + i, edit, 0.0) for i, edit in enumerate(planted)]
             rest = range(options.edits + options.compared, options.saves)
             found["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
         finally:
             watched.close()
             found["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
         # A running watch has a CUDA context, which voids the times of other commands.
-        found["compared"] = [
-            {**save, "profile": _profiled(folder, source, text, 100 + i, save["what"], options.variant, shapes)}
-            for i, save in enumerate(compared)
-        ]
+        found["compared"] = []
+        if compared:
+            source.write_text(text, encoding="utf-8")
+            for i, edit in enumerate(planted):
+                _edit(folder / "suite" / f"{_EDIT}{i}.cu", text, 100 + i, edit)
+            profiled = _profiled(folder, suite.variants[options.variant].name, len(planted), shapes[0])
+            found["compared"] = [{**save, "profile": one} for save, one in zip(compared, profiled, strict=True)]
         if gpu and options.edits:
             watched = Watched(folder, options.variant, ())
             try:
@@ -174,16 +187,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _edit(source: Path, text: str, number: int, what: str) -> None:
-    edited = text.replace(_LINE, _PLANTED.get(what, _LINE))
+def _edit(source: Path, text: str, number: int, edit: tuple[str, str]) -> None:
+    edited = text.replace(_LINE, edit[1])
     source.write_text(f"{edited}\n__constant__ int flashcore_edit = {number};\n", encoding="utf-8")
 
 
 def _save(
-    watched: Watched, source: Path, text: str, number: int, what: str = "", pause: float = PAUSE
+    watched: Watched, source: Path, text: str, number: int, edit: tuple[str, str] = ("", _LINE), pause: float = PAUSE
 ) -> dict[str, Any]:
     """One edit and its answers; ``seconds`` of each question are those of its last answer, of budgets the first."""
-    _edit(source, text, number, what)
+    _edit(source, text, number, edit)
+    what = edit[0]
     answers = list(watched.answered())
     seconds: dict[str, float] = {}
     for answer in (a for a in answers if a["event"] == "answer"):
@@ -194,22 +208,34 @@ def _save(
     return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
 
 
-def _profiled(
-    folder: Path, source: Path, text: str, number: int, what: str, variant: str, shapes: Sequence[str]
-) -> dict[str, Any]:
-    """What ``flashcore profile`` records of the same edit."""
-    _edit(source, text, number, what)
-    words = ["profile", "--suite", "suite", "--variant", variant, "--no-roofs", "-o", "report", "--time-limit", "10"]
-    words += [word for shape in shapes for word in ("--shape", shape)]
+def _profiled(folder: Path, variant: str, edits: int, shape: str) -> list[dict[str, Any]]:
+    """What ``flashcore profile`` records of each edit: a variant each, of one run."""
+    manifest = folder / "suite" / "suite.toml"
+    files = [manifest, *sorted((folder / "suite" / "variants").glob("*.toml"))]
+    (table,) = [v[variant] for f in files if variant in (v := tomllib.loads(f.read_text("utf-8")).get("variant", {}))]
+    kept = {key: table[key] for key in table.keys() - {"parent", "predictions", "source"}}
+    names = [f"{_EDIT}{i}" for i in range(edits)]
+    variants = {name: {**kept, "source": f"{name}.cu"} for name in names}
+    (folder / "suite" / "edits.toml").write_text(tomlkit.dumps({"variant": variants}), encoding="utf-8")
+    suite = tomlkit.parse(manifest.read_text(encoding="utf-8"))
+    suite["manifests"] = [*suite.get("manifests", []), "edits.toml"]
+    manifest.write_text(tomlkit.dumps(suite), encoding="utf-8")
+    words = ["profile", "--suite", "suite", "--variant", f"{_EDIT}*", "--shape", shape, "--first", "0", "--no-roofs"]
     done = subprocess.run(
-        python_process.command("flashcore", *words), cwd=folder, env=python_process.environment(),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT,
+        python_process.command("flashcore", *words, "-o", "report", "--time-limit", "10"), cwd=folder,
+        env=python_process.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        timeout=edits * _TIME_LIMIT,
     )  # fmt: skip
     record = store.read(lookup.find(folder / "profiles", None))
-    outcomes = {o.stage: o.status for o in record.outcomes if o.variant == variant and o.shape == shapes[0]}
-    regime = record.suite.shapes[shapes[0]].rank_by
-    samples = record.samples.get(f"{variant}/{shapes[0]}/{regime}", ())
-    return {"code": done.returncode, "outcomes": outcomes, "samples": list(samples)}
+    regime = record.suite.shapes[shape].rank_by
+    return [
+        {
+            "code": done.returncode,
+            "outcomes": {o.stage: o.status for o in record.outcomes if o.variant == name and o.shape == shape},
+            "samples": list(record.samples.get(f"{name}/{shape}/{regime}", ())),
+        }
+        for name in names
+    ]
 
 
 # --- figures --------------------------------------------------------------------------------------
