@@ -112,17 +112,22 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     outputs.poison()
     guarded, bands = (dict(inputs), {}) if case.is_reference else guard_inputs(inputs)
     caller.call(guarded, outputs)
-    synchronize(caller.device)
-    complaints = [] if case.is_reference else _changed(inputs, guarded)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, []
-    outside_inputs = [
-        f"{name}: out-of-bounds write next to an input: {damage}" for name, damage in damages(bands).items()
-    ]
-    unsound = soundness(outputs, _unwritten(caller, outputs, guarded), reference)
+    poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
+    flags = any_of(
+        {("changed", name): differing(inputs[name], guarded[name]).any() for name in bands}
+        | {("outside", name): band.is_damaged() for name, band in bands.items()}
+        | {("poison", name): mask.any() for name, mask in poison.items()}
+    )
+    poison = {name: poison[name] for kind, name in flags if kind == "poison"}
+    complaints = [f"{name}: an input was written to" for kind, name in flags if kind == "changed"]
+    outside_inputs = [name for kind, name in flags if kind == "outside"]
+    complaints += [f"{name}: out-of-bounds write next to an input: {bands[name].damage()}" for name in outside_inputs]
+    unsound = soundness(outputs, _unwritten(caller, poison, guarded), reference)
     outside = bool(outside_inputs) or bool(unsound and damages(outputs.guards))
-    complaints += outside_inputs + unsound
+    complaints += unsound
     facts: list[tuple[str, float]] = []
     for name, answer in reference.items():
         measured = errors(outputs[name], answer)
@@ -133,18 +138,16 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     return complaints, outside, facts
 
 
-def _unwritten(caller: Caller, outputs: Outputs, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Masks of the elements that a call does not write.
+def _unwritten(caller: Caller, poison: Mapping[str, Tensor], inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Masks of the elements that a call does not write. ``poison``: masks, none empty, of those that equal the poison.
 
     An answer may equal the poison (-1 as an integer, or a NaN with the same bits), so an element is unwritten only if
     it also keeps a second, different poison.
     """
-    masks = {name: guard.unwritten() for name, guard in outputs.guards.items()}
-    poisoned = any_of({name: mask.any() for name, mask in masks.items()})
-    if not poisoned:
+    if not poison:
         return {}
     second = _fresh(caller, inputs, _OTHER_POISON)
-    return {name: masks[name] & second.guards[name].unwritten() for name in poisoned}
+    return {name: mask & second.guards[name].unwritten() for name, mask in poison.items()}
 
 
 def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> None:
@@ -156,14 +159,6 @@ def _keep_worst(worst: _Worst, name: str, value: float, where: WorstInput) -> No
         worst[name] = None, NotFinite(str(value), where.seed, where.kind)
     elif value > before:
         worst[name] = value, where
-
-
-def _changed(inputs: Mapping[str, Any], passed: Mapping[str, Any]) -> list[str]:
-    import torch
-
-    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    changed = any_of({name: differing(value, passed[name]).any() for name, value in tensors.items()})
-    return [f"{name}: an input was written to" for name in changed]
 
 
 def _fresh(caller: Caller, inputs: Mapping[str, Any], fill: int = POISON_BYTE) -> Outputs:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.measure.workers.guarded import Outputs, damages
+from flashcore.measure.workers.guarded import Outputs, any_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -175,25 +175,30 @@ def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str
 def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
     """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if there are none. ``unwritten``:
     masks by output."""
+    infinite = {name: not_finite(outputs[name], answer) for name, answer in answers.items()}
+    flags = any_of(
+        {("guard", name): guard.is_damaged() for name, guard in outputs.guards.items()}
+        | {("unwritten", name): mask.any() for name, mask in unwritten.items()}
+        | {("infinite", name): mask.any() for name, mask in infinite.items()}
+    )
     complaints = []
-    for name, damage in damages(outputs.guards).items():
-        complaints.append(f"{name}: out-of-bounds write: {damage}")
-    for name, mask in unwritten.items():
-        count = int(mask.sum())
-        if count:
-            complaints.append(f"{name}: {count} of {mask.numel()} elements never written, the first at {_first(mask)}")
-    if complaints:
-        return complaints
-    for name, answer in answers.items():
-        mask = not_finite(outputs[name], answer)
-        count = int(mask.sum())
-        if count:
-            at = _first(mask)
+    for kind, name in flags:
+        if kind == "guard":
+            complaints.append(f"{name}: out-of-bounds write: {outputs.guards[name].damage()}")
+        elif kind == "unwritten":
+            mask = unwritten[name]
+            complaints.append(f"{name}: {_count(mask)} elements never written, the first at {_first(mask)}")
+        elif flags[0][0] == "infinite":  # poison that was not overwritten is NaN too
+            at = _first(infinite[name])
             complaints.append(
-                f"{name}: {count} of {mask.numel()} elements not finite, the first at {at}: "
-                f"expected {float(answer[tuple(at)]):.6g}, found {float(outputs[name][tuple(at)])}"
+                f"{name}: {_count(infinite[name])} elements not finite, the first at {at}: "
+                f"expected {float(answers[name][tuple(at)]):.6g}, found {float(outputs[name][tuple(at)])}"
             )
     return complaints
+
+
+def _count(mask: Tensor) -> str:
+    return f"{int(mask.sum())} of {mask.numel()}"
 
 
 def _first(mask: Tensor) -> list[int]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Key = TypeVar("Key", bound=Hashable)
 
 #: Bytes of a guard band: the tensor's size, within these limits. Multiples of the allocator's alignment.
 GUARD_BYTES, GUARD_MOST = 1 << 16, 1 << 24
@@ -115,17 +117,17 @@ class Guarded:
         return mask if self.tensor.numel() else torch.zeros_like(mask)
 
 
-def any_of(flags: Mapping[str, Tensor]) -> list[str]:
-    """The names of the true flags, with one read per device."""
+def any_of(flags: Mapping[Key, Tensor]) -> list[Key]:
+    """The keys of the true flags, with one read per device, which waits for it."""
     import torch
 
-    raised: set[str] = set()
+    keys: set[Key] = set()
     for device in {flag.device for flag in flags.values()}:
-        on_device = {name: flag for name, flag in flags.items() if flag.device == device}
-        raised.update(
-            name for name, up in zip(on_device, torch.stack(list(on_device.values())).tolist(), strict=True) if up
+        on_device = {key: flag for key, flag in flags.items() if flag.device == device}
+        keys.update(
+            key for key, flag in zip(on_device, torch.stack(list(on_device.values())).tolist(), strict=True) if flag
         )
-    return [name for name in flags if name in raised]
+    return [key for key in flags if key in keys]
 
 
 def damages(guards: Mapping[str, Guarded]) -> dict[str, str]:
