@@ -44,14 +44,16 @@ class Bench:
     """How cases are timed; ``limits.time_limit`` applies to a case's setup and to a sample.
 
     Args:
-        samples: minimum per case and mode; slow calls may get fewer, the more cases a shape has.
+        samples: minimum per case in the mode that ranks, and a third of it in the others; slow calls may get fewer, the
+            more cases a shape has.
         max_samples: maximum per case and mode (at least ``samples``), and the single calls timed for percentiles; the
             default is what a 99th percentile needs.
         seconds: time per shape and mode, after which only ``samples`` are completed; more for shapes of many cases.
         noise: relative noise of the median at which sampling may end; doubled in modes that do not rank, and five times
             that for eager calls.
         first: cases that cannot be among this many fastest of their shape get few samples, except for what a budget or
-            a prediction needs; 0: all cases, and selected variants, get all samples.
+            a prediction needs; 0: all cases, and selected variants, get all samples in
+            all modes.
         modes: see :mod:`flashcore.measure.bench.timing`.
     """
 

@@ -3,6 +3,7 @@ more."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -113,6 +114,18 @@ def test_the_modes_that_budgets_and_predictions_name_are_needed_of_a_variant_and
     assert {name: full[name] for name in wanted} == wanted
 
 
+def test_a_mode_that_is_only_shown_gets_fewer_samples_and_calls() -> None:
+    one = race([*LADDER], full={"v1": ["cold"], "v9": ["cold"]})
+    one.stopped("isolated", rounds(LADDER))
+    rule = StopRule(least=30, fewest=10)
+    assert [one.rule(mode, "v0", rule).least for mode in ("isolated", "cold", "eager")] == [30, 10, 10]
+    assert [one.rule("cold", name, rule).least for name in ("v1", "(empty)")] == [30, 30]
+    assert one.rule("cold", "v0", StopRule(least=5, fewest=10)).least == 5
+    calls = {name: [one.calls(mode, name, 1000) for mode in ("isolated", "cold")] for name in ("v0", "v1", "v8", "v9")}
+    assert calls == {"v0": [1000, 100], "v1": [1000, 1000], "v8": [10, 10], "v9": [10, 1000]}
+    assert one.calls("cold", "v0", 20) == 20
+
+
 def test_a_speedup_over_the_baseline_needs_the_baseline() -> None:
     suite = factory.suite(
         variants=[factory.variant("base"), factory.variant("child")],
@@ -157,3 +170,21 @@ def test_the_others_get_all_samples_and_no_time_of_those_that_stopped(monkeypatc
     assert [raced[name] for name in one.slow] == [10] * 5
     assert {raced[name] for name in LADDER if name not in one.slow} == {*full.values()} == {60}
     assert {counts("cold", one)[name] for name in one.slow} == {5}
+
+
+def test_samples_of_a_mode_that_is_only_shown_end_early_if_they_agree() -> None:
+    class Calls(Steady):
+        def isolated(self) -> float:
+            return self.us
+
+        def cold(self) -> float:
+            return self.us * (1 + (0.1 * next(turns) % 0.3 if self.us == FASTEST else 0.0))
+
+    turns = itertools.count()
+    ready: Any = {name: Calls(time) for name, time in LADDER.items()}
+    one = race([*LADDER], full={"v2": ["cold"]})
+    rule = StopRule(least=30, most=60, noise=0.004, seconds=60.0)
+    for mode in ("isolated", "cold"):
+        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda _: None, race=one))
+    counts = [len(taken[name]) for name in LADDER]
+    assert counts == [60, 10, 30, 10, 10, 5, 5, 5, 5, 5], "v0 does not agree, v2 is needed in full"

@@ -14,7 +14,7 @@ from typing import Any
 from flashcore.measure.bench.interleave import Turns, Watch, distributions, release, sample, serve
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.proof import Proof, Sets
-from flashcore.measure.bench.racing import CALLS, Race
+from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.journal import Journal, Task, answers, hung, raised
@@ -82,12 +82,12 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
         turns = Turns(watch, functools.partial(log.step, task.name, mode), spent, race)
         timed = ready if mode == "eager" else ready | empty
         samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty)
-        short = race.short(mode) if race else set()
-        for variant in short:
+        for variant in race.short(mode) if race else ():
             stopped[variant].append(mode)
         if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
             turns = Turns(watch, functools.partial(log.step, task.name, f"{mode} calls"), spent)
-            most = {v: CALLS if v in short else P90_SAMPLES if v in payload["few"] else mode_rule.most for v in ready}
+            most = dict.fromkeys(ready, mode_rule.most) | dict.fromkeys(payload["few"], P90_SAMPLES)
+            most |= {v: race.calls(mode, v, mode_rule.most) for v in ready} if race else {}
             calls[mode] = distributions(ready, mode, mode_rule, turns, most)
     variants: dict[str, CaseTimes] = {}
     for variant, proof in proofs.items():

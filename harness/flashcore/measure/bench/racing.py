@@ -2,16 +2,16 @@
 
 In the mode that ranks, every case gets the fewest samples of the stop rule. A variant stops there if it cannot be among
 the first variants, a reference if it can be neither among the first cases nor the fastest reference. In the modes after
-it these get fewer samples still. A case goes on in a mode whose times a budget or a prediction needs, and a variant and
-its parent go on until it is decided whether one is faster.
+it these get fewer samples still, and the others a third if those agree. A case goes on in a mode whose times a budget
+or a prediction needs, and a variant and its parent go on until it is decided whether one is faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from flashcore.measure.bench.statistics import StopRule
+from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.required import required_facts
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.catalogue import FACTS
@@ -19,7 +19,7 @@ from flashcore.model.intervals import is_decided, outpaced
 from flashcore.model.suite import Suite
 
 #: Samples in the modes that do not rank, and single calls, of a case that stops after the first round.
-_OTHER_MODES, CALLS = 5, 10
+_OTHER_MODES, _CALLS = 5, 10
 
 
 def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
@@ -64,6 +64,21 @@ class Race:
     def rounds(self, mode: str, rule: StopRule) -> int:
         """The rounds of a mode after which cases stop."""
         return min(rule.least, rule.fewest if mode == self.mode else _OTHER_MODES)
+
+    def rule(self, mode: str, name: str, rule: StopRule) -> StopRule:
+        """When a case stops in a mode; a mode that is only shown needs a third of the samples."""
+        third = min(rule.least, max(rule.fewest, rule.least // 3))
+        return replace(rule, least=third) if self._is_shown(mode, name) else rule
+
+    def calls(self, mode: str, name: str, most: int) -> int:
+        """How many single calls are timed, at most ``most``; cold calls that are only shown get no 99th percentile."""
+        if name in self.short(mode):
+            return _CALLS
+        return min(most, P90_SAMPLES) if mode == "cold" and self._is_shown(mode, name) else most
+
+    def _is_shown(self, mode: str, name: str) -> bool:
+        """Whether the mode does not rank and no budget or prediction on the case needs all its samples."""
+        return mode != self.mode and mode not in self.full.get(name, (mode,))
 
     def stopped(self, mode: str, samples: Mapping[str, Sequence[float]]) -> set[str]:
         """The cases that are timed no further in a mode after these rounds."""
