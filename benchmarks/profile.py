@@ -29,7 +29,6 @@ from flashcore.measure.profile import code, profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.model.groups import grouped
 from flashcore.pipeline.opening import open_context
 
 
@@ -122,10 +121,8 @@ def _stage(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> No
 
 def _bare(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> None:
     folder.mkdir()
-    depths = profile.depths(tasks, chosen)
-    for depth, group in grouped((depths[task.name], task) for task in tasks).items():
-        name = "-".join(map(str, depth))
-        _ncu(group, folder / name, Path(chosen.ncu), profile.metrics_of(depth, chosen))
+    for metrics, group in profile.UnderNcu(chosen, profile.in_depth(tasks, chosen)).groups(tasks):
+        _ncu(group, folder / str(len(metrics)), Path(chosen.ncu), metrics)
 
 
 def _tasks(cases: Sequence[Case]) -> list[Task]:

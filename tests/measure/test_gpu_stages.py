@@ -17,9 +17,9 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import suite
-from flashcore.model.causes import CasesFailed, FirstRound, Incapable, Message, NoGpu
+from flashcore.model.causes import CasesFailed, Incapable, Message, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Built, CaseOutcome, Fact, Source, StageResult, Subject
+from flashcore.model.record import Built, CaseOutcome, StageResult
 from tests import factory, stages
 
 SUITE = factory.suite()
@@ -75,22 +75,6 @@ def test_a_case_that_fails_a_stage_is_not_taken_to_the_next(context: Context, mo
     assert {(o.stage, o.case): o.status for o in measured.outcomes}["bench", "slow/mission"] == "skipped"
     assert said[:2] == ["check: 2 cases", "check: slow/mission FAILED: wrong"] and isinstance(said[1], Failure)
     assert said[2].startswith("check: 1 ok, 1 failed in ") and said[3] == "bench: 1 cases, 1 left out"
-
-
-def test_a_stage_knows_the_cases_that_bench_timed_no_further(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, frozenset[str]] = {}
-
-    class Fake(Stage):
-        def run(self, context: Context, cases: Sequence[Case]) -> StageResult:
-            seen[self.name] = context.slow
-            few = Fact(Subject("slow", shape="mission"), "cold_samples", 5, "1", Source.EVENTS, FirstRound())
-            all_samples = replace(few, subject=Subject("fast", shape="mission"), detail="")
-            facts = (few, all_samples) if self.name == "bench" else ()
-            return replace(super().run(context, cases), facts=facts)
-
-    monkeypatch.setattr(gpu_stages, "STAGES", {n: Fake(n, []) for n in ALL})
-    gpu_stages.measure(context, stages.Finished(BUILT))
-    assert seen == {"check": frozenset(), "bench": frozenset(), "profile": {"slow/mission"}}
 
 
 def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

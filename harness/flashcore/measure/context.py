@@ -61,7 +61,6 @@ class Context:
         folder: the folder of the run's raw files, with a subfolder per stage.
         built: the build's outcome so far.
         device: ``cpu`` runs stand-ins, for tests.
-        slow: cases that bench measured not to be among the fastest of their shape.
         resident: a program that serves both check and bench and stays in the pool; ``None``: a separate one for each.
     """
 
@@ -77,7 +76,6 @@ class Context:
     folder: Path = Path()
     built: Built = Built("", (), ())  # noqa: RUF009  frozen
     device: str = "cuda"
-    slow: frozenset[str] = frozenset()
     resident: Command | None = None
     say: Say = silent
 

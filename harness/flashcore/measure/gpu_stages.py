@@ -19,7 +19,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
 from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
-from flashcore.model.causes import CasesFailed, FirstRound, Incapable, NoGpu
+from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
 from flashcore.model.record import Built, Measured, StageNote, StageResult
 
@@ -84,8 +84,6 @@ def _run(context: Context, name: suite.Stage, measured: Measured, checked: Colle
     ready, left_out = cases.sort_out(context, name, measured.outcomes)
     trusted = [(v, s) for v, s in ready if name == "check" and f"{v.name}/{s.name}" in checked]
     ready = [pair for pair in ready if pair not in trusted]
-    slow = frozenset(f.subject.case for f in measured.facts if isinstance(f.detail, FirstRound))
-    context = replace(context, slow=slow)
     parts = (
         f"{name}: {len(ready)} cases",
         f"{len(left_out)} left out" if left_out else "",

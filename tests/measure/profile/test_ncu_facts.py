@@ -11,7 +11,7 @@ import pytest
 
 from flashcore.chips.occupancy import blocks_by_registers
 from flashcore.measure.profile import ncu_facts
-from flashcore.measure.profile.ncu_facts import MEASURED, Built, facts_of, metrics_to_request, unmeasured
+from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, Built, facts_of, metrics_to_request, unmeasured
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, STALL_REASONS, TENSOR_TYPES, Kind
 from flashcore.model.cause_text import MANY_PASSES
 from flashcore.model.causes import Message, PlanRefused
@@ -249,10 +249,9 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
 
 
 def test_types_that_are_not_counted_follow_from_the_instructions_executed() -> None:
-    """The counters of three types are left out of every launch of the published runs, and the facts stay the same."""
-    types = {"fp16", "bf16"}
-    counters = {*metrics_to_request("gh100")} - {*metrics_to_request("gh100", types=types)}
-    assert len(counters) == 5 and FACTS["tensor_flop_fp8"].ncu in counters
+    """The counters of four types are left out of every launch of the published runs, and the facts stay the same."""
+    counters = {*metrics_to_request("gh100")} - {*metrics_to_request("gh100", without=INFERRED)}
+    assert len(counters) == 4 and FACTS["tensor_flop_int8"].ncu in counters
     compared = 0
     for rows in published_rows():
         fewer = [without(one, counters) for one in rows]
@@ -282,9 +281,11 @@ def test_the_instructions_executed_tell_nothing_that_they_do_not_list() -> None:
 
 def test_every_type_is_counted_where_instructions_do_not_tell() -> None:
     forms = "sass__inst_executed_per_opcode_with_modifier_all"
-    assert metrics_to_request("gh100", types=[])[0] == forms
-    assert {*metrics_to_request("gh100", [forms], types=[])} == {*metrics_to_request("gh100")}
-    assert metrics_to_request("gb100", types=[]) == metrics_to_request("gb100")
+    assert forms in metrics_to_request("gh100", without=INFERRED)
+    assert {*metrics_to_request("gh100", [forms], without=INFERRED)} == {*metrics_to_request("gh100")}
+    assert metrics_to_request("gb100", without=INFERRED) == metrics_to_request("gb100")
+    without = metrics_to_request("gb100", without={*INFERRED, "sm_throughput"})
+    assert {*metrics_to_request("gb100")} - {*without} == {FACTS["sm_throughput"].ncu}
 
 
 def test_a_type_that_is_not_told_beside_one_that_is() -> None:

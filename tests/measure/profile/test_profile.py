@@ -20,7 +20,7 @@ import pytest
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import ncu
 from flashcore.measure.profile import child, profile
-from flashcore.measure.profile.ncu_facts import MEASURED, metrics_to_request
+from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, metrics_to_request
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Task
@@ -156,7 +156,7 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     options = dict(itertools.pairwise(told))
     assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in told
     assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
-    assert options["--metrics"].split(",") == metrics_to_request("gh100")
+    assert options["--metrics"].split(",") == metrics_to_request("gh100", without=INFERRED)
     assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
     assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported
     assert imported[imported.index("--print-units") + 1] == "base"
@@ -179,7 +179,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
-    everything = metrics_to_request("gh100", sampled=True)
+    everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
     costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
     assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
     assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
@@ -192,45 +192,51 @@ SHAPES = ("v0/mission", "v1/mission", "v0/long", "v1/long", "cudnn/mission")
 COSTLY = {s.ncu_name("gh100") for s in FACTS.values() if s.many_passes}
 
 
-def depths_of(**options: Any) -> dict[str, profile.Depth]:
-    codes = dict.fromkeys(("v0", "v1"), CODES["v0"])
-    return profile.depths([case(n) for n in SHAPES], profiling(codes=codes, references=("cudnn",), **options))
-
-
-def test_what_takes_many_passes_is_counted_of_cases_that_may_be_among_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert depths_of(slow=SHAPES) == dict.fromkeys(SHAPES, (True, True)), "of few cases everything"
-    monkeypatch.setattr(profile, "FEW", 4)
-    fewer = {"v0/long": (False, False), "v1/long": (False, False), "cudnn/mission": (False, False)}
-    both = {"v0/mission": (True, True), "v1/mission": (True, True)}
-    assert depths_of() == both | fewer
-    assert depths_of(slow=("v1/mission", "v1/long")) == both | {"v1/mission": (True, False)} | fewer
+def deep(**options: Any) -> set[str]:
+    return {*profile.in_depth([case(n) for n in SHAPES], profiling(references=("cudnn",), **options))}
 
 
 @pytest.mark.parametrize(
-    ("fact_name", "depth"),
-    [("fma_active", (False, True)), ("phase_share_load", (True, False)), ("dram_bytes", (False, False))],
+    ("fact_name", "more"),
+    [*((name, {"v1/long"}) for name in ("fma_active", "phase_share_load", "tensor_flop_int8")), ("dram_bytes", set())],
 )
 def test_a_fact_that_a_budget_or_prediction_needs_is_measured_of_any_case(
-    monkeypatch: pytest.MonkeyPatch, fact_name: str, depth: profile.Depth
+    monkeypatch: pytest.MonkeyPatch, fact_name: str, more: set[str]
 ) -> None:
+    assert deep() == {*SHAPES}, "of few cases everything"
     monkeypatch.setattr(profile, "FEW", 4)
-    found = depths_of(slow=SHAPES, required={"v1/long": {fact_name, "registers"}})
-    assert found["v1/long"] == depth and found["v0/long"] == (False, False)
-    metrics = profile.metrics_of(depth, profiling())
-    assert (SAMPLES in metrics, set(metrics) >= COSTLY) == depth
+    first = {"v0/mission", "v1/mission"}
+    assert deep() == first
+    assert deep(required={"v1/long": {fact_name, "registers"}}) == first | more
 
 
-def test_both_depths_of_a_case_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def groups_of(tasks: list[Task], chosen: profile.Profiling) -> list[tuple[list[str], list[Task]]]:
+    return [*profile.UnderNcu(chosen, profile.in_depth(tasks, chosen)).groups(tasks)]
+
+
+def test_what_is_measured_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "FEW", 4)
+    tasks, codes = [case(n) for n in SHAPES], dict.fromkeys(("v0", "v1"), CODES["v0"])
+    groups = groups_of(tasks, profiling(codes=codes, references=("cudnn",)))
+    assert [[t.name for t in group] for _, group in groups] == [[*SHAPES[:2]], [*SHAPES[2:]]]
+    assert [(SAMPLES in metrics, {*metrics} >= COSTLY) for metrics, _ in groups] == [(True, True), (False, False)]
+    ((metrics, _), _) = groups_of(tasks, profiling(references=("cudnn",)))
+    assert SAMPLES not in metrics, "no phases: no samples"
+    int8 = "tensor_flop_int8"
+    for required in ((), (int8,)):
+        both = groups_of(tasks, profiling(required={"v1/long": required}))
+        assert [FACTS[int8].ncu in metrics for metrics, _ in both] == [bool(required), False], "else inferred"
+
+
+def test_both_groups_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(profile, "FEW", 1)
     folder, codes = tmp_path / "profile", dict.fromkeys(("v0", "v1"), CODES["v0"])
     names = ("v0/mission", "v1/mission", "v0/long")
     with Pool() as workers:
         profile.start([case(n) for n in names], folder, profiling(codes=codes, workers=workers))
-        assert len(list((folder / "round-0").glob("tasks-*"))) == 3
-        result = run(names=names, codes=codes, workers=workers, slow=("v1/mission",))
-    assert len(list((folder / "round-0").glob("tasks-*"))) == 3
+        assert len(list((folder / "round-0").glob("tasks-*"))) == 2
+        result = run(names=names, codes=codes, workers=workers)
+    assert len(list((folder / "round-0").glob("tasks-*"))) == 2
     assert [o.status for o in result.outcomes] == ["ok"] * 3
 
 

@@ -58,6 +58,10 @@ MEASURED: dict[str, FactSpec] = {
 #: ncu returns the counts of spilling instructions only together with the per-opcode counts.
 _REQUIRES = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_opcode"}
 _TENSOR = "tensor_flop_"
+#: Tensor types whose counters take 4 of 16 passes on GH100; their FLOPs follow from the executed instructions.
+INFERRED = {_TENSOR + kind for kind in ("tf32", "fp64", "int8", "int1")}
+#: Facts whose metrics need many passes.
+COSTLY = INFERRED | {name for name, spec in FACTS.items() if spec.many_passes}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
 
 
@@ -99,34 +103,27 @@ class Built:
 
 
 def metrics_to_request(
-    chip: str, refused: Collection[str] = (), *, sampled: bool = False, types: Collection[str] | None = None
+    chip: str, refused: Collection[str] = (), *, sampled: bool = False, without: Collection[str] = ()
 ) -> list[str]:
     """Every ncu metric that the catalogue needs on ``chip``, including weights, without the refused ones.
 
     Args:
         sampled: whether to sample warps by address, for the phases' shares.
-        types: count the FLOPs of these tensor types only, if those of the others follow from the executed instructions;
-            ``None``: of all. On GH100 the others take 4 of 16 passes.
+        without: facts to leave out; those of :data:`INFERRED` only if ncu can count the executed instructions.
     """
-    if types is not None and (crosschecks.FORMS in refused or chip.startswith(crosschecks.PACKED)):
-        types = None
+    inferred = crosschecks.FORMS not in refused and not chip.startswith(crosschecks.PACKED)
     metrics: list[str | None] = []
     if sampled:
         lacking = {name for name in STALLED if FACTS[name].ncu_name(chip) is None}
         metrics += [m for name, m in BY_ADDRESS.items() if name not in lacking and m != EXECUTED]
-    if types is not None:
+    if without and inferred:
         metrics.append(crosschecks.FORMS)
     for spec in FACTS.values():
-        if types is not None and spec.name.startswith(_TENSOR) and type_of(spec.name) not in types:
+        if spec.name in without and (inferred or spec.name not in INFERRED):
             continue
         if name := spec.ncu_name(chip):
             metrics += [_REQUIRES.get(name), name, spec.weight]
     return [metric for metric in dict.fromkeys(metrics) if metric and metric not in refused]
-
-
-def type_of(fact: str) -> str:
-    """The type that the FLOPs of a fact are of, whatever they are summed up in."""
-    return fact.removeprefix(_TENSOR).removesuffix("_sum16")
 
 
 def facts_of(
@@ -233,8 +230,9 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
 def _by_instructions(row: Result, spec: FactSpec, chip: str) -> float | None:
     """The FLOPs of a tensor type, if the instructions executed tell them: not what they are summed up in."""
     flop = None if chip.startswith(crosschecks.PACKED) else crosschecks.tensor_flop(row)
-    value = None if flop is None else flop.get(type_of(spec.name), 0.0)
-    sums = FACTS.get(f"{_TENSOR}{type_of(spec.name)}_sum16")
+    kind = spec.name.removeprefix(_TENSOR).removesuffix("_sum16")
+    value = None if flop is None else flop.get(kind, 0.0)
+    sums = FACTS.get(f"{_TENSOR}{kind}_sum16")
     return None if value and sums and sums.ncu_name(chip) else value
 
 

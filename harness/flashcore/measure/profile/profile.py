@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,10 +32,9 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.rounds import Settled
 from flashcore.model import catalogue
-from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.catalogue import PHASE_SHARE
 from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfiled, RowsMissing, Unanswered
 from flashcore.model.files import write_atomically, writing
-from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
 from flashcore.readers import phases
 from flashcore.readers.ncu import raw_page
@@ -75,9 +74,7 @@ class Profiling:
         plans: case (``variant/shape``) → its launch plan; references have none.
         codes: variant → the phases of its code, if its sources mark any.
         registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
-        types: the tensor types whose FLOPs are counted; see :func:`ncu_facts.metrics_to_request`.
         required: case → facts that are measured of it whatever they cost.
-        slow: cases that cannot be among the first of their shape.
         target: (task file, journal) → the command line of the process that runs the cases.
     """
 
@@ -89,9 +86,7 @@ class Profiling:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    types: Collection[str] | None = None
     required: Mapping[str, Collection[str]] = field(default_factory=dict)
-    slow: Collection[str] = ()
     target: Callable[[Path, Path], list[str]] = TARGET
     progress: Say = silent
 
@@ -109,7 +104,6 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         _profiling(context, code.codes(context)),
         plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
         registers=code.registers(context),
-        slow=context.slow,
         progress=context.progress("profile", len(cases)),
     )
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
@@ -122,7 +116,6 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
     gpu, cases = context.gpu.name, context.cases("profile")
     by_shape = {shape.name: required_facts(context.suite, gpu, shape.name) for _, shape in cases}
     facts = {f"{v.name}/{shape.name}": by_shape[shape.name][v.name] for v, shape in cases}
-    roofs = {variant.roof.removesuffix("_tensor") for variant in context.suite.variants.values()}
     return Profiling(
         ncu=ncu.find_ncu(),
         chip=chip_of(context.gpu.capability),
@@ -130,7 +123,6 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},
         codes=codes,
-        types=roofs | {ncu_facts.type_of(name) for names in facts.values() for name in names},
         required=facts,
     )
 
@@ -138,7 +130,7 @@ def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
 def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> StageResult:
     """Profiles the cases, or the remaining ones if ``folder`` contains an earlier attempt.
 
-    Metrics of many passes and warp samples are measured of some cases only; see :func:`depths`.
+    Metrics of many passes and warp samples are measured of some cases only; see :func:`in_depth`.
 
     Args:
         tasks: one for each case, named ``variant/shape``, with the payload for the target.
@@ -149,7 +141,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         FlashcoreError: ``folder`` cannot be written; earlier results are kept.
     """
     child.prepare()
-    stage = _UnderNcu(profiling, depths(tasks, profiling))
+    stage = UnderNcu(profiling, in_depth(tasks, profiling))
     # References last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(tasks, key=lambda task: task.variant in profiling.references)
     with writing(folder):
@@ -165,7 +157,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
             facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
         else:
             subject, rows = Subject(variant, shape=shape), settled.reports[name]
-            phased = profiling.codes.get(variant) if stage.depths[name][0] else None
+            phased = profiling.codes.get(variant) if name in stage.deep else None
             built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
@@ -185,11 +177,9 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
         CapabilityError: no nvtx.
     """
     child.prepare()
-    names = [task.name for task in tasks]
-    possible = [depths(tasks, replace(profiling, slow=slow)) for slow in ((), names)]
-    stage = _UnderNcu(profiling, {})
-    for depth in {depth: None for by_case in possible for depth in by_case.values()}:
-        profiling.workers.prepare(stage.program(metrics_of(depth, profiling)), rounds.following(folder))
+    stage = UnderNcu(profiling, in_depth(tasks, profiling))
+    for metrics, _ in stage.groups(tasks):
+        profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
 
 
 def _claim(folder: Path, profiling: Profiling) -> None:
@@ -208,42 +198,44 @@ def _claim(folder: Path, profiling: Profiling) -> None:
         )
 
 
-#: Whether warps are sampled, and whether metrics of many passes are measured.
-Depth = tuple[bool, bool]
-
-
-def depths(tasks: Sequence[Task], profiling: Profiling) -> dict[str, Depth]:
-    """What is measured of each case. Of more than :data:`FEW`, warps are sampled of each variant's first one, and not
-    of references; metrics of many passes are measured of those that may be among the fastest of their shape. What a
-    budget or a prediction needs is measured of any case."""
-    few, costly = len(tasks) <= FEW, [name for name, spec in FACTS.items() if spec.many_passes]
+def in_depth(tasks: Sequence[Task], profiling: Profiling) -> set[str]:
+    """The cases whose warps are sampled and whose metrics of many passes are measured. Of more than :data:`FEW`, these
+    are the first case of each variant that is no reference, and those with a budget or a prediction on such a fact."""
+    if len(tasks) <= FEW:
+        return {task.name for task in tasks}
     first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
-    by_case: dict[str, Depth] = {}
-    for task in tasks:
-        facts, is_first = profiling.required.get(task.name, ()), few or task.name == first.get(task.variant)
-        sampled = is_first or any(name.startswith(PHASE_SHARE) for name in facts)
-        counted = few or (is_first and task.name not in profiling.slow) or not {*costly}.isdisjoint(facts)
-        by_case[task.name] = sampled, counted
-    phased = any(task.variant in profiling.codes for task in tasks if by_case[task.name][0])
-    return {name: (sampled and phased, counted) for name, (sampled, counted) in by_case.items()}
+    required = {name for name, facts in profiling.required.items() if any(map(_is_costly, facts))}
+    return {*first.values(), *required}
 
 
-def metrics_of(depth: Depth, profiling: Profiling, refused: Collection[str] = ()) -> list[str]:
-    """The metrics to request from ncu."""
-    sampled, counted = depth
-    costly = {spec.ncu_name(profiling.chip) for spec in FACTS.values() if spec.many_passes and not counted}
-    metrics = ncu_facts.metrics_to_request(profiling.chip, refused, sampled=sampled, types=profiling.types)
-    return [metric for metric in metrics if metric not in costly]
+def _is_costly(fact: str) -> bool:
+    return fact in ncu_facts.COSTLY or fact.startswith(PHASE_SHARE)
 
 
 Rows = list[ncu_results.Result]
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderNcu:
+class UnderNcu:
+    """Runs cases under ncu."""
+
     profiling: Profiling
-    depths: Mapping[str, Depth]
+    deep: set[str]
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
+
+    def groups(self, tasks: Sequence[Task]) -> Iterator[tuple[list[str], list[Task]]]:
+        """Metrics to request, and the cases to request them of, in ncu processes of their own. Those in depth are
+        first: the stage waits until the last group's report is imported, which takes longer with samples."""
+        for deep in (True, False):
+            if group := [task for task in tasks if (task.name in self.deep) == deep]:
+                yield self.metrics(deep), group
+
+    def metrics(self, deep: bool) -> list[str]:
+        """The metrics to request from ncu."""
+        required = {name for names in self.profiling.required.values() for name in names}
+        without = ncu_facts.INFERRED - required if deep else ncu_facts.COSTLY
+        sampled = deep and any(name.split("/")[0] in self.profiling.codes for name in self.deep)
+        return ncu_facts.metrics_to_request(self.profiling.chip, self.refused, sampled=sampled, without=without)
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
         """Runs the tasks in batches, one ncu process each, until ncu refuses metrics.
@@ -254,10 +246,8 @@ class _UnderNcu:
         try:
             with ThreadPoolExecutor() as imports:  # one group's reports are imported while the next is profiled
                 before: set[Path] = set()
-                groups = grouped((self.depths[task.name], task) for task in tasks)
-                # Those without samples last: their report takes the least time to import, for which the stage waits.
-                for depth, group in sorted(groups.items(), reverse=True):
-                    self._batches(path, group, metrics_of(depth, self.profiling, self.refused))
+                for metrics, group in self.groups(tasks):
+                    self._batches(path, group, metrics)
                     for report in {*path.glob("*.ncu-rep")} - before:
                         imports.submit(self._table, report, report.with_suffix(".csv.xz"))
                         before.add(report)
@@ -295,7 +285,7 @@ class _UnderNcu:
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Rows]) -> None:
         """Assigns to each case the rows of its range."""
         log = _logs(path)
-        refused = ncu.refused_metrics(log, metrics_of((True, True), self.profiling))
+        refused = ncu.refused_metrics(log, [*self.metrics(True), *self.metrics(False)])
         self.refused.update(refused)
         settled.more_rounds = len(self.refused)  # each refusal costs a round
         # If ncu itself failed, a case's failure is not the case's fault.
