@@ -18,7 +18,7 @@ from typing import Any
 
 from flashcore.errors import WriteError
 from flashcore.model import suite
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import write_atomically
 
 _TYPE = "\x00"  # the key of a table's dataclass name; manifests cannot contain it
 
@@ -43,18 +43,9 @@ def keep(folder: Path, name: str, key: str, value: Any) -> None:
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":"), default=_to_table)[1:].encode()
     with contextlib.suppress(OSError, WriteError):
         folder.mkdir(parents=True, exist_ok=True)
-        write_trusted(folder / f"{name}.json", _head(text) + b"," + text)
-
-
-def write_trusted(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner can change, whatever the umask.
-
-    Raises:
-        WriteError: it cannot be written.
-    """
-    write_atomically(path, data)
-    with writing(path):
-        path.chmod(0o644)
+        path = folder / f"{name}.json"
+        write_atomically(path, _head(text) + b"," + text, durable=False)  # a torn file is not recalled
+        path.chmod(0o644)  # only its owner can change it, whatever the umask
 
 
 def trusted(path: Path) -> bool:

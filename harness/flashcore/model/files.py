@@ -49,8 +49,8 @@ def file_hash(file: Traversable) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file completely or not at all, even on a power failure.
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Writes a file completely or not at all; if ``durable``, even on a power failure.
 
     A symbolic link stays; its target is written. Devices, pipes, terminals and the file behind standard output are
     written in place, because a rename would replace them.
@@ -68,8 +68,9 @@ def write_atomically(path: Path, data: bytes) -> None:
         try:
             with temporary.open("wb") as stream:
                 stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
+                if durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import time
 from pathlib import Path
 
-from flashcore.measure.machine.isolated import isolated
+from flashcore.measure.machine.isolated import Ended, isolated, started
 
 
 def _open_files() -> list[str]:
@@ -18,3 +20,16 @@ def test_a_file_of_the_caller_is_not_open_there(tmp_path: Path) -> None:
     with path.open("w"):
         assert str(path) in _open_files()
         assert str(path) not in isolated(10, _open_files)
+
+
+def test_several_run_at_a_time_each_with_its_limit_from_its_start() -> None:
+    def answer(i: int) -> int:
+        time.sleep(60.0 if i == 1 else 0.0)
+        return i
+
+    begun = time.monotonic()
+    processes = [started(2.0, functools.partial(answer, i)) for i in range(3)]
+    assert [next(p) for p in processes] == [None] * 3
+    time.sleep(1.5)
+    assert [next(p) for p in processes] == [0, Ended(None, ""), 2]
+    assert time.monotonic() - begun < 3.0

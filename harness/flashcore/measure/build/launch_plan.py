@@ -11,13 +11,15 @@ import ctypes
 import os
 import re
 import signal
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from flashcore.measure.build.ninja_graph import OBJECT
-from flashcore.measure.machine.isolated import Ended, isolated
+from flashcore.measure.machine.isolated import Ended, started
 from flashcore.model import cache, plugin
 from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
 from flashcore.model.files import file_hash
@@ -136,13 +138,28 @@ def plans(
 
 
 def _ask(questions: Iterable[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
-    """Each question with its answer, from a separate process."""
+    """Each question with its answer, from a separate process; as many run at the same time as there are processors."""
     hung: dict[Path, dict[str, Any]] = {}  # a library that hangs is not asked about other shapes
-    for question in questions:
-        answer = hung.get(question.library) or _isolated(question)
+    running: deque[tuple[_Question, Iterator[Any]]] = deque()
+
+    def next_answer() -> tuple[_Question, dict[str, Any]]:
+        question, process = running.popleft()
+        answer = _answered(next(process))
         if isinstance(_cause(answer), PlanHung):
             hung[question.library] = answer
-        yield question, answer
+        return question, answer
+
+    for question in questions:
+        if len(running) == (os.cpu_count() or 1):
+            yield next_answer()
+        if question.library in hung:
+            yield question, hung[question.library]
+        else:
+            process = started(TIME_LIMIT, partial(_answer, question))
+            next(process)
+            running.append((question, process))
+    while running:
+        yield next_answer()
 
 
 def _without_launches(cause: Cause) -> dict[str, Any]:
@@ -169,9 +186,8 @@ def _kernel(name: str) -> str:
     return canonical(signature[1] if signature else name)
 
 
-def _isolated(question: _Question) -> dict[str, Any]:
-    """The answer from a process that loads only this library and handles only this question."""
-    answer = isolated(TIME_LIMIT, lambda: _answer(str(question.library), question.sizes, question.recording))
+def _answered(answer: Any) -> dict[str, Any]:
+    """The answer of a process that loads only one library and handles only one question."""
     if not isinstance(answer, Ended):
         return dict(answer)
     if answer.exit_code is None:
@@ -180,15 +196,15 @@ def _isolated(question: _Question) -> dict[str, Any]:
     return _without_launches(ending(answer.exit_code, answer.output))
 
 
-def _answer(path: str, sizes: Sequence[int], recording: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(question: _Question) -> dict[str, Any]:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    library = ctypes.CDLL(path)
-    dims = (ctypes.c_int64 * len(sizes))(*sizes)
+    library = ctypes.CDLL(str(question.library))
+    dims = (ctypes.c_int64 * len(question.sizes))(*question.sizes)
     records = (LaunchRecord * _CAPACITY)()
     workspace = ctypes.c_uint64()
     error = ctypes.c_char_p()
     out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
-    if recording:
+    if recording := question.recording:
         count = plugin.resolve(recording["by"])(library, recording, dims, *out)
     else:
         count = library.flashcore_launch_plan(dims, *out)

@@ -10,8 +10,9 @@ import select
 import signal
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +34,24 @@ class Ended:
 
 
 def isolated(limit: float, function: Callable[[], Any]) -> Any:
-    """The function's JSON-serializable return value, or how its process :class:`Ended` instead.
+    """The function's JSON-serializable return value, or how its process :class:`Ended` instead."""
+    *_, answer = started(limit, function)
+    return answer
 
-    The value is passed through shared memory, so that nothing the function prints can be taken for it.
+
+def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, None]:
+    """Starts a process and yields ``None``; then waits and yields what :func:`isolated` returns.
+
+    Several may run at the same time. Closing the generator kills its process. The value is passed through shared
+    memory, so that nothing the function prints can be taken for it.
 
     Args:
-        limit: time limit in seconds.
+        limit: time limit in seconds, from the start of the process.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
+        until = time.monotonic() + limit
         child = os.fork()
         if child == 0:
             try:
@@ -59,14 +68,19 @@ def isolated(limit: float, function: Callable[[], Any]) -> Any:
                 sys.stderr.flush()
             finally:
                 os._exit(1)
+        memory.madvise(mmap.MADV_DONTFORK)  # processes started later cannot write to it
         process = os.pidfd_open(child)
-        ended = select.select([process], [], [], limit)[0]
-        os.close(process)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        try:
+            yield None
+            ended = select.select([process], [], [], max(0.0, until - time.monotonic()))[0]
+        finally:
+            os.close(process)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         answer = memory.readline()
         if ended and exit_code == 0 and answer.endswith(b"\n"):
-            return json.loads(answer)
+            yield json.loads(answer)
+            return
         output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
-        return Ended(exit_code if ended else None, output.read().decode(errors="replace").strip())
+        yield Ended(exit_code if ended else None, output.read().decode(errors="replace").strip())
