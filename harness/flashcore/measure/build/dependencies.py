@@ -144,6 +144,7 @@ class Inputs:
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
         self._headers = [self._below(f) for f in self._include]
+        self._real = functools.cache(os.path.realpath)
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
         self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
@@ -177,7 +178,7 @@ class Inputs:
         # Relative paths, so that a copy of the suite in another folder has the same keys.
         for file in sorted({f.removeprefix(self._root + os.sep) for f in parsed(rule)}):
             path = os.path.join(self._root, file)
-            real = os.path.realpath(path)
+            real = self._real(path)
             if not self._is_users(real):
                 system.append(path)
             elif not real.startswith(generated_files):
