@@ -53,7 +53,7 @@ def test_each_part_is_there_with_its_version_or_missing_with_a_hint(monkeypatch:
 
 
 def test_a_tool_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    compute_sanitizer = pytest.importorskip("flashcore.plugins.sanitize.compute_sanitizer")
+    compute_sanitizer = pytest.importorskip("flashcore.plugins.sanitize.sanitize")
     versions = {"ncu": "2026.1", "compute-sanitizer": None}
     monkeypatch.setattr(ncu, "find_ncu", lambda: Path("/bin/ncu"))
     monkeypatch.setattr(compute_sanitizer, "find_sanitizer", lambda: Path("/bin/compute-sanitizer"))

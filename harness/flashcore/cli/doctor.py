@@ -71,7 +71,7 @@ def examine() -> list[Part]:
         return f"{toolchain.tool_version(program)} at {program}"
 
     def sanitizer() -> str:
-        program = plugin.resolve("flashcore.plugins.sanitize.compute_sanitizer:find_sanitizer")()
+        program = plugin.resolve("flashcore.plugins.sanitize.sanitize:find_sanitizer")()
         return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
 
     def package(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from flashcore.chips.metric_tables import lookup
 from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.capabilities import lacking
-from flashcore.plugins.metrics import command, metric_lists, nvperf
+from flashcore.plugins.metrics import command, metric_lists
 
 #: As ncu prints it, wrapped descriptions and all.
 QUERY = """Chip gx100
@@ -76,8 +78,8 @@ def test_without_ncu_the_library_that_it_asks_is_asked(tmp_path: Path, monkeypat
         raise CapabilityError("no Nsight Compute", "install it")
 
     monkeypatch.setattr(metric_lists, "find_ncu", no_ncu)
-    monkeypatch.setattr(nvperf, "find", lambda: Path("/lib/libnvperf_host.so"))
-    monkeypatch.setattr(nvperf, "metrics", lambda library, chip: {f"{chip}__cycles": "Counter"})
+    monkeypatch.setattr(metric_lists, "find", lambda: Path("/lib/libnvperf_host.so"))
+    monkeypatch.setattr(metric_lists, "metrics", lambda library, chip: {f"{chip}__cycles": "Counter"})
     path = metric_lists.learn("gx100", tmp_path / "gx100.txt.gz")
     table = lookup.table("gx100", path)
     assert table.metrics == {"gx100__cycles": "Counter"}
@@ -86,7 +88,7 @@ def test_without_ncu_the_library_that_it_asks_is_asked(tmp_path: Path, monkeypat
     def no_library() -> Path:
         raise lacking("metric lists")
 
-    monkeypatch.setattr(nvperf, "find", no_library)
+    monkeypatch.setattr(metric_lists, "find", no_library)
     with pytest.raises(CapabilityError, match=r"no Nsight Compute; no libnvperf_host.so found.*\n.*nvidia-cuda-cupti"):
         metric_lists.learn("gx100", tmp_path / "other.txt.gz")
 
@@ -101,3 +103,93 @@ def test_a_table_is_written_only_where_the_user_says(
     assert not out and "--learn: expected together with --table FILE" in err
     assert main(["metrics", "--learn", "--chip", "gx100", "--table", str(tmp_path / "own.txt.gz")]) == Exit.OK
     assert capsys.readouterr().out.startswith(f"wrote {tmp_path}/own.txt.gz\n")
+
+
+#: As libnvperf_host answers, for a chip GX100 that it knows and any other that it does not.
+STAND_IN = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+struct head { size_t size; void *priv; };
+struct scratch { struct head h; const char *chip; const void *image; size_t bytes; };
+struct made {
+  struct head h; char *buffer; size_t bytes; const char *chip; const void *image, *data; size_t n; void *ev;
+};
+struct names { struct head h; void *ev; uint8_t kind; const char *names; const size_t *begins; size_t count; };
+#define IS(p, type) ((p)->h.size == sizeof(struct type) && (p)->h.priv == NULL)
+extern "C" int NVPW_InitializeHost(struct head *p) { return p->size == sizeof *p ? 0 : 1; }
+extern "C" int NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize(struct scratch *p) {
+  if (!IS(p, scratch) || strcmp(p->chip, "GX100")) return 14;
+  p->bytes = 64;
+  return 0;
+}
+extern "C" int NVPW_CUDA_MetricsEvaluator_Initialize(struct made *p) {
+  if (!IS(p, made) || p->bytes != 64 || strcmp(p->chip, "GX100")) return 14;
+  memcpy(p->buffer, "sm__a\0sm__b\0sm__rate\0", 21);
+  p->ev = p->buffer;
+  return 0;
+}
+extern "C" int NVPW_MetricsEvaluator_GetMetricNames(struct names *p) {
+  static const size_t two[] = {0, 6}, one[] = {12};
+  if (!IS(p, names)) return 14;
+  p->names = (const char *)p->ev;
+  p->begins = p->kind ? one : two;
+  p->count = p->kind == 0 ? 2 : p->kind == 1 ? 1 : 0;
+  return 0;
+}
+"""
+
+
+def compiled(folder: Path, source: str) -> Path:
+    (folder / "x.cc").write_text(source)
+    library = folder / metric_lists.LIBRARY
+    paths = [str(library), str(folder / "x.cc")]
+    subprocess.run([str(toolchain.find_cxx()), "-shared", "-fPIC", "-o", *paths], check=True)
+    return library
+
+
+def test_the_names_of_each_kind_are_read(tmp_path: Path) -> None:
+    library = compiled(tmp_path, STAND_IN)
+    assert metric_lists.metrics(library, "gx100") == {"sm__a": "Counter", "sm__b": "Counter", "sm__rate": "Ratio"}
+    assert metric_lists.name_of(library) == f"libnvperf_host.so of {tmp_path}"
+    with pytest.raises(CapabilityError, match=r"metrics of gx200, found status 14 of .*ScratchBufferSize"):
+        metric_lists.metrics(library, "gx200")
+
+
+def test_another_library_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CapabilityError, match="expected NVPW_InitializeHost, found no such function"):
+        metric_lists.metrics(compiled(tmp_path, "int x;"), "gx100")
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(CapabilityError, match="cannot be loaded"):
+        metric_lists.metrics(tmp_path / "text.so", "gx100")
+
+
+@pytest.fixture(scope="module")
+def real() -> Path:
+    try:
+        library = metric_lists.find()
+    except CapabilityError as error:
+        pytest.skip(f"package: {error}")
+    if "13.0.85" not in metric_lists.name_of(library):
+        pytest.skip(f"package: {library} is of another release than the committed tables")
+    return library
+
+
+@pytest.mark.parametrize("chip", ["ad104", "ga100"])
+def test_it_says_what_ncu_says(chip: str, real: Path) -> None:
+    """Two chips whose tables are real output of ncu: that its library's lists are ncu's own rests on this."""
+    table = lookup.table(chip)
+    assert table.source == "ncu --query-metrics"
+    assert metric_lists.metrics(real, chip) == table.metrics
+
+
+@pytest.mark.parametrize("chip", ["ga102", "gb100", "gb202"])
+def test_its_tables_are_as_it_says_them_now(chip: str, real: Path) -> None:
+    table = lookup.table(chip)
+    assert table.source == "libnvperf_host.so of nvidia-cuda-cupti 13.0.85" == metric_lists.name_of(real)
+    assert metric_lists.metrics(real, chip) == table.metrics
+
+
+@pytest.mark.parametrize(("chip", "other"), lookup.SAME_LIST.items())
+def test_chips_that_share_a_list_do(chip: str, other: str, real: Path) -> None:
+    assert metric_lists.metrics(real, chip) == lookup.table(other).metrics

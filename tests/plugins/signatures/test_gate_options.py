@@ -16,7 +16,7 @@ from flashcore.errors import Exit
 from flashcore.measure.settings import Settings
 from flashcore.pipeline.present import present
 from flashcore.plugins.pack import pack
-from flashcore.plugins.signatures.ssh import SIGNATURE
+from flashcore.plugins.signatures.command import SIGNATURE
 from flashcore.records import store
 from tests import factory
 from tests.conftest import TOY, Built

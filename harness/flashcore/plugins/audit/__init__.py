@@ -9,7 +9,7 @@ PLUGIN = Plugin(
     groups={"audit": "judge"},
     pages={"index": "flashcore.plugins.audit.page:page"},
     facts={
-        name: f"flashcore.plugins.audit.facts:{name.upper()}"
+        name: f"flashcore.plugins.audit.causes:{name.upper()}"
         for name in (
             "code",
             "code_bytes",

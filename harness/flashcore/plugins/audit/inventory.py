@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from flashcore.errors import FlashcoreError
-from flashcore.model.causes import Cause
+from flashcore.measure.machine import toolchain
+from flashcore.model.causes import Cause, CompileFailed, NoTool
 from flashcore.model.text import matches_any
-from flashcore.plugins.audit import containers, ptx, sass
+from flashcore.plugins.audit import containers, sass
 from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
 from flashcore.plugins.imports.names import slug
 from flashcore.readers import cubin
@@ -87,7 +90,7 @@ def inventory(
     variants: dict[tuple[int, str], str] = {}
     seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
     for number, path in enumerate(paths):
-        for code in ptx.read(path, archs):
+        for code in _codes(path, archs):
             variant = variants.get((number, code.file))
             if variant is None:
                 variant = variants[number, code.file] = _variant(code.file, result.files)
@@ -143,3 +146,34 @@ def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
     if not kernel.stack_bytes and not kernel.spills and not kernel.is_incomplete:
         return 0, 0
     return kernel.spills or SpillsUnlisted(kernel.stack_bytes)
+
+
+_ERROR = re.compile(r"(line \d+; )?(error|fatal) *:.*")
+
+
+def _codes(path: Path, archs: Sequence[str]) -> Iterator[containers.Code]:
+    """Reads a file's code; compiles PTX for each of ``archs``, if any."""
+    for code in containers.read(path):
+        if archs and code.kind == "ptx" and isinstance(code.content, bytes):
+            for arch in archs:
+                yield replace(code, kind="cubin", arch=arch, content=_compiled(code.content, arch))
+        else:
+            yield code
+
+
+def _compiled(content: bytes, arch: str) -> bytes | Cause:
+    """The cubin, or ptxas' first error."""
+    compiler = toolchain.optional_tool("ptxas")
+    if compiler is None:
+        return NoTool("ptxas")
+    with TemporaryDirectory() as folder:
+        source, made = Path(folder) / "code.ptx", Path(folder) / "code.cubin"
+        source.write_bytes(content)
+        try:
+            result = toolchain.ask([compiler, f"-arch={arch}", source, "-o", made], timeout=300)
+        except subprocess.TimeoutExpired:
+            return CompileFailed("ptxas takes more than 300 s")
+        if result.returncode == 0:
+            return made.read_bytes()
+    error = _ERROR.search(result.stderr)
+    return CompileFailed(f"ptxas: {error[0] if error else result.returncode}")

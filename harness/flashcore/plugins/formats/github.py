@@ -1,6 +1,6 @@
-"""Workflow commands that put each failure beside its line of source; empty if all is well.
+"""GitHub workflow commands that annotate the source line of each failure.
 
-Verdicts of one budget on one line share an annotation, since only ten of a level are shown.
+Verdicts of one budget on one line share an annotation, because GitHub shows only ten per level.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from pathlib import Path
 from flashcore.cli import terminal, verdict_table
 from flashcore.gate.formats import markdown
 from flashcore.gate.judge import Judgement, Verdict
-from flashcore.gate.locate import Place, Places
+from flashcore.gate.locate import Places
 from flashcore.gate.wording import clean, sentence
 from flashcore.model.files import writing
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 
-#: A code host shows this many annotations of one level a step, and drops the rest silently.
+#: GitHub shows this many annotations per level and step, and drops the rest silently.
 MOST_ANNOTATIONS = 10
 
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
-    """The annotations and the table below them. Adds the Markdown to the job's summary."""
+    """The annotations above the table. Appends the Markdown to the job's summary."""
     if job := os.environ.get("GITHUB_STEP_SUMMARY"):
         with writing(Path(job)):
             Path(job).parent.mkdir(parents=True, exist_ok=True)
@@ -33,18 +34,13 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
 
 
 def workflow_commands(judgement: Judgement, places: Places) -> str:
-    """Errors for what failed, warnings for what is unmeasured though required."""
-    lines = [
-        *_annotations("error", "failed", judgement.failed, places),
-        *_annotations("warning", "unmeasured", judgement.unexplained_gaps, places),
-    ]
-    return "".join(lines)
+    """An error per failure, and a warning per required but unmeasured fact."""
+    failures = _annotations("error", "failed", judgement.failed, places)
+    return "".join(failures + _annotations("warning", "unmeasured", judgement.unexplained_gaps, places))
 
 
 def _annotations(level: str, title: str, verdicts: Sequence[Verdict], places: Places) -> list[str]:
-    groups: dict[tuple[str, Place | None], list[Verdict]] = {}
-    for v in verdicts:
-        groups.setdefault((v.budget, places.of(v)), []).append(v)
+    groups = grouped(((v.budget, places.of(v)), v) for v in verdicts)
     lines = []
     for (budget, place), group in list(groups.items())[:MOST_ANNOTATIONS]:
         words = "\n".join(sentence(v) for v in group[:MOST_ANNOTATIONS])

@@ -1,4 +1,4 @@
-"""GitLab's Code Quality report: an issue for each failure, each unmeasured required fact and each waived failure."""
+"""GitLab's Code Quality report: an issue per failure, per required but unmeasured fact, and per waived failure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import clean, sentence, summary
 from flashcore.model.record import Record
-from flashcore.plugins.formats import fallback
 
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
-    """The judgement as a JSON list. GitLab drops an issue without a line in the repository: it is put at the suite's
-    manifest. Without an issue, a gate that does not pass has one for its summary."""
+    """The judgement as a JSON list.
+
+    GitLab drops issues without a line in the repository, so these are at the suite's manifest. A gate that neither
+    passes nor has an issue has one for its summary.
+    """
     levels = (("major", judgement.failed), ("minor", judgement.unexplained_gaps), ("info", judgement.waived))
-    manifest = fallback.manifest(places)
 
     def issue(severity: str, check: str, subject: str, text: str, place: Place | None) -> dict[str, Any]:
         if place is None or place.file.startswith("/"):
-            place = manifest
-        # Line numbers change with every edit; the budget and its subject do not.
+            place = places.manifest
+        # Not the line's number, which changes with every edit.
         key = f"{record.suite.name} {check} {subject}"
         return {
             "description": clean(text),

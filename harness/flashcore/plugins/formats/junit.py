@@ -1,25 +1,25 @@
-"""JUnit XML: a suite a budget, a case a subject. What is unmeasured though required is an *error*."""
+"""JUnit XML: a suite per budget, a case per subject. Required but unmeasured subjects are errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from html import escape
 
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import clean, sentence
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 
 
 def render(judgement: Judgement, record: Record, _: Places) -> str:
-    """The judgement as JUnit XML. Written line by line: an element tree of fifty thousand cases takes a second
-    longer."""
-    groups: dict[str, list[Verdict]] = {}
-    for verdict in judgement.verdicts:
-        groups.setdefault(verdict.budget, []).append(verdict)
+    """The judgement as JUnit XML.
+
+    It is written line by line, because an element tree of fifty thousand cases takes a second longer.
+    """
     lines: list[str] = []
     every: list[str] = []
-    for budget, verdicts in groups.items():
+    for budget, verdicts in grouped((v.budget, v) for v in judgement.verdicts).items():
         kinds = [_kind(v) for v in verdicts]
         every += kinds
         name = _attribute(f"{record.suite.name}.{budget}")
@@ -35,7 +35,7 @@ def _count(kinds: list[str]) -> str:
 
 
 def _kind(verdict: Verdict) -> str:
-    """The name of its failure's element, empty if there is none."""
+    """The element of a failure; empty for a pass."""
     gap = "error" if verdict.required else "skipped"
     return {"fail": "failure", "unmeasured": gap, "open": "skipped"}.get(verdict.status, "")
 
@@ -46,7 +46,7 @@ def _case(name: str, verdict: Verdict, kind: str) -> str:
     return f"{head}>{inside}</testcase>" if inside else f"{head} />"
 
 
-def _inside(verdict: Verdict, kind: str) -> Iterable[str]:
+def _inside(verdict: Verdict, kind: str) -> Iterator[str]:
     if kind:
         words = clean(sentence(verdict))
         first = words.splitlines()[0]
@@ -57,5 +57,5 @@ def _inside(verdict: Verdict, kind: str) -> Iterable[str]:
 
 
 def _attribute(text: str) -> str:
-    """As an attribute's value, in double quotes; line ends are escaped, since a reader would turn them into spaces."""
+    """Escapes an attribute's value, including line ends, which readers replace by spaces."""
     return escape(clean(text)).replace("\n", "&#10;").replace("\t", "&#9;")

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: what failed, what is unmeasured though required, and what is waived, as a *suppressed* result."""
+"""SARIF 2.1.0: failures, required but unmeasured facts, and waived failures as *suppressed* results."""
 
 from __future__ import annotations
 
@@ -14,35 +14,30 @@ from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.record import Record
-from flashcore.plugins.formats import fallback
 
 
 def render(judgement: Judgement, record: Record, places: Places) -> str:
     """The judgement as SARIF."""
-    manifest = fallback.manifest(places)
     shown = (*judgement.failed, *judgement.unexplained_gaps, *judgement.waived)
-    rules: dict[str, dict[str, Any]] = {}
-    for verdict in shown:
-        text = f"{verdict.fact} {verdict.limit}: {verdict.source}"
-        rules.setdefault(
-            verdict.budget,
-            {
-                "id": verdict.budget,
-                "shortDescription": {"text": f"{verdict.budget}: {verdict.fact}"},
-                "fullDescription": {"text": text},
-                "defaultConfiguration": {"level": "error"},
-                "properties": {"tier": verdict.tier, "fact": verdict.fact},
-            },
-        )
-    order = {name: i for i, name in enumerate(rules)}
+    rules = {
+        v.budget: {
+            "id": v.budget,
+            "shortDescription": {"text": f"{v.budget}: {v.fact}"},
+            "fullDescription": {"text": f"{v.fact} {v.limit}: {v.source}"},
+            "defaultConfiguration": {"level": "error"},
+            "properties": {"tier": v.tier, "fact": v.fact},
+        }
+        for v in reversed(shown)
+    }
+    names = list(dict.fromkeys(v.budget for v in shown))
     driver = {
         "name": "flashcore",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": list(rules.values()),
+        "rules": [rules[name] for name in names],
     }
     invocation = {
-        # The gate ran successfully, whatever it found, unless the machine could not do it.
+        # Failed budgets are results of a successful run.
         "executionSuccessful": judgement.exit_code is not Exit.INCAPABLE,
         "exitCode": int(judgement.exit_code),
         "exitCodeDescription": summary(judgement),
@@ -60,7 +55,9 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "version": "2.1.0",
         "runs": [run],
     }
-    return with_rows(data, "results", [_result(v, order[v.budget], places.of(v) or manifest) for v in shown])
+    return with_rows(
+        data, "results", [_result(v, names.index(v.budget), places.of(v) or places.manifest) for v in shown]
+    )
 
 
 def _result(verdict: Verdict, rule: int, place: Place) -> dict[str, Any]:
@@ -77,7 +74,7 @@ def _result(verdict: Verdict, rule: int, place: Place) -> dict[str, Any]:
         "ruleIndex": rule,
         "level": "warning" if verdict.status == "unmeasured" else "error",
         "message": {"text": sentence(verdict)},
-        # Line numbers change with every edit; the budget and its subject do not.
+        # Not the line's number, which changes with every edit.
         "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(key.encode()).hexdigest()[:32]},
         "properties": {"status": verdict.status, "value": verdict.value, "unit": verdict.unit, "limit": verdict.limit},
         "locations": [location],

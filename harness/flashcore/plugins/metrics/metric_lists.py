@@ -1,24 +1,37 @@
-"""Writes a chip's table of metrics, which :mod:`flashcore.chips.metric_tables.lookup` reads, from ncu or NVIDIA's
-library of metrics."""
+"""Lists a chip's metrics, and writes the table that :mod:`flashcore.chips.metric_tables.lookup` reads.
+
+The list comes from ncu, or without ncu from ``libnvperf_host``, the library that ncu uses. That library is in the pip
+package ``nvidia-cuda-cupti`` and in CUDA's ``extras/CUPTI``, and needs no GPU. Its lists of AD104 and GA100 equal those
+of ``ncu --query-metrics`` (a test compares them).
+"""
 
 from __future__ import annotations
 
+import ctypes
 import gzip
+import os
 import re
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flashcore.chips.metric_tables.lookup import Table
 from flashcore.errors import CapabilityError
+from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.ncu import find_ncu, last_lines
+from flashcore.measure.machine.toolchain import site_packages, version_of
 from flashcore.model.files import write_atomically, writing
-from flashcore.plugins.metrics import nvperf
 
+LIBRARY = "libnvperf_host.so"
+PACKAGE = "nvidia-cuda-cupti"
+
+#: In the order of ``NVPW_MetricType``.
+_KINDS = ("Counter", "Ratio", "Throughput")
 _ROW = re.compile(r"^(?P<name>[A-Za-z]\S*__\S+)\s+(?P<kind>Counter|Ratio|Throughput)\s+(?P<unit>\S+)\s")
 
 
 def parse_query(text: str, chip: str) -> Table:
-    """The table of metrics in the output of ``ncu --query-metrics``. Wrapped descriptions are skipped.
+    """Parses the output of ``ncu --query-metrics``, without wrapped descriptions.
 
     Raises:
         CapabilityError: the text has no metric.
@@ -33,21 +46,19 @@ def parse_query(text: str, chip: str) -> Table:
 
 
 def learn(chip: str, file: Path, ncu: Path | None = None) -> Path:
-    """Asks ncu for a chip's metrics, or where there is none the library that ncu asks, and writes its table;
-    needs no GPU. Gives the file.
+    """Writes a chip's table, and returns its path.
 
     Args:
-        file: the table to write.
-        ncu: Nsight Compute's command; looked for if ``None``.
+        ncu: Nsight Compute's command; the installed one if ``None``.
 
     Raises:
-        CapabilityError: there is neither, or it does not know the chip.
+        CapabilityError: neither ncu nor its library is installed, or it does not know the chip.
         FlashcoreError: the table cannot be written.
     """
-    made = _listed(chip, ncu)
+    table = _listed(chip, ncu)
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, packed(made))
+    write_atomically(file, packed(table))
     return file
 
 
@@ -56,10 +67,10 @@ def _listed(chip: str, ncu: Path | None) -> Table:
         ncu = ncu or find_ncu()
     except CapabilityError as no_ncu:
         try:
-            library = nvperf.find()
+            library = find()
         except CapabilityError as error:
             raise CapabilityError(f"{no_ncu.what}; {error.what}", error.hint) from None
-        return Table(chip, nvperf.metrics(library, chip), nvperf.name_of(library))
+        return Table(chip, metrics(library, chip), name_of(library))
     argv = [str(ncu), "--query-metrics", "--chips", chip]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=120, check=False)
@@ -71,3 +82,72 @@ def _listed(chip: str, ncu: Path | None) -> Table:
 def packed(table: Table) -> bytes:
     """A table's file; the same metrics give the same bytes."""
     return gzip.compress(table.text().encode(), compresslevel=9, mtime=0)
+
+
+def find() -> Path:
+    """The library of this environment's pip package, or of the CUDA toolkit.
+
+    Raises:
+        CapabilityError: it is not installed.
+    """
+    for path in _candidates():
+        if path.is_file():
+            return path
+    raise lacking("metric lists")
+
+
+def _candidates() -> Iterator[Path]:
+    for site in site_packages():
+        yield from sorted(site.glob(f"nvidia/cu*/lib/{LIBRARY}"), reverse=True)
+    for root in filter(None, (os.environ.get("CUDA_HOME"), "/usr/local/cuda")):
+        yield Path(root) / "extras" / "CUPTI" / "lib64" / LIBRARY
+
+
+def name_of(library: Path) -> str:
+    """The library as the source of a table, with its package's version if it is from pip."""
+    pip = any(library.is_relative_to(site) for site in site_packages())
+    version = version_of(PACKAGE) if pip else None
+    return f"{LIBRARY} of {PACKAGE} {version}" if version else f"{LIBRARY} of {library.parent}"
+
+
+def metrics(library: Path, chip: str) -> dict[str, str]:
+    """The kind of each metric of a chip such as ``ga102``: ``Counter``, ``Ratio`` or ``Throughput``.
+
+    Raises:
+        CapabilityError: the library does not load, or does not know the chip.
+    """
+    try:
+        nvperf = ctypes.CDLL(str(library))
+    except OSError as error:
+        raise lacking("metric lists", what=f"{library}: cannot be loaded: {error}") from None
+
+    def call(function: str, *members: int) -> Sequence[int]:
+        """Calls a function of ``nvperf_host.h`` or ``nvperf_cuda_host.h``, and returns its structure's members.
+
+        A structure begins with its size and a null pointer. All members are eight bytes wide, or padded to that.
+        """
+        count = 2 + len(members)
+        structure = (ctypes.c_size_t * count)(8 * count, 0, *members)
+        try:
+            status = getattr(nvperf, function)(structure)
+        except AttributeError:
+            raise lacking("metric lists", what=f"{library}: expected {function}, found no such function") from None
+        if status != 0:
+            raise CapabilityError(
+                f"{library}: expected a list of the metrics of {chip}, found status {status} of {function}",
+                "name a chip that it knows, as ga102, or install a newer one",
+            )
+        return structure[2:]
+
+    text = ctypes.create_string_buffer(chip.upper().encode())
+    name = ctypes.addressof(text)
+    call("NVPW_InitializeHost")
+    *_, size = call("NVPW_CUDA_MetricsEvaluator_CalculateScratchBufferSize", name, 0, 0)
+    scratch = ctypes.create_string_buffer(size)  # has the names, so it must outlive them
+    *_, evaluator = call("NVPW_CUDA_MetricsEvaluator_Initialize", ctypes.addressof(scratch), size, name, 0, 0, 0, 0)
+    kinds: dict[str, str] = {}
+    for index, kind in enumerate(_KINDS):
+        *_, names, begins, count = call("NVPW_MetricsEvaluator_GetMetricNames", evaluator, index, 0, 0, 0)
+        for begin in (ctypes.c_size_t * count).from_address(begins):
+            kinds[ctypes.string_at(names + begin).decode()] = kind
+    return kinds

@@ -1,4 +1,4 @@
-"""Every variant under compute-sanitizer: a command, and a stage of ``profile --sanitize``."""
+"""Runs variants under compute-sanitizer: a command, and a stage of ``profile --sanitize``."""
 
 from flashcore.model.plugin import Plugin
 

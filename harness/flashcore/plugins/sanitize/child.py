@@ -1,4 +1,4 @@
-"""What compute-sanitizer wraps: calls each case once."""
+"""The process that runs under compute-sanitizer: calls each case once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEED = 0
 
 
 def perform(task: Task, journal: Journal) -> None:
-    """One case: its inputs, one call, and a wait for what it does."""
+    """Makes a case's inputs, calls it once, and waits for its end."""
     case, device = Case.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
@@ -30,7 +30,7 @@ def perform(task: Task, journal: Journal) -> None:
 
 
 def _outputs(case: Case, device: str) -> dict[str, Tensor]:
-    """Outputs without guard bands: the bands of check would hide a write beside an output from the tool."""
+    """Outputs without guard bands, in which the tool would not notice a write beside an output."""
     import torch
 
     return {

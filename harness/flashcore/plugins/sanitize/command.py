@@ -11,7 +11,7 @@ from flashcore.measure.settings import Sanitize
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Record, Subject
 from flashcore.model.text import fixed
-from flashcore.plugins.sanitize.compute_sanitizer import find_sanitizer
+from flashcore.plugins.sanitize.sanitize import find_sanitizer
 from flashcore.suites.load import load
 
 EXAMPLES = (

@@ -10,4 +10,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> None:
-    """Leaves the run to the command, whose settings have the option."""
+    """Does nothing: the command's settings include the option."""

@@ -1,21 +1,24 @@
-"""Sanitize: every kernel once under ``compute-sanitizer``, for faults that no comparison of answers shows.
+"""Runs every kernel once under ``compute-sanitizer``, for faults that wrong answers do not show.
 
-``memcheck`` finds accesses outside of what was allocated, ``racecheck`` unordered accesses to shared memory,
-``synccheck`` barriers that are used wrongly.
-One process takes many cases, since starting costs more than running, but the tool gives one count a
-process. A clean batch clears all its cases; otherwise each of its cases runs again alone, so that a count is never
-attributed to the wrong case. All state is in the folder's files: called again, :func:`run` continues where it was
-ended. :mod:`flashcore.plugins.sanitize.child` is what the tool runs.
+``memcheck`` finds accesses outside of allocations, ``racecheck`` unordered accesses to shared memory, and ``synccheck``
+misused barriers. A process runs many cases, because its start takes longer than they do, but the tool counts errors per
+process. A clean batch clears all its cases. The cases of any other batch run again alone, so that no count is attributed
+to the wrong case. All state is in the folder's files, so a second call of :func:`run` continues an interrupted one. The
+tool runs :mod:`flashcore.plugins.sanitize.child`.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flashcore.measure.context import Context, Say
 from flashcore.measure.machine import python_process
+from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.settings import Sanitize, Tool
 from flashcore.measure.workers import rounds
 from flashcore.measure.workers.journal import Result, Task, hung, read_journal
@@ -37,15 +40,86 @@ from flashcore.model.causes import (
 )
 from flashcore.model.files import writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult, Subject
-from flashcore.plugins.sanitize.compute_sanitizer import Report, command_line, find_sanitizer, parse
+
+_PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer")
+
+
+def find_sanitizer() -> Path:
+    """The path of ``compute-sanitizer``: in ``CUDA_HOME``, on ``PATH``, or where CUDA installs it.
+
+    Raises:
+        CapabilityError: it is not installed.
+    """
+    home = os.environ.get("CUDA_HOME")
+    for place in (*([f"{home}/bin"] if home else ()), None, *_PLACES):
+        if program := shutil.which("compute-sanitizer", path=place):
+            return Path(program)
+    raise lacking("compute-sanitizer")
+
+
+def command_line(sanitizer: Path | str, tool: Tool, log: Path, target: Sequence[str]) -> list[str]:
+    """The command line that runs a target under the tool.
+
+    Failed API calls do not count: libraries make some on purpose, and the stage *check* reports the others.
+    """
+    return [
+        *(str(sanitizer), "--tool", tool, "--log-file", str(log).replace("%", "%%")),
+        *("--launch-timeout", "0"),  # torch takes long to reach its first CUDA call
+        *("--check-exit-code", "no"),  # the outcome of the target is in its journal
+        *(("--report-api-errors", "no") if tool == "memcheck" else ()),
+        *target,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The counts of one process, and the tool's first complaint."""
+
+    errors: int
+    warnings: int = 0
+    first: str = ""
+
+    @property
+    def clean(self) -> bool:
+        return self.errors == 0 and self.warnings == 0
+
+
+_ERRORS = r"(?m)^=+ ERROR SUMMARY: ([\d,]+) errors?\s*$"
+_RACECHECK = r"(?m)^=+ RACECHECK SUMMARY: [\d,]+ hazards? displayed \(([\d,]+) errors?, ([\d,]+) warnings?\)"
+_LINE = r"(?m)^=+ ?(.*)$"
+#: The tool failed, so its count is not about the kernels.
+_BLIND = r"(?m)^=+ .*(?:Internal Sanitizer Error|[Oo]ut of memory|is not supported|Unsupported).*$"
+
+
+def parse(text: str, tool: Tool) -> Report | str:
+    """The counts in a tool's log, or why it has none."""
+    if blind := re.search(_BLIND, text):
+        return f"compute-sanitizer did not work: {blind[0].lstrip('= ')}"
+    summary = re.search(_RACECHECK if tool == "racecheck" else _ERRORS, text)
+    if summary is None:
+        lines = [line.strip() for line in re.findall(_LINE, text) if line.strip()]
+        return "compute-sanitizer gave no count" + (f": {' | '.join(lines[-2:])}" if lines else "")
+    errors, *warnings = (int(n.replace(",", "")) for n in summary.groups())
+    return Report(errors, sum(warnings), _first(text))
+
+
+def _first(text: str) -> str:
+    """The first complaint, with the line of its place if there is one."""
+    lines = [m.rstrip() for m in re.findall(_LINE, text)]
+    for i, line in enumerate(lines):
+        if line.strip() and not line.startswith(" ") and "SUMMARY" not in line and line.strip() != "COMPUTE-SANITIZER":
+            where = lines[i + 1].strip() if i + 1 < len(lines) else ""
+            return f"{line.strip()} {where}" if where.startswith(("at ", "by ")) else line.strip()
+    return ""
+
 
 TARGET = python_process.child("flashcore.plugins.sanitize.child")
-#: Every tensor gets an allocation of its own, so that an access to another tensor's memory is noticed.
+#: Gives every tensor a separate allocation, so that the tool notices accesses to another tensor's memory.
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
 def prepare(context: Context) -> None:
-    """Starts nothing: one tool follows the other, and few runs sanitize."""
+    """Starts nothing, because few runs sanitize."""
 
 
 def run(context: Context, cases: Sequence[Case]) -> StageResult:
@@ -53,7 +127,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
     Raises:
         CapabilityError: no GPU, or the tool cannot be started.
-        FlashcoreError: the folder cannot be written; what was found is kept.
+        FlashcoreError: the folder cannot be written; completed cases are kept.
     """
     chosen = context.settings.sanitize or Sanitize()
     sanitizer = find_sanitizer()
@@ -109,8 +183,8 @@ class _UnderTool:
     progress: Say
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Report]) -> None:
-        """All cases together, and each of those that are in doubt alone."""
-        sanitizer, tool = self.sanitizer, self.tool  # what is sent to another host
+        """Runs the cases together, and each doubtful one alone."""
+        sanitizer, tool = self.sanitizer, self.tool  # these may be sent to another host
 
         def command(task_file: Path, journal: Path) -> list[str]:
             return command_line(sanitizer, tool, _log(journal), TARGET(task_file, journal))
@@ -126,7 +200,7 @@ class _UnderTool:
             self.workers.run(group, program, path, tell)
 
     def harvest(self, path: Path, answers: Mapping[str, Result], settled: Settled[Report]) -> None:
-        """Attributes each process' count to the cases that it ran."""
+        """Attributes each process' counts to its cases."""
         for name, result in answers.items():
             over = settled.failed if isinstance(result.cause, Hang | HungBefore) else settled.open
             over[name] = result.cause or Unanswered()
@@ -153,5 +227,5 @@ class _UnderTool:
 
 
 def _log(journal: Path) -> Path:
-    """Where the tool writes beside a journal."""
+    """The path of the tool's log for a journal."""
     return journal.with_name(f"{journal.stem.replace('journal', 'sanitizer')}.log")

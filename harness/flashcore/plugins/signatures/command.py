@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 from pathlib import Path
 
 from flashcore.cli import options
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.model.files import write_atomically
-from flashcore.plugins.signatures.ssh import SIGNATURE, keygen
 from flashcore.records import lookup, store
+
+#: The file in a run's folder that signs its hashes, and thus its files.
+SIGNATURE = f"{store.SUMS}.sig"
 
 EXAMPLES = (
     ("flashcore sign --key ~/.ssh/id_ed25519", "the newest run"),
@@ -36,3 +40,16 @@ def run(arguments: argparse.Namespace) -> int:
     write_atomically(folder / SIGNATURE, done.stdout.encode())
     print(f"{folder / SIGNATURE}: signed with {arguments.key}")
     return Exit.OK
+
+
+def keygen(text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``ssh-keygen -Y`` in the namespace ``flashcore``, with ``text`` on standard input.
+
+    Raises:
+        CapabilityError: ssh-keygen is not installed.
+    """
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise CapabilityError("no ssh-keygen found", "install OpenSSH (Debian: apt-get install openssh-client)")
+    command = [program, "-Y", *words, "-n", "flashcore"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, errors="replace", check=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError, UsageError
 from flashcore.measure.machine import git
-from flashcore.plugins.signatures.ssh import SIGNATURE, keygen
+from flashcore.plugins.signatures.command import SIGNATURE, keygen
 from flashcore.records.store import SIGNERS, SUMS
 from flashcore.suites.find import suite_folder
 

@@ -1,4 +1,4 @@
-"""PTX is compiled for the archs that are asked for."""
+"""PTX is compiled for the requested archs."""
 
 from __future__ import annotations
 
