@@ -27,7 +27,7 @@ import pytest
 
 from flashcore import report
 from flashcore.chips import devices
-from flashcore.explain import bounds_in_use, heat, predictions, roofline
+from flashcore.explain import heat, predictions, roofline, time_shares
 from flashcore.explain.advice import advice
 from flashcore.explain.ladder import ladder
 from flashcore.explain.limiter import limiters, remedies
@@ -304,7 +304,7 @@ class Trace:
             limits, whole(readings, variant, shape), cures, advice(readings, variant, shape), bounds, v.predictions
         )
         found |= of(
-            bounds_in_use.needs(readings, v, s),
+            time_shares.needs(readings, v, s),
             [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
         )
         for gap in bounds.gaps if bounds else ():

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import raw
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
-from flashcore.model import times
+from flashcore.model import intervals
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
 from flashcore.pipeline.present import present
@@ -205,10 +205,12 @@ class Place:
         facts = [f for f in made.facts if f.source is not Source.EVENTS]
         for key, series in samples.items():
             variant, shape, mode = key.split("/")
-            facts += [factory.fact(f"{mode}_{n}", v, variant, shape=shape) for n, v in times.of_samples(series).items()]
+            facts += [
+                factory.fact(f"{mode}_{n}", v, variant, shape=shape) for n, v in intervals.of_samples(series).items()
+            ]
         basis = OverReference("plain", "isolated", 30)
         for variant, shape in cases:
-            value = times.speedup(samples["plain/small/isolated"], samples[f"{variant}/{shape}/isolated"])
+            value = intervals.speedup(samples["plain/small/isolated"], samples[f"{variant}/{shape}/isolated"])
             spread = {"": value, "_low": 0.95 * value, "_high": 1.05 * value}
             facts += [
                 factory.fact(f"speedup_vs_baseline{n}", v, variant, shape=shape, detail=basis)

@@ -20,7 +20,7 @@ from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import Facts
-from flashcore.records import lookup, raw, store
+from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import (
     FAULTS,
@@ -368,7 +368,7 @@ def test_profile_without_a_gpu_records_reports_and_gates(here: Workplace) -> Non
     assert record.facts.named("registers") and not record.facts.named("isolated_p50")
     assert not lookup.unfinished(here.folder / "profiles")
     assert list((here.folder / "reports" / run.name).glob("*.html"))
-    assert "plain-sm_80.log" in zipfile.ZipFile(run / raw.LOGS).namelist()
+    assert "plain-sm_80.log" in zipfile.ZipFile(run / store.LOGS).namelist()
 
     again = here.run("report", run.name, "-o", "elsewhere", start=NO_NVCC)
     assert again.returncode == 0, again.stderr

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flashcore.cli.main import main
-from flashcore.explain import bounds_in_use, measured_roofs, roofline
+from flashcore.explain import measured_roofs, roofline, time_shares
 from flashcore.explain.predictions import Readings
 from flashcore.measure.bench import child
 from flashcore.measure.context import Context
@@ -296,7 +296,7 @@ def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:
     fast, shapes = record.suite.variants["fast"], record.suite.shapes
 
     def share(of: Record, shape: str) -> float:
-        return bounds_in_use.needs(Readings(of), fast, shapes[shape])["L2"].percent
+        return time_shares.needs(Readings(of), fast, shapes[shape])["L2"].percent
 
     shared = replace(record, gpus=())
     assert share(record, "mission") / share(shared, "mission") == pytest.approx(4 / 5)

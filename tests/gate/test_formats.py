@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.errors import Exit
 from flashcore.gate import formats, judge
-from flashcore.gate.formats import FORMATS, markdown
+from flashcore.gate.formats import FORMATS
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import sentence
@@ -140,10 +140,10 @@ def test_markdown_is_bounded() -> None:
                           budgets=[factory.budget("registers", maximum=128)], archs=("sm_90a",))  # fmt: skip
     record = factory.bare_record(suite, facts)
     text = render("markdown", record)
-    assert text.count("registers\\_limit") == markdown.MOST_ROWS
+    assert text.count("registers\\_limit") == formats.MOST_ROWS
     assert "… and 200 more" in text
-    assert markdown._cell("a" * 300) == "a" * 300
-    assert markdown._cell("a" * 301) == "a" * 297 + "…"
+    assert formats._cell("a" * 300) == "a" * 300
+    assert formats._cell("a" * 301) == "a" * 297 + "…"
 
 
 def test_the_summary_counts_goals_and_what_is_left_out(record: Record) -> None:

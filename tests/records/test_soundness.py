@@ -17,7 +17,7 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, RecordError
-from flashcore.model import times
+from flashcore.model import intervals
 from flashcore.model.causes import OverReference
 from flashcore.model.record import Fact, Facts, Source, Subject
 from flashcore.records import lookup, soundness, store
@@ -37,9 +37,9 @@ def run(tmp_path: Path) -> Path:
     samples = {k: tuple(round(x, 4) for x in v) for k, v in made.samples.items()}
     series = {v: samples[f"{v}/mission/isolated"] for v in ("slow", "fast", "cudnn")}
     flop = next(f.number for f in made.facts.named("formula_flop") if f.subject.case == "fast/mission")
-    rates = {"tflops": times.tflops(flop or 0.0, series["fast"])}
+    rates = {"tflops": intervals.tflops(flop or 0.0, series["fast"])}
     for name, other in (("speedup_vs_baseline", "slow"), ("speedup_vs_peer", "cudnn")):
-        value = times.speedup(series[other], series["fast"])
+        value = intervals.speedup(series[other], series["fast"])
         rates |= {name: value, f"{name}_low": 0.9 * value, f"{name}_high": 1.1 * value}
     basis = OverReference("slow", "isolated", 30)
     facts = [factory.fact(n, v, "fast", shape="mission", detail=basis) for n, v in rates.items()]

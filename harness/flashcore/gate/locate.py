@@ -78,7 +78,7 @@ class Places:
 
     @functools.cached_property
     def manifest(self) -> Place:
-        """The first line of the suite's manifest, or of an audit's ``flashcore.toml``: the place of results without one."""
+        """The first line of the suite's manifest, or of an audit's ``flashcore.toml``: the place of other results."""
         names = (MANIFEST, *self.suite.manifests)
         name = next((name for name in names if (self.folder / name).is_file()), names[-1])
         return Place(os.path.relpath((self.folder / name).resolve(), self.root), 1)

@@ -25,7 +25,7 @@ from flashcore.pipeline import roofs
 from flashcore.pipeline.kinds import each_kind
 from flashcore.pipeline.opening import executor_of, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
-from flashcore.records import lookup, raw, store
+from flashcore.records import lookup, store
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def run(context: Context, resumed: Path | None = None) -> Run:
             built = compiling.finish()
             measured, ceilings = roofs.with_roofs(context, measured, _for_this_gpu)
             record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
-            raw.keep(folder, built.artifacts)
+            store.keep(folder, built.artifacts)
             store.write(record, folder)
             resuming.forget(folder)
             final = store.complete(folder)

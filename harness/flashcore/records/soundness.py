@@ -10,9 +10,9 @@ from datetime import date
 
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
+from flashcore.model.intervals import of_samples, speedup, tflops
 from flashcore.model.record import Fact, Facts, Record, Source, Value
 from flashcore.model.text import shortened
-from flashcore.model.times import of_samples, speedup, tflops
 
 #: Larger than any counter, size or rate, and small enough that sums and ratios stay finite.
 MOST = 1e30

@@ -30,16 +30,15 @@ from flashcore.model.record import Record
 from flashcore.model.suite import Tier, Variant
 from flashcore.model.text import significant, visible
 from flashcore.report import (
+    cells,
     chips_page,
     frame,
     guardrail_page,
-    markup,
     overview_page,
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Bar, Cell
-from flashcore.report.outcomes import status_mark
+from flashcore.report.cells import Bar, Cell, status_mark
 from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page
 
 if TYPE_CHECKING:
@@ -252,13 +251,13 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
 
     templates.globals.update(
         href=href,
-        cells=functools.partial(markup.row, href),
-        badge=functools.partial(markup.badge, href),
-        mark=markup.mark,
+        cells=functools.partial(cells.row, href),
+        badge=functools.partial(cells.badge, href),
+        mark=cells.mark,
         facts=FACTS,
         value_cell=guardrail_page.value_cell,
         provenance=frame.provenance,
-        outcome=lambda status: markup.mark(status_mark(status), status),
+        outcome=lambda status: cells.mark(status_mark(status), status),
     )
     templates.filters |= {
         "table_json": _json,

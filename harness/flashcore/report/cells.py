@@ -1,15 +1,20 @@
-"""Table cells: rounded values, six digits on hover, never blank.
+"""Table cells and badges, and their HTML. Values are rounded, with six digits on hover; no cell is blank.
 
 An unmeasured value is shown as ``unmeasured``, with its reason on hover, and sorts last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
+from markupsafe import Markup
+
+from flashcore.explain.predictions import Outcome
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact
+from flashcore.model.record import CaseOutcome, Fact
 from flashcore.model.text import UNMEASURED, quantity, significant
 from flashcore.model.text import number as written
 
@@ -104,3 +109,100 @@ def six_digits(value: float) -> float | int:
     """A value for a chart: integers exactly, others to six significant digits."""
     short = float(f"{value:.6g}")
     return int(value) if float(value).is_integer() else short
+
+
+#: Status of a case, stage or build → the style sheet's mark; others are ``unmeasured``.
+_MARKS = {"ok": "pass", "built": "pass", "failed": "fail", "stale": "stale", "unsupported": "open"}
+
+#: A prediction's outcome → (word, the style sheet's mark).
+PREDICTIONS: dict[Outcome, tuple[str, str]] = {
+    "confirmed": ("confirmed", "pass"),
+    "more": ("exceeded", "pass"),
+    "partly": ("partly", "waived"),
+    "none": ("no effect", "open"),
+    "against": ("other way", "fail"),
+    "missed": ("missed", "fail"),
+    "elsewhere": ("not comparable", "unmeasured"),
+    "unmeasured": ("unmeasured", "unmeasured"),
+    "open": ("none made", "open"),
+}
+
+
+def status_mark(status: str) -> str:
+    """The style sheet's mark for a status."""
+    return _MARKS.get(status, "unmeasured")
+
+
+def check_cell(check: CaseOutcome, title: str = "") -> Cell:
+    """The badge of a check's outcome."""
+    word = {"ok": "right", "failed": "wrong"}.get(check.status, check.status)
+    return Cell(word, title=title, sort=float(check.status != "ok"), mark=status_mark(check.status))
+
+
+def prediction_cell(outcome: Outcome, note: str = "") -> Cell:
+    """The badge of a prediction's outcome; ``note`` on hover."""
+    text, mark = PREDICTIONS[outcome]
+    return Cell(text, title=note, sort=float(list(PREDICTIONS).index(outcome)), mark=mark)
+
+
+#: (page name, relative path to the report's folder) → the page's address.
+Href = Callable[[str, str], str]
+
+
+def mark(status: str, text: str) -> Markup:
+    """A status badge: the word, with a sign from the style sheet, never only a color."""
+    return Markup(f'<span class="badge {escape(status)}">{escape(text)}</span>')
+
+
+def badge(href: Href, cell: Cell, up: str) -> Markup:
+    """A cell's status badge, as a link if the cell has one."""
+    shown = mark(cell.mark, cell.text)
+    return Markup(f'<a class="plain" href="{escape(href(cell.href, up))}">{shown}</a>') if cell.href else shown
+
+
+def row(
+    href: Href, cells: Sequence[Cell], up: str, heading: bool = False, shown: int | None = None, usual: Kind = "text"
+) -> Markup:
+    """The cells of a table row.
+
+    Args:
+        heading: whether the first cell names the row.
+        shown: the number of visible cells; the others are hidden.
+        usual: the table's default kind, whose cells need no class.
+    """
+    html = ""
+    for i, cell in enumerate(cells):
+        kind: str = "" if cell.kind == usual else cell.kind
+        name, attributes = "td", ""
+        if heading and i == 0:
+            name, attributes, kind = "th", ' scope="row"', f"{kind} name".strip()
+        if kind:
+            attributes += f' class="{kind}"'
+        if shown is not None and i >= shown:
+            attributes += " hidden"
+        if cell.sort is not None and not _sorts_by_text(cell):
+            attributes += f' data-sort="{escape(str(cell.sort))}"'
+        if cell.title:
+            attributes += f' title="{escape(cell.title)}"'
+        html += f"<{name}{attributes}>{_content(href, cell, up)}</{name}>"
+    return Markup(html)
+
+
+def _content(href: Href, cell: Cell, up: str) -> str:
+    inner = escape(cell.text)
+    if cell.mark:
+        inner = str(badge(href, cell, up))
+    elif cell.href:
+        inner = f'<a href="{escape(href(cell.href, up))}">{inner}</a>'
+    if cell.unit:
+        inner += f'<span class="unit"> {escape(cell.unit)}</span>'
+    if cell.detail:
+        inner += f' <span class="detail">{escape(cell.detail)}</span>'
+    return inner
+
+
+def _sorts_by_text(cell: Cell) -> bool:
+    """Whether the sort key can be read from the cell's text: a plain number, or the text itself."""
+    plain = not cell.unit and not cell.detail
+    number = cell.kind == "number" and cell.text.replace(",", "").replace(".", "").isdigit()
+    return plain and (number or cell.text == cell.sort)

@@ -9,22 +9,30 @@ from math import log10
 from typing import Any
 
 from flashcore.chips.occupancy import waves
-from flashcore.explain import bounds_in_use
+from flashcore.explain import time_shares
 from flashcore.explain.advice import UNTIMED, Advice, advice, order
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.predictions import Speedup
 from flashcore.explain.roofline import sm_count
 from flashcore.explain.rows import Row as CaseRow
-from flashcore.explain.time_shares import Whole, whole
+from flashcore.explain.time_shares import RESOURCES, Need, Whole, whole
 from flashcore.gate.judge import Verdict
 from flashcore.model import cause_text
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.suite import REGIMES, Shape, Stage, Variant
 from flashcore.model.text import UNMEASURED, faster, significant
-from flashcore.report.cells import Cell, missing, not_applicable, number_cell, unbroken, words
+from flashcore.report.cells import (
+    Cell,
+    check_cell,
+    missing,
+    not_applicable,
+    number_cell,
+    prediction_cell,
+    unbroken,
+    words,
+)
 from flashcore.report.guardrail_page import at_risk, by_room, percent
-from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import GUARDRAILS, INDEX, LABELS, MAX_SHAPES, Book, Case, Page, variant_cell
 
 #: (key, heading, unit, description). The first ``USUAL`` are shown by default. Keys occur in addresses.
@@ -133,7 +141,7 @@ class Picture:
         counted: whether any share comes from hardware counters.
     """
 
-    needs: Mapping[str, Mapping[str, bounds_in_use.Need]]
+    needs: Mapping[str, Mapping[str, Need]]
     stairs: list[Stair]
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
@@ -175,7 +183,7 @@ class Overview:
 
     book: Book
     usual = USUAL
-    resources = bounds_in_use.RESOURCES
+    resources = RESOURCES
     untimed = f"; gain unmeasured: {UNTIMED}"
 
     @cached_property
@@ -307,7 +315,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
         timed: the timed cases, fastest first.
     """
     row, times = ladder.row, ladder.row.times
-    needs = {c.variant.name: bounds_in_use.needs(c.book.readings, c.variant, c.shape) for c in timed}
+    needs = {c.variant.name: time_shares.needs(c.book.readings, c.variant, c.shape) for c in timed}
     floor = ladder.floor.floor_us if ladder.floor else None
     fastest, slowest = min(times.values()), max(times.values())
     low, high = min(fastest, floor or fastest) * 0.9, slowest * 1.1
@@ -333,12 +341,11 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
         us = times[row.reference]
         marks.append(("peer", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
     counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
-    resources = bounds_in_use.RESOURCES
     head = ["variant", "shape", "role", f"{row.shape.time} µs", "parent", "floor µs"]
-    table: list[list[Any]] = [[*head, *(f"{r} percent of the time" for r in resources)]]
+    table: list[list[Any]] = [[*head, *(f"{r} percent of the time" for r in RESOURCES)]]
     for case in reversed(timed):
         variant = case.variant
-        shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in resources]
+        shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in RESOURCES]
         table.append([variant.name, case.shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
     return Picture(needs, stairs, ticks, marks, counted, table)
 

@@ -16,11 +16,10 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Fact, Plan, Subject
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
-from flashcore.report import occupancy_chart
+from flashcore.report import drawings
 from flashcore.report.case_view import CaseView
-from flashcore.report.cells import Cell, fact_cell, missing, not_applicable
+from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
 from flashcore.report.guardrail_page import RANK, value_cell
-from flashcore.report.outcomes import check_cell, prediction_cell
 from flashcore.report.view import MAX_COLUMNS, Book, Case, Page
 from flashcore.report.view import variant_page as name_of
 
@@ -245,7 +244,7 @@ class VariantView:
             for step in explain.what_ifs(self.book.record, same[0], self.book.arch or "")
         )
         return [
-            (on[0][0], ", ".join(plan.shape for _, same in on for plan in same), occupancy_chart.charts(on[0][0]))
+            (on[0][0], ", ".join(plan.shape for _, same in on for plan in same), drawings.charts(on[0][0]))
             for on in steps.values()
         ]
 

@@ -1,4 +1,4 @@
-"""The sanitize stage with a stand-in for compute-sanitizer: its log, its place, and the attribution of counts to cases."""
+"""The sanitize stage with a stand-in for compute-sanitizer: its log, its path, and whose errors it counts."""
 
 from __future__ import annotations
 
@@ -246,9 +246,6 @@ def test_a_race_breaks_the_promise_of_none() -> None:
     judged = judge.judge(factory.record(suite, facts)).verdicts
     found = {str(v.subject): v.status for v in judged if v.budget == budget.name}
     assert found == {"slow/small": "pass", "fast/small": "fail", "split/small": "unmeasured"}
-
-
-STANDIN = TESTS / "standins" / "compute-sanitizer"
 
 
 def test_without_the_tool_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

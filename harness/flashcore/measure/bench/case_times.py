@@ -46,10 +46,9 @@ from flashcore.model.causes import (
     Unanswered,
     VoidTiming,
 )
-from flashcore.model.intervals import ratio
+from flashcore.model.intervals import of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
-from flashcore.model.times import of_samples, tflops
 
 #: The child's command line.
 TARGET = python_process.child("flashcore.measure.bench.child")

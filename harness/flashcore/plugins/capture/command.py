@@ -19,7 +19,7 @@ from flashcore.plugins.capture import activity, record
 from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
 from flashcore.plugins.imports import kernels
 from flashcore.plugins.imports.names import checked, slug
-from flashcore.records import raw, store
+from flashcore.records import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     version = toolchain.tool_version(Path(chosen.ncu))
     made = record.record(run_id, named, options.recorded_command(command), captured, version)
     store.write(made, folder)
-    raw.keep(folder, ())
+    store.keep(folder, ())
     ended = (f"{stage.stage}: {stage.reason}" for stage in made.stages if stage.reason)
     print(kernels.text(Readings(made)), *made.suite.notes, *ended, sep="\n")
     print(f"run:    {store.complete(folder)}\nreport: flashcore report {run_id}")

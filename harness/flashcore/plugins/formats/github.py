@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flashcore.cli import terminal, verdict_table
-from flashcore.gate.formats import markdown
+from flashcore.gate.formats import as_markdown
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import clean, sentence
@@ -28,7 +28,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         with writing(Path(job)):
             Path(job).parent.mkdir(parents=True, exist_ok=True)
             with open(job, "a", encoding="utf-8", errors="replace") as stream:
-                stream.write(markdown.render(judgement, record, places))
+                stream.write(as_markdown(judgement, record, places))
     table = terminal.uncommanded(verdict_table.render(judgement))
     return terminal.Trusted(f"{workflow_commands(judgement, places)}{table}\n")
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from flashcore import __version__
 from flashcore.errors import Exit
 from flashcore.explain.advice import as_data
-from flashcore.gate.formats.json import with_rows
+from flashcore.gate.formats import with_rows
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import sentence, summary

@@ -1,10 +1,10 @@
 """Runs every kernel once under ``compute-sanitizer``, for faults that wrong answers do not show.
 
-``memcheck`` finds accesses outside of allocations, ``racecheck`` unordered accesses to shared memory, and ``synccheck``
-misused barriers. A process runs many cases, because its start takes longer than they do, but the tool counts errors per
-process. A clean batch clears all its cases. The cases of any other batch run again alone, so that no count is attributed
-to the wrong case. All state is in the folder's files, so a second call of :func:`run` continues an interrupted one. The
-tool runs :mod:`flashcore.plugins.sanitize.child`.
+``memcheck`` finds accesses outside of allocations, ``racecheck`` unordered accesses to shared memory, ``synccheck``
+misused barriers. A process runs many cases, because its start takes longer than they do, but the tool counts errors
+per process. A clean batch clears all its cases. The cases of any other batch run again alone, so that no count is
+attributed to the wrong case. All state is in the folder's files, so a second call of :func:`run` continues an
+interrupted one. The tool runs :mod:`flashcore.plugins.sanitize.child`.
 """
 
 from __future__ import annotations
