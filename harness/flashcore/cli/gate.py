@@ -18,6 +18,7 @@ from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
@@ -166,14 +167,18 @@ def next_steps(record: Record) -> str:
     """
     lines: list[str] = []
     plans = {arch: plans_for(record.plans, arch) for arch in record.suite.archs}
+
+    def text(step: explain.Step) -> str:
+        pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
+        return f"{step.subject.variant}/{step.subject.kernel} ({step.subject.arch}): {pct}; {'; '.join(step.lines)}"
+
     for variant in record.suite.variants:
         for arch in record.suite.archs:
-            seen: dict[str, list[str]] = {}
-            for shape in record.suite.shapes:
-                for step in explain.what_ifs(record, plans[arch].get((variant, shape)), arch):
-                    pct = UNMEASURED if step.now.pct is None else f"{step.now.pct:.1f} %"
-                    text = f"{variant}/{step.subject.kernel} ({arch}): {pct}; {'; '.join(step.lines)}"
-                    seen.setdefault(text, []).append(shape)
+            seen = grouped(
+                (text(step), shape)
+                for shape in record.suite.shapes
+                for step in explain.what_ifs(record, plans[arch].get((variant, shape)), arch)
+            )
             same = len(seen) == len({text.split(":")[0] for text in seen})
             lines += [text if same else f"{text} [{', '.join(shapes)}]" for text, shapes in seen.items()]
     return "\n".join(lines)

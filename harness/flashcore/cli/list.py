@@ -6,9 +6,9 @@ import argparse
 
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
-from flashcore.cli.output import picked
 from flashcore.errors import Exit
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
+from flashcore.model.groups import picked
 from flashcore.model.suite import Suite, Variant, manifest_keys
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load

@@ -18,6 +18,7 @@ from flashcore.cli import terminal
 from flashcore.errors import UsageError
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
+from flashcore.model.groups import picked as picked
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.text import visible
 
@@ -69,8 +70,3 @@ def document(**content: Any) -> str:
     """The JSON document with this content."""
     head = {"version": VERSION, "tool": f"flashcore {__version__}"}
     return json.dumps({**head, **content}, indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def picked(thing: Any, *names: str) -> dict[str, Any]:
-    """The named attributes of ``thing``."""
-    return {name: getattr(thing, name) for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -12,6 +12,7 @@ from flashcore.gate.judge import Judgement, Verdict, WaiverUse
 from flashcore.gate.together import chip_of
 from flashcore.gate.wording import summary, value_of
 from flashcore.model.gate_policy import PREFIX
+from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS
 from flashcore.model.text import number
 
@@ -38,13 +39,6 @@ def render(result: Judgement) -> str:
     return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(result)])
 
 
-def _grouped(verdicts: Iterable[Verdict], key: Callable[[Verdict], object]) -> list[list[Verdict]]:
-    groups: dict[object, list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault(key(verdict), []).append(verdict)
-    return list(groups.values())
-
-
 def _short(verdict: Verdict) -> str:
     """The subject; long template names are cut in the middle, to keep the arch at the end."""
     text = str(verdict.subject)
@@ -59,7 +53,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
         subject = replace(v.subject, shape=None, arch=None if v.budget == "builds" else v.subject.arch)
         return v.budget, subject, v.subject.shape is None, v.value, v.unit, v.limit, v.reason or v.source
 
-    groups = _grouped(verdicts, key)
+    groups = [*grouped((key(v), v) for v in verdicts).values()]
     rows = []
     for v, *others in groups[:_SHOWN]:
         noun = "shape" if v.subject.shape else "arch"
@@ -71,7 +65,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
 
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Unmeasured verdicts, grouped by budget and reason: one missing machine causes hundreds of equal ones."""
-    groups = _grouped(verdicts, lambda v: (v.budget, v.reason, chip_of(v.subject)))
+    groups = grouped(((v.budget, v.reason, chip_of(v.subject)), v) for v in verdicts).values()
     rows = [(v.budget, f"{_short(v)}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
 
@@ -99,7 +93,7 @@ def _loosened(result: Judgement) -> list[str]:
 def _goals(verdicts: Sequence[Verdict]) -> list[str]:
     """One line per goal: how many subjects reached it, and the farthest one."""
     rows = []
-    for goal in _grouped(verdicts, lambda v: v.budget):
+    for goal in grouped((v.budget, v) for v in verdicts).values():
         first = goal[0]
         if first.budget.startswith(PREFIX) and all(v.status == "pass" for v in goal):
             continue  # informational baseline facts matter only when they change

@@ -14,6 +14,7 @@ from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
 from flashcore.gate.together import chip_of
 from flashcore.gate.wording import clean, summary, value_of
+from flashcore.model.groups import picked
 from flashcore.model.record import Record
 from flashcore.model.text import number
 
@@ -37,16 +38,8 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
         "counts": {**judgement.counts()},
         "verdicts": [],
         "loosened": [
-            {
-                "budget": use.waiver.budget,
-                "variants": list(use.waiver.variants),
-                "archs": list(use.waiver.archs),
-                "accepted": use.waiver.accepted,
-                "reason": use.waiver.reason,
-                "expires": use.waiver.expires,
-                "state": use.state,
-                "covers": use.covers,
-            }
+            picked(use.waiver, "budget", "variants", "archs", "accepted", "reason", "expires")
+            | picked(use, "state", "covers")
             for use in judgement.waivers
         ],
         "notes": list(judgement.notes),
@@ -65,24 +58,14 @@ def with_rows(data: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any
 
 
 def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
-    s, chip = verdict.subject, chip_of(verdict.subject)
+    subject = picked(verdict.subject, "variant", "arch", "shape", "kernel", "launch")
+    if chip := chip_of(verdict.subject):
+        subject["chip"] = chip
+    figures = ("severity", "status", "required", "value", "unit", "limit", "source", "reason")
     place = places.of(verdict) if verdict.status not in ("pass", "open") else None
-    return {
-        "budget": verdict.budget,
-        "fact": verdict.fact,
-        "subject": {"variant": s.variant, "arch": s.arch, "shape": s.shape, "kernel": s.kernel, "launch": s.launch}
-        | ({"chip": chip} if chip else {}),
-        "tier": verdict.tier,
-        "severity": verdict.severity,
-        "status": verdict.status,
-        "required": verdict.required,
-        "value": verdict.value,
-        "unit": verdict.unit,
-        "limit": verdict.limit,
-        "source": verdict.source,
-        "reason": verdict.reason,
-        "place": None if place is None else {"file": place.file, "line": place.line},
-    } | ({"advice": as_data(verdict.advice)} if verdict.advice else {})
+    data = picked(verdict, "budget", "fact") | {"subject": subject} | picked(verdict, "tier", *figures)
+    data["place"] = place and picked(place, "file", "line")
+    return data | ({"advice": as_data(verdict.advice)} if verdict.advice else {})
 
 
 def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
@@ -92,13 +75,13 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
     lines += _section("Failed", judgement.failed, places)
     lines += _section("Required but unmeasured", judgement.unexplained_gaps, places)
     lines += _section("Waived", judgement.waived, places)
-    rows = [
-        (w.budget, ", ".join(w.variants), use.state, number(w.accepted), w.reason, w.expires or "never")
-        for use in judgement.waivers
-        for w in (use.waiver,)
-    ]
-    if rows:
+    if judgement.waivers:
         head = ("Budget", "Variants", "State", "Accepted", "Reason", "Expires")
+        rows = (
+            (w.budget, ", ".join(w.variants), use.state, number(w.accepted), w.reason, w.expires or "never")
+            for use in judgement.waivers
+            for w in (use.waiver,)
+        )
         lines += ["### Loosened in the manifest", "", *_table(head, rows), ""]
     lines += [f"- {_cell(note)}" for note in judgement.notes]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -9,6 +9,7 @@ from flashcore.errors import worst
 from flashcore.explain import chips
 from flashcore.gate.judge import WAIVER_STATES, Judgement, Verdict, WaiverUse
 from flashcore.gate.wording import summary
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
 
 
@@ -77,10 +78,7 @@ def _merged(chip_names: Sequence[str], texts_by_chip: Sequence[Sequence[str]]) -
 
 
 def _waivers(uses: Iterable[WaiverUse]) -> tuple[WaiverUse, ...]:
-    by_waiver: dict[object, list[WaiverUse]] = {}
-    for use in uses:
-        by_waiver.setdefault(use.waiver, []).append(use)
     return tuple(
         replace(max(group, key=lambda use: WAIVER_STATES.index(use.state)), covers=max(use.covers for use in group))
-        for group in by_waiver.values()
+        for group in grouped((use.waiver, use) for use in uses).values()
     )

@@ -1,9 +1,9 @@
-"""Values by key."""
+"""Groups values, and picks attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -15,3 +15,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def picked(thing: object, *names: str) -> dict[str, Any]:
+    """The named attributes of ``thing``."""
+    return {name: getattr(thing, name) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from math import inf
 from operator import attrgetter
 
 from flashcore.gate.baseline import ALL_SHAPES, Baseline, Key, renames
@@ -136,19 +137,17 @@ def _looser(before: Budget, after: Budget) -> Iterator[str]:
         yield f"{before.decision} → {after.decision}"
     if after.severity != before.severity:
         yield "now a goal"
-    if _above(after.maximum, before.maximum) or _above(_negative(after.minimum), _negative(before.minimum)):
+    (was_low, was_high), (low, high) = _range(before), _range(after)
+    if low < was_low or high > was_high:
         yield f"{limit_text(before)} → {limit_text(after)}"
     if after.device not in (None, before.device):
         yield f"only on {after.device}"
 
 
-def _negative(limit: float | None) -> float | None:
-    return None if limit is None else -limit
-
-
-def _above(after: float | None, before: float | None) -> bool:
-    """Whether an upper limit was raised or removed."""
-    return before is not None and (after is None or after > before)
+def _range(budget: Budget) -> tuple[float, float]:
+    """The least and the greatest accepted value."""
+    low, high = budget.minimum, budget.maximum
+    return -inf if low is None else low, inf if high is None else high
 
 
 def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``flashcore bounds``: how fast each shape could be at best."""
+"""``flashcore bounds``: the least time of each shape, by resource."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from flashcore.chips import devices
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
-from flashcore.cli.output import picked
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Bound
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.model.groups import picked
 from flashcore.model.record import Roof
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.text import fixed, unit_text
@@ -50,15 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
             bounds.append((shape.name, dtype, roofline.bounds(work, dtype, ceilings)))
     if arguments.format == "json":
         print(as_json(bounds, device))
-        return Exit.OK
-    if arguments.device is None:
-        print(device)
-    print(as_table(bounds))
+    else:
+        print(f"{device}\n" * (arguments.device is None) + as_table(bounds))
     return Exit.OK
 
 
 def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
-    """The roofs of the device that the user names, else of this GPU, else of the newest run's; and its name."""
+    """The roofs and name of the user's device, else of this GPU, else of the newest run's GPU."""
     by_name = devices.load()
     if arguments.device is not None:
         device = devices.find(arguments.device)
@@ -78,7 +76,7 @@ def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof]
 
 
 def as_table(cases: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
-    """The least time each resource allows, for each shape and compute dtype; the largest is the floor."""
+    """The least time per resource for each shape and compute dtype; the largest is the floor."""
     rows: list[list[str]] = []
     for shape, dtype, bounds in cases:
         lowest = roofline.floor(bounds)
@@ -93,8 +91,8 @@ def as_table(cases: Sequence[tuple[str, str, Sequence[Bound]]]) -> str:
 
 def as_json(cases: Sequence[tuple[str, str, Sequence[Bound]]], device: str) -> str:
     """``device`` and ``bounds``: for each shape and compute dtype of a variant the least ``us`` that each resource
-    allows for the ``amount`` in ``unit``, the ``roof`` that gives it (``value``, ``unit``, ``origin``), and if it is
-    the ``floor``. Where the amount or the roof is unknown they are ``null``, and ``reason`` says which."""
+    allows for the ``amount`` in ``unit``, its ``roof`` (``value``, ``unit``, ``origin``), and whether it is the
+    ``floor``. If the amount or the roof is unknown, they are ``null`` and ``reason`` names the unknown one."""
     rows: list[dict[str, Any]] = []
     for shape, dtype, bounds in cases:
         lowest = roofline.floor(bounds)

@@ -13,6 +13,7 @@ from flashcore.gate.formats import with_rows
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import sentence, summary
+from flashcore.model.groups import picked
 from flashcore.model.record import Record
 
 
@@ -25,7 +26,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
             "shortDescription": {"text": f"{v.budget}: {v.fact}"},
             "fullDescription": {"text": f"{v.fact} {v.limit}: {v.source}"},
             "defaultConfiguration": {"level": "error"},
-            "properties": {"tier": v.tier, "fact": v.fact},
+            "properties": picked(v, "tier", "fact"),
         }
         for v in reversed(shown)
     }
@@ -76,7 +77,7 @@ def _result(verdict: Verdict, rule: int, place: Place) -> dict[str, Any]:
         "message": {"text": sentence(verdict)},
         # Not the line's number, which changes with every edit.
         "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(key.encode()).hexdigest()[:32]},
-        "properties": {"status": verdict.status, "value": verdict.value, "unit": verdict.unit, "limit": verdict.limit},
+        "properties": picked(verdict, "status", "value", "unit", "limit"),
         "locations": [location],
     }
     if verdict.advice:
