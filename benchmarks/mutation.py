@@ -383,7 +383,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for row in raw.read(Path(options.again), "mutation")["mutants"] if options.again else ():
         # Tests that are added revive nothing, and kill nothing that is the same as the original.
         open_still = row["outcome"] == "survived" and row["module"] in sources and not _equivalent(row)
-        rows.append(found_again(row, sources[row["module"]]) or row | {"outcome": "gone"} if open_still else row)
+        rows.append(
+            found_again(row, sources.get(row["module"], "")) or row | {"outcome": "gone"} if open_still else row
+        )
     end = time.monotonic() + 60 * (options.minutes or 1e9)
     with tempfile.TemporaryDirectory(prefix="flashcore-mutation-") as name:
         session = Session([Worker(copy_of(raw.ROOT, Path(name) / str(i))) for i in range(options.workers)], end)

@@ -19,7 +19,7 @@ from flashcore.cli.main import parser
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.suite import TIERS
-from flashcore.plugins.pack import pack
+from flashcore.plugins.pack import command as pack
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 from tests import factory

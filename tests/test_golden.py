@@ -1,17 +1,19 @@
 """What users see of the commands, frozen: exit codes, output, and the files that commands write.
 
-Each ``data/golden/*.txt`` is the transcript of a session in a copy of the folder ``data/golden/work``, with the toy
-suite and the published runs beside it. Its lines that begin with ``$`` are run again, and must read as recorded::
+``data/golden/sessions.txt`` has a transcript below each line ``=== NAME``, of a session in a copy of the folder
+``data/golden/work``, with the toy suite and the published runs. Its lines that begin with ``$`` are run again, and must
+read as recorded::
 
     FLASHCORE_GOLDEN=write pytest tests/test_golden.py
 
-records them anew; so for a new session, write only those lines. ``# needs`` names a part of the machine as ``flashcore
-doctor`` does, and how its detail begins. The packed runs are input and stay as they are, since records of earlier
-versions must remain readable.
+records them again; so for a new session, write only its name and those lines. ``# needs`` names a part of the machine
+as ``flashcore doctor`` does, and how its detail begins. The packed runs are input and stay as they are, since records
+of earlier versions must remain readable.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import html
 import json
@@ -28,6 +30,7 @@ from tests.conftest import ROOT, TESTS, TOY, flashcore
 from tests.recorded import RECORDED
 
 GOLDEN = TESTS / "data" / "golden"
+SESSIONS = GOLDEN / "sessions.txt"
 STUDIES = ROOT / "benchmarks" / "results" / "search"
 #: No GPU, and nothing of the terminal or the CI service in which the tests run.
 SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "400", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
@@ -64,12 +67,20 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {part["name"]: part["detail"] for part in json.loads(done.stdout)["parts"] if part["found"]}
 
 
-@pytest.mark.parametrize("session", sorted(path.stem for path in GOLDEN.glob("*.txt")))
+def sessions(text: str) -> dict[str, str]:
+    """The transcripts by name."""
+    _, *parts = re.split(r"(?m)^=== (\w+)\n", text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+RECORDINGS = sessions(SESSIONS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("session", RECORDINGS)
 def test_a_session_reads_as_recorded(
     session: str, parts: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    golden = GOLDEN / f"{session}.txt"
-    recorded = golden.read_text(encoding="utf-8")
+    recorded = RECORDINGS[session]
     needs = re.findall(r"(?m)^# needs ([\w-]+) ?(.*)$", recorded)
     for name, detail in needs:
         if name not in parts or not parts[name].startswith(detail):
@@ -92,7 +103,12 @@ def test_a_session_reads_as_recorded(
     for pattern, placeholder in OF_A_SESSION.get(session, {}).items():
         present = re.sub(pattern, placeholder, present)
     if os.environ.get("FLASHCORE_GOLDEN") == "write":
-        golden.write_text(present, encoding="utf-8")
+        with SESSIONS.open("r+", encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)  # several workers may record
+            texts = sessions(stream.read()) | {session: present}
+            stream.seek(0)
+            stream.write("".join(f"=== {name}\n{text}" for name, text in texts.items()))
+            stream.truncate()
     else:
         assert present == recorded
 

@@ -97,7 +97,7 @@ def _opened(file: Path) -> Traversable:
 
 @cache
 def _verified(file: Path, modified: int, size: int) -> Traversable:
-    run: Traversable = plugin.resolve("flashcore.plugins.pack.pack:opened")(file)
+    run: Traversable = plugin.resolve("flashcore.plugins.pack.command:opened")(file)
     return run
 
 

@@ -32,14 +32,13 @@ from flashcore.model.text import significant, visible
 from flashcore.report import (
     cells,
     chips_page,
-    frame,
     guardrail_page,
     overview_page,
     roofline_page,
     variant_page,
 )
 from flashcore.report.cells import Bar, Cell, status_mark
-from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page
+from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, gate_badge, origin_line, provenance
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -117,14 +116,14 @@ def render(
         every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
         every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
         every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
-        gate, line = frame.gate(book.judgement, GUARDRAILS), frame.line(book.record)
+        gate, line = gate_badge(book.judgement, GUARDRAILS), origin_line(book.record)
         parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))
         reports.append(chips_page.ChipReport(chip, place, book, overview.view, roofline.view))
     if others:
         page = chips_page.page(reports, judgement)
         links = ((INDEX, "Chips"), *((report.folder + INDEX, report.name) for report in reports))
         runs_of = "; ".join(f"run {r.id} ({chip})" for chip, r in zip(judgement.chips, records, strict=True))
-        gate, line = frame.gate(judgement, INDEX), f"Of {runs_of}."
+        gate, line = gate_badge(judgement, INDEX), f"Of {runs_of}."
         parts.insert(0, _Part(books[0], [page], single_file, gate, line, menu=links))
     files = _files(parts, runs)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
@@ -256,7 +255,7 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         mark=cells.mark,
         facts=FACTS,
         value_cell=guardrail_page.value_cell,
-        provenance=frame.provenance,
+        provenance=provenance,
         outcome=lambda status: cells.mark(status_mark(status), status),
     )
     templates.filters |= {

@@ -16,11 +16,11 @@ from flashcore.explain import chips, roofline
 from flashcore.gate.judge import Judgement
 from flashcore.model.suite import Shape
 from flashcore.model.text import significant
-from flashcore.report import frame, overview_page, roofline_page
+from flashcore.report import overview_page, roofline_page
 from flashcore.report.cells import Cell, missing, not_applicable
 from flashcore.report.overview_page import Overview
 from flashcore.report.roofline_page import Roofline
-from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, variant_page
+from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, gate_badge, provenance, variant_page
 
 #: The overview's columns that each chip has on this page.
 KEYS = ("time", "above-floor", "limits", "held")
@@ -93,8 +93,8 @@ class Chips:
         reports = self.reports
         records = [r.book.record for r in reports]
         yield [Cell("report"), *(Cell(r.book.record.id, href=r.folder + INDEX) for r in reports)]
-        yield [Cell("gate"), *(frame.gate(r.book.judgement, r.folder + GUARDRAILS) for r in reports)]
-        origins = [dict(frame.provenance(r)) for r in records]
+        yield [Cell("gate"), *(gate_badge(r.book.judgement, r.folder + GUARDRAILS) for r in reports)]
+        origins = [dict(provenance(r)) for r in records]
         for name in ("", "driver", "nvcc", "source"):
             yield [Cell(name or "machine"), *(Cell(rows.get(name) or "not recorded") for rows in origins)]
         clocks = [[f.number for f in r.facts.named("bench_sm_clock") if f.number is not None] for r in records]

@@ -215,7 +215,7 @@ def test_a_removed_run_is_listed(change: Change, packed: bool, monkeypatch: pyte
     run = change.record()
     path = change.root / f"{RUN}{lookup.PACKED}"
     if packed:
-        pack = pytest.importorskip("flashcore.plugins.pack.pack")
+        pack = pytest.importorskip("flashcore.plugins.pack.command")
         path.write_bytes(pack.packed(run))
         shutil.rmtree(run)
     change.commit()

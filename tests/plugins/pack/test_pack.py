@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
-from flashcore.plugins.pack import pack
+from flashcore.plugins.pack import command as pack
 from flashcore.records import lookup, store
 from tests.records.test_store import change_header, full, whole
 
@@ -223,7 +223,7 @@ def test_a_newer_form_says_what_to_do(packed: Path) -> None:
     def newer(files: dict[str, bytes]) -> None:
         files[f"{ID}/{pack.LIST}"] = files[f"{ID}/{pack.LIST}"].replace(b'"version": 1', b'"version": 2')
 
-    with pytest.raises(RecordError, match="version 2 of its form, expected 1: update flashcore"):
+    with pytest.raises(RecordError, match="format version 2, expected 1: update flashcore"):
         pack.opened(rewritten(packed, newer))
 
 

@@ -19,9 +19,9 @@ from flashcore.gate import baseline
 from flashcore.model.cause_text import text
 from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.plugins.audit import kernels, limits, sass, targets
+from flashcore.plugins.audit import kernels, limits, sass
 from flashcore.plugins.audit.inventory import Inventory, inventory
-from flashcore.plugins.audit.record import NAME, record_of
+from flashcore.plugins.audit.record import NAME, gpus_of, record_of
 from flashcore.plugins.compare.kernels import text as differing
 from flashcore.plugins.imports.names import checked
 from flashcore.records import store
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
-    gpus = targets.gpus(filter(None, arguments.gpus.split(",")))
+    gpus = gpus_of(filter(None, arguments.gpus.split(",")))
     outputs = output.parse(arguments.format, gate.formats())
     form, decisions = limits.read(_PROJECT)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline

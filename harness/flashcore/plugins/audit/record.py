@@ -1,22 +1,26 @@
-"""Makes an ordinary run record of an inventory: a file is a variant, so a budget may name files, archs and kernels."""
+"""Makes an ordinary run record of an inventory. A file is a variant, so budgets may name files, archs and kernels."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flashcore import __version__
-from flashcore.chips import occupancy
+from flashcore.chips import devices, occupancy
+from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import Cause, Detail, DoesNotFit, UnknownArch
 from flashcore.model.record import Artifact, Environment, Fact, Facts, Record, Source, StageNote, Subject, Value
 from flashcore.model.suite import Binary, Budget, Problem, Shape, Suite, Variant, Where
-from flashcore.plugins.audit import sass, targets
+from flashcore.plugins.audit import sass
 from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
+_ARCH = re.compile(r"sm_(\d+)([af]?)")
 #: Kinds of code that is compiled at the first use, or when linked.
 _LATER = {"ptx": "PTX texts", "lto": "pieces of link-time code"}
 _RESOURCES = (
@@ -53,14 +57,14 @@ def record_of(
         block: as :func:`facts` has it.
         gpus: those of which is said whether they run the files.
     """
-    runs = list(targets.facts(inventory, gpus or {}, NAME))
+    runs = list(facts_of_gpus(inventory, gpus or {}))
     judged = {(k.variant, k.arch): None for k in inventory.kernels}
     judged |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
     places = judged | inventory.codes
     # nvcc gives every file device code: one without kernels has nothing to limit
     bare = {place for place, codes in inventory.codes.items() if codes and place not in judged}
     archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
-    every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=targets.parts)))
+    every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=parts)))
     failed = len(inventory.unread)
     return Record(
         id=run_id,
@@ -158,7 +162,7 @@ def _suite(
             problem=NAME,
             kind=Binary(file),
             technique=file,
-            where=Where(tuple(sorted(archs[variant], key=targets.parts))),
+            where=Where(tuple(sorted(archs[variant], key=parts))),
             roof="",
             tolerance="",
             tolerance_reason="read, not run",
@@ -187,3 +191,69 @@ def _notes(inventory: Inventory) -> list[str]:
 
 def _unread(inventory: Inventory) -> str:
     return f"{len(inventory.unread)} parts cannot be read" if inventory.unread else ""
+
+
+# --- which GPUs run a file ------------------------------------------------------------------------
+
+
+def gpus_of(names: Iterable[str]) -> dict[str, int]:
+    """The compute capability, such as 90, of each device of ``chips/devices.toml`` or arch such as ``sm_86``.
+
+    Raises:
+        UsageError: a name is neither.
+    """
+    result = {}
+    for name in names:
+        device = next((d for d in devices.load().values() if devices.is_called(d.title, name)), None)
+        arch = _ARCH.fullmatch(device.arch if device else name)
+        if arch is None:
+            expected = ", ".join(devices.load())
+            raise UsageError(f"--for: expected GPUs ({expected}) or archs such as sm_86, found {name!r}")
+        result[name] = int(arch[1])
+    return result
+
+
+def runs(arch: str, gpu: int, *, ptx: bool = False) -> bool:
+    """Whether a GPU runs code for ``arch``, by the compatibility rules of the CUDA C++ Programming Guide.
+
+    Machine code runs on later GPUs of the same major version, and PTX on all later ones. Code for ``f`` archs runs
+    within the major version, and code for ``a`` archs on no other GPU.
+    """
+    number, suffix = parts(arch)
+    if suffix == "a" or number >= gpu:
+        return number == gpu
+    return number // 10 == gpu // 10 or (ptx and not suffix)
+
+
+def facts_of_gpus(inventory: Inventory, requested: Mapping[str, int]) -> Iterator[Fact]:
+    """For each file and GPU, the number of kernels whose machine code it runs; the detail is a sentence.
+
+    Args:
+        requested: from :func:`gpus_of`.
+    """
+    archs: dict[str, dict[str, set[str]]] = {variant: {} for variant in inventory.files}
+    for kernel in inventory.kernels:
+        archs[kernel.variant].setdefault(kernel.content.name, set()).add(kernel.arch)
+    unread = {one.variant: one.cause for one in inventory.unread}
+    for (variant, kernels), (gpu, number) in itertools.product(archs.items(), requested.items()):
+        best = [max(usable, key=parts) for of in kernels.values() if (usable := [a for a in of if runs(a, number)])]
+        later = [a for v, kind, a in inventory.later if (v, kind) == (variant, "ptx") and runs(a, number, ptx=True)]
+        if best:
+            result = f"machine code of {len(best)} of {len(kernels)} kernels ({_listed(best)})"
+        elif later:
+            result = f"no sm_{number} code: compiled at first use, from PTX for {_listed(later)}"
+        else:
+            result = "cannot run"
+        detail = (not best and unread.get(variant)) or f"{inventory.files[variant]} on {gpu}: {result}"
+        count = None if isinstance(detail, Cause) else len(best)
+        yield Fact(Subject(variant, shape=NAME, kernel=gpu), "native_kernels", count, "1", Source.CUBIN, detail)
+
+
+def parts(arch: str) -> tuple[int, str]:
+    """An arch's compute capability and suffix."""
+    match = _ARCH.fullmatch(arch)
+    return (int(match[1]), match[2]) if match else (0, "")
+
+
+def _listed(archs: Iterable[str]) -> str:
+    return ", ".join(sorted(set(archs), key=parts))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flashcore.gate.judge import judge
 from flashcore.model.record import Origin, SharingGpu
-from flashcore.report import frame
+from flashcore.report import view
 from tests import factory
 
 
@@ -17,21 +17,21 @@ def test_each_gpu_of_a_shared_run_has_a_row() -> None:
         SharingGpu("GPU-a", None, 0.0023, {"copy": 780.5}, 1755.0, 61.0, ("power_cap",), cases),
         SharingGpu("GPU-b", "node2", None, {}, None, None, (), {}, "lost: no CUDA GPU"),
     )
-    rows = dict(frame.provenance(replace(one, gpus=gpus)))
+    rows = dict(view.provenance(replace(one, gpus=gpus)))
     assert rows["GPU-a"] == "check 2, bench 1; A/A 0.23 %, 1,755 MHz"
     assert rows["GPU-b"] == "node2: no cases; A/A unmeasured; lost: no CUDA GPU"
-    assert not {"GPU-a", "GPU-b"} & dict(frame.provenance(one)).keys()
+    assert not {"GPU-a", "GPU-b"} & dict(view.provenance(one)).keys()
 
 
 def test_the_top_line_tells_where_gpu_results_come_from() -> None:
     record = factory.record()
-    assert frame.line(record) == f"Run {record.id}, 2026-01-02, source 000000000000; measured on NVIDIA H200"
+    assert view.origin_line(record) == f"Run {record.id}, 2026-01-02, source 000000000000; measured on NVIDIA H200"
     joined = replace(
         record,
         environment=factory.environment(gpu=None),
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "times"),),
     )
-    assert frame.line(joined).endswith(
+    assert view.origin_line(joined).endswith(
         "; recorded without a GPU; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
     )
 
@@ -45,4 +45,4 @@ def test_the_gates_badge_names_unmeasured_limits() -> None:
     judged = judge(factory.bare_record(suite, facts))
     judged = replace(judged, verdicts=tuple(v for v in judged.verdicts if v not in judged.gaps))
     unmeasured = judged.counts()["unmeasured"]
-    assert unmeasured and frame.gate(judged, "").text == f"gate passed, {unmeasured} unmeasured"
+    assert unmeasured and view.gate_badge(judged, "").text == f"gate passed, {unmeasured} unmeasured"

@@ -9,8 +9,8 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.model.causes import Cause
-from flashcore.plugins.audit import targets
 from flashcore.plugins.audit.inventory import inventory
+from flashcore.plugins.audit.record import facts_of_gpus, gpus_of, runs
 from tests.plugins.audit.fatbins import CUBINS, SPECIFIC, both, entry, fatbin
 
 
@@ -29,16 +29,16 @@ from tests.plugins.audit.fatbins import CUBINS, SPECIFIC, both, entry, fatbin
 )
 def test_code_runs_by_the_compatibility_rules(arch: str, machine_code: set[int], ptx: set[int]) -> None:
     gpus = (75, 80, 86, 89, 90, 100, 103, 120)
-    assert {gpu for gpu in gpus if targets.runs(arch, gpu)} == machine_code
-    assert {gpu for gpu in gpus if targets.runs(arch, gpu, ptx=True)} == ptx
+    assert {gpu for gpu in gpus if runs(arch, gpu)} == machine_code
+    assert {gpu for gpu in gpus if runs(arch, gpu, ptx=True)} == ptx
 
 
 def test_a_gpu_is_named_by_its_device_or_its_arch() -> None:
-    assert targets.gpus(["h200", "L4", "a100", "sm_75", "B200"]) == {
+    assert gpus_of(["h200", "L4", "a100", "sm_75", "B200"]) == {
         "h200": 90, "L4": 89, "a100": 80, "sm_75": 75, "B200": 100
     }  # fmt: skip
     with pytest.raises(UsageError, match=r"l4, .*h200.* found 'h300'"):
-        targets.gpus(["h300"])
+        gpus_of(["h300"])
 
 
 def test_each_gpu_has_its_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +57,6 @@ def test_each_gpu_has_its_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_code_that_cannot_be_read_leaves_it_unmeasured(tmp_path: Path) -> None:
     content = fatbin(entry(CUBINS["sm_90a"], 90, SPECIFIC), entry(b"\x7fELF damaged", 80))
     (tmp_path / "k.fatbin").write_bytes(content)
-    h200, l4 = targets.facts(inventory([tmp_path / "k.fatbin"]), {"h200": 90, "l4": 89}, "audit")
+    h200, l4 = facts_of_gpus(inventory([tmp_path / "k.fatbin"]), {"h200": 90, "l4": 89})
     assert (h200.value, l4.value) == (5, None)
     assert isinstance(l4.detail, Cause)
