@@ -49,6 +49,16 @@ def file_hash(file: Traversable) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def make_folder(folder: Path) -> None:
+    """Creates a folder and its parents where they are missing.
+
+    Raises:
+        WriteError: it cannot be created.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Writes a file completely or not at all; if ``durable``, even on a power failure.
 

@@ -25,7 +25,7 @@ from flashcore.errors import UsageError
 from flashcore.gate.together import together
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.catalogue import FACTS
-from flashcore.model.files import replace_folder
+from flashcore.model.files import make_folder, replace_folder, write_atomically
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier, Variant
 from flashcore.model.text import significant, visible
@@ -296,6 +296,23 @@ def static(name: str) -> str:
     path = HERE / "static" / name
     packed = path.with_name(f"{path.name}.gz")
     return (gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()).decode()
+
+
+def write_standalone(template: Path, file: Path, *scripts: str, **variables: Any) -> Path:
+    """Writes a page that needs no other file, and returns its path. Its template extends ``standalone.html.j2``.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    bodies = [static(name) for name in scripts]
+    text = (
+        environment(single_file=False)
+        .get_template(str(template))
+        .render(style=static("style.css"), scripts=map(Markup, bodies), policy=policy(*bodies), up="", **variables)
+    )
+    make_folder(file.parent)
+    write_atomically(file, text.encode())
+    return file
 
 
 def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:

@@ -47,12 +47,12 @@ def test_what_changed_and_what_got_slower() -> None:
     found = history.series([four, three, two, one, other])
     rows = found["attention", "H200", "fast", "mission", "S=1"]
     assert rows == [one, two, three, four] and len(found) == 2
-    assert [c.text for c in history.changes(one, two)] == [
+    assert [*history.changes(one, two).values()] == [
         "driver 580 → 590",
         "clock 1,980 → 1,900 MHz",
         "same machine code",
     ]
-    assert [c.text for c in history.changes(two, three)] == ["other machine code"]
+    assert [*history.changes(two, three).values()] == ["other machine code"]
     assert history.regime(rows) == "back_to_back"  # all four have it
     assert [(a.run, b.run, r) for a, b, r in history.slower(rows)] == [(three.run, four.run, 1.8)]
     rows = rows[:3]

@@ -1,17 +1,22 @@
-"""``flashcore runs``: lists the recorded runs."""
+"""``flashcore runs``: lists the recorded runs, by their headers alone."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from flashcore import __version__
-from flashcore.cli import options
+from flashcore import frames
+from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
-from flashcore.plugins.runs.summary import Summary, summaries
+from flashcore.records import lookup
+from flashcore.records.store import HEADER
 
-_COLUMNS = ("run", "suite", "GPU", "variants", "checked", "timed", "profiled")
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 EXAMPLES = (
     ("flashcore runs", "those in profiles/"),
@@ -19,25 +24,76 @@ EXAMPLES = (
 )
 
 
+class Summary(NamedTuple):
+    """A recorded run.
+
+    Args:
+        created: its date and time in UTC, ISO 8601.
+        gpu: the GPU that measured; ``None`` if there was none.
+        variants: how many variants it built or measured.
+        checked, timed, profiled: how many cases have a result of this stage.
+        command: what recorded it.
+        place: its folder or packed file.
+    """
+
+    id: str
+    created: str
+    suite: str
+    gpu: str | None
+    variants: int
+    checked: int
+    timed: int
+    profiled: int
+    command: str
+    place: str
+
+
+def summaries(places: lookup.Places) -> Iterator[Summary]:
+    """The runs of these places, newest first. A run whose header is damaged is skipped with a warning."""
+    for run in lookup.all_runs(places):
+        try:
+            header = json.loads((run / HEADER).read_bytes())
+            done = [x["stage"] for x in header["outcomes"] if x["status"] == "ok"]
+            variants = {x["variant"] for x in (*header["artifacts"], *header["outcomes"])}
+            file, packed, _ = str(run).partition(lookup.PACKED)
+            yield Summary(
+                id=run.name,
+                created=header["created"],
+                suite=header["suite"]["name"],
+                gpu=header["environment"]["gpu"],
+                variants=len(variants),
+                checked=done.count("check"),
+                timed=done.count("bench"),
+                profiled=done.count("profile"),
+                command=header["command"],
+                place=file + packed,
+            )
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            lookup.warn_skipped(run.name, error)
+
+
+def runs(profiles: Path | str = "profiles") -> DataFrame:
+    """The recorded runs, a row each, newest first: see :class:`Summary`.
+
+    Raises:
+        CapabilityError: pandas is missing.
+    """
+    return frames.pandas().DataFrame(list(summaries(Path(profiles))), columns=Summary._fields)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_profiles(parser)
     options.add_records(parser)
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: %(default)s")
+    output.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = list(summaries(options.places(arguments)))
+    recorded = list(summaries(options.places(arguments)))
     if arguments.format == "json":
-        head = {"version": 1, "tool": f"flashcore {__version__}"}
-        print(json.dumps({**head, "runs": [x._asdict() for x in found]}, indent=1))
-    elif found:
-        print(table(found))
+        print(output.document(runs=[run._asdict() for run in recorded]))
+    elif recorded:
+        head = ("run", "suite", "GPU", "variants", "checked", "timed", "profiled")
+        print(grid(head, [[r.id, r.suite, r.gpu or "none", *map(str, r[4:8])] for r in recorded]))
     else:
         print(f"{arguments.profiles}: no recorded run; `flashcore profile` records one, `flashcore import` reads one")
     return Exit.OK
-
-
-def table(runs: list[Summary]) -> str:
-    """A line per run; counts are of cases."""
-    counts = ((x.variants, x.checked, x.timed, x.profiled) for x in runs)
-    return grid(_COLUMNS, [[x.id, x.suite, x.gpu or "none", *map(str, n)] for x, n in zip(runs, counts, strict=True)])

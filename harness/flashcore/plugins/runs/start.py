@@ -9,7 +9,7 @@ from pathlib import Path
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.plugins.runs.summary import Summary, summaries
+from flashcore.plugins.runs.command import Summary, summaries
 from flashcore.suites import find
 
 REPORTS = (".ncu-rep", ".sqlite")
