@@ -91,7 +91,7 @@ def sample_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_report(sample_reports: Path) -> Callable[[str], Report]:
     """Reads one of them, once."""
     pytest.importorskip("ncu_report")
-    reader = pytest.importorskip("flashcore.plugins.imports.read_report")
+    reader = pytest.importorskip("flashcore.plugins.imports.api")
     return functools.cache(lambda name: reader.read_report(sample_reports / f"{name}.ncu-rep"))
 
 

@@ -19,7 +19,7 @@ from flashcore.plugins.capture.record import record
 from flashcore.plugins.capture.survey import TIME, Launch, select, survey
 from flashcore.plugins.imports import kernels, traces
 from flashcore.plugins.imports.assemble import record_of
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports.api import read_report
 from flashcore.records import store
 from tests.recorded import RECORDED
 

@@ -16,7 +16,8 @@ import pytest
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Source, Subject
-from flashcore.plugins.imports import assemble, keep
+from flashcore.plugins.imports import assemble
+from flashcore.plugins.imports.api import keep
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
 from tests.recorded import RECORDED
@@ -215,7 +216,7 @@ def test_reports_of_two_gpus_make_no_record(sample_report: Any) -> None:
 
 
 def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None:
-    folder = keep.keep([sample_report("app_full")], tmp_path, name="mine")
+    folder = keep([sample_report("app_full")], tmp_path, name="mine")
     record = store.read(folder)
     assert record.suite.name == "mine"
     assert any(
@@ -223,6 +224,34 @@ def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None
         for listing in record.listings
         for name, text in listing.files.items()
     )
-    bare = keep.keep([sample_report("app_full")], tmp_path, sources=False)
+    bare = keep([sample_report("app_full")], tmp_path, sources=False)
     assert sorted(p.name for p in bare.iterdir()) == ["SHA256SUMS", "facts.json.gz", "run.json", "samples.json.gz"]
     assert not lookup.unfinished(tmp_path)
+
+
+FP8 = "sm__ops_path_tensor_src_fp8"
+
+
+@pytest.mark.parametrize(
+    ("metric", "others", "value"),
+    [
+        ("smsp__inst_executed.sum", {"inst_executed": 7.0}, 7),
+        ("smsp__inst_executed.sum", {}, None),
+        ("smsp__inst_executed_op_local_ld.sum", {"smsp__sass_inst_executed_op_local_ld.sum": 0.0}, 0),
+        (f"{FP8}.sum", {f"{FP8}_sparsity_off.sum": 0.0, f"{FP8}_sparsity_on.sum": 0.0}, 0),
+        (f"{FP8}.sum", {f"{FP8}_sparsity_off.sum": 4.0, f"{FP8}_sparsity_on.sum": 0.0}, None),
+        (f"{FP8}.sum", {f"{FP8}_sparsity_off.sum": 0.0}, None),
+        ("lts__t_bytes.sum", {"lts__t_sectors.sum": 3.0}, 96),
+        ("l1tex__t_bytes.sum", {"lts__t_sectors.sum": 3.0}, None),
+        ("sm__x.sum", {"sm__x.sum.per_cycle_elapsed": 0.3, "sm__cycles_elapsed.avg": 10.0}, 3),
+        ("sm__x.sum", {"sm__x.sum.per_cycle_elapsed": 0.31, "sm__cycles_elapsed.avg": 10.0}, None),
+        ("sm__x.sum", {"sm__x.sum.per_cycle_elapsed": 0.30001, "sm__cycles_elapsed.avg": 1e5}, 30001),
+        ("sm__x.sum", {"sm__x.sum.per_cycle_elapsed": 0.3, "lts__cycles_elapsed.avg": 10.0}, None),
+        ("sm__x.sum", {"sm__cycles_elapsed.avg": 10.0}, None),
+        ("sm__x.avg", {"sm__x.avg.per_cycle_elapsed": 0.3, "sm__cycles_elapsed.avg": 10.0}, None),
+    ],
+)
+def test_a_count_is_made_of_its_equivalents(metric: str, others: dict[str, float], value: float | None) -> None:
+    made = assemble.equivalent(metric, others.get)
+    assert (made and made.value) == value
+    assert made is None or all(name.partition(".per")[0] in str(made.detail) for name in others if name[:3] != "sm_")

@@ -14,7 +14,7 @@ from flashcore.errors import RecordError
 from flashcore.explain import roofline
 from flashcore.model.record import Record, Subject
 from flashcore.plugins.imports import assemble
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports.api import read_report
 from flashcore.readers.ncu.results import Report, Result
 from tests.recorded import RECORDED
 

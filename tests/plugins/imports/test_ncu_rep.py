@@ -15,7 +15,7 @@ from flashcore.errors import CapabilityError, FlashcoreError, RecordError
 from flashcore.measure.machine import python_process
 from flashcore.model import catalogue
 from flashcore.plugins.imports import assemble, container, ncu_rep
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports.api import read_report
 from flashcore.readers.ncu.results import Container
 
 

@@ -17,7 +17,7 @@ from flashcore.errors import RecordError, UsageError
 from flashcore.explain.predictions import Readings
 from flashcore.model.record import Record, Source, Subject
 from flashcore.plugins.imports import assemble, kernels, traces
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports.api import read_report
 from flashcore.records import store
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}

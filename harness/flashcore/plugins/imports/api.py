@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from flashcore.api import Run
+from flashcore.errors import RecordError, UsageError
 from flashcore.model.record import Facts
-from flashcore.plugins.imports.assemble import record_of
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports import container, csv_pages, ncu_rep, traces
+from flashcore.plugins.imports.assemble import PROBLEM, record_of
+from flashcore.readers.ncu.results import Report
 from flashcore.records import soundness, store
 
 
@@ -25,3 +28,45 @@ def import_report(*files: Path | str) -> Run:
     # As when a run is written: a value that is no number is unmeasured.
     facts = [replace(f, value=value, detail=detail) for f in record.facts for value, detail in [soundness.measured(f)]]
     return Run(replace(record, facts=Facts(facts)))
+
+
+def read_report(path: Path) -> Report:
+    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace.
+
+    Raises:
+        CapabilityError: reading it needs a package that is not installed.
+        RecordError: it is damaged, cut short, or in a form that cannot be read without guessing.
+        UsageError: there is no such file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: expected a report (.ncu-rep, CSV or trace), cannot read it: {error.strerror}") from error
+    if data[:4] == container.MAGIC or path.suffix == ".ncu-rep":
+        return ncu_rep.read(path, data)
+    if data.startswith((traces.SQLITE, traces.GZIP, b"{")):
+        return traces.read(path, data)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path.name}: expected an .ncu-rep or a CSV page of one, found neither ({error})") from error
+    return csv_pages.read(path, text)
+
+
+def keep(
+    reports: Sequence[Report], profiles: Path, *, name: str = PROBLEM, command: str = "", sources: bool = True
+) -> Path:
+    """Writes the run of these reports, completely or not at all, and returns its folder.
+
+    Args:
+        name: its suite's name; see :func:`flashcore.plugins.imports.assemble.record_of`.
+        sources: whether to keep source texts and machine code.
+
+    Raises:
+        FlashcoreError: the reports do not make one record, or it cannot be written.
+    """
+    run_id = store.new_id()
+    record = record_of(run_id, reports, name=name, command=command, sources=sources)
+    folder = store.begin(profiles, run_id)
+    store.write(record, folder)
+    return store.complete(folder)

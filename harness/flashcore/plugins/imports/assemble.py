@@ -1,31 +1,31 @@
-"""Makes an ordinary run record from the content of reports. Pure.
+"""Makes a run record from the content of reports. Pure.
 
-A function is a variant, a launch configuration a shape; so a case is one kernel launched in one way, and each launch of
-it in the reports is one more observation. Facts of a launch are recorded under its number, the report's own ID, and are
-not added up. The case as a whole has the facts of one launch, the one of median duration: the values of one real launch
-belong together, unlike the means of each value.
+A function is a variant and a launch configuration is a shape, so a case is one kernel launched in one way. A launch's
+facts are recorded under its number, the report's ID. The case has the facts of its launch of median duration: values of
+one launch belong together, unlike the means of each value. Counts that a report lacks are computed from equivalent
+ones where that is exact, since NVIDIA's section sets collect some counts only per cycle.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.profile import ncu_facts
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
+from flashcore.model.causes import NotReturned
+from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
 from flashcore.plugins.imports import names, traces
-from flashcore.plugins.imports.equivalents import Completed
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, Container, Report, Result, plain
+from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, Container, Reading, Report, Result, plain
 
 PROBLEM = "imported"
-_NOTHING = "imported: no problem, and no answer to compare with"
 
 
 def record_of(
@@ -53,24 +53,48 @@ def record_of(
     chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)
-    cases, shapes = _cases(results, slugs)
+    shapes: dict[str, Shape] = {}
+    cases: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        parameters = names.shape_parameters(result)
+        shape = names.shape(parameters)
+        shapes.setdefault(shape, Shape(shape, PROBLEM, parameters, ("profile",)))
+        cases.setdefault((slugs[result.kernel], shape), []).append(result)
     kernels = _cubins(reports, arch)
     registers = {name: kernel.registers for name, kernel in kernels.items()}
     values = {r.id: ncu_facts.launch_values(r, chip, registers=registers.get(r.mangled)) for r in results}
     facts = [f for (variant, shape), launches in cases.items() for f in _case(variant, shape, launches, values, chip)]
     variants: dict[str, Variant] = {}
-    for kernel, slug in slugs.items():
-        launches = [r for r in results if r.kernel == kernel]
-        facts += _static(slug, launches[0], kernels, arch)
-        launched = [s for v, s in cases if v == slug]
-        variants[slug] = _variant(slug, kernel, arch, launched, [values[r.id] for r in launches])
+    for kernel, launches in grouped((r.kernel, r) for r in results).items():
+        slug = slugs[kernel]
+        if compiled := kernels.get(launches[0].mangled):
+            subject = Subject(slug, arch=arch, kernel=kernel)
+            for fact in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
+                facts.append(Fact(subject, fact, getattr(compiled, fact), FACTS[fact].unit, Source.CUBIN))
+        variants[slug] = Variant(
+            *(slug, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
+            where=Where((arch,), tuple(s for v, s in cases if v == slug)),
+            roof=_roof([values[r.id] for r in launches]),
+            tolerance="",
+            tolerance_reason="imported: no problem, and no answer to compare with",
+        )
     if traced:
         facts = [replace(f, source=Source.CUPTI) for f in facts]
+    suite = Suite(
+        name=name,
+        title=f"imported from {', '.join(report.name for report in reports)}",
+        root=".",
+        nvcc="",
+        archs=(arch,),
+        baseline="",
+        problems={PROBLEM: Problem(PROBLEM, "", "", (), (), ())},
+        shapes=shapes,
+        variants=variants,
+        budgets=(),
+        waivers=(),
+    )
     return Record(
-        id=run_id,
-        command=command,
-        suite=_suite(name, reports, variants, shapes, arch),
-        environment=gpu,
+        *(run_id, command, suite, gpu),
         artifacts=(),
         plans=(),
         outcomes=tuple(CaseOutcome(variant, shape, "profile", "ok") for variant, shape in cases),
@@ -80,25 +104,11 @@ def record_of(
     )
 
 
-def _cases(
-    results: Iterable[Result], slugs: Mapping[str, str]
-) -> tuple[dict[tuple[str, str], list[Result]], dict[str, Shape]]:
-    """The launches by (variant, shape), and the shapes by name."""
-    cases: dict[tuple[str, str], list[Result]] = {}
-    shapes: dict[str, Shape] = {}
-    for result in results:
-        parameters = names.shape_parameters(result)
-        shape = names.shape(parameters)
-        shapes.setdefault(shape, Shape(shape, PROBLEM, parameters, ("profile",)))
-        cases.setdefault((slugs[result.kernel], shape), []).append(result)
-    return cases, shapes
-
-
 def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
     """All results, with launches numbered on from report to report, and counts they lack from equivalent ones."""
     first = 0
     for report in reports:
-        yield from (Completed.of(r, r.id + first) for r in report.results)
+        yield from (Completed(**vars(r) | {"id": r.id + first}) for r in report.results)
         first += max(r.id for r in report.results) + 1
 
 
@@ -200,29 +210,7 @@ def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
     return {name: next(iter(kernels)) for name, kernels in by_name.items() if len(kernels) == 1}
 
 
-def _static(variant: str, result: Result, kernels: Mapping[str, cubin.Kernel], arch: str) -> Iterator[Fact]:
-    """The cubin's facts about a variant's kernel."""
-    if kernel := kernels.get(result.mangled):
-        subject = Subject(variant, arch=arch, kernel=result.kernel)
-        for name in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
-            yield Fact(subject, name, getattr(kernel, name), FACTS[name].unit, Source.CUBIN)
-
-
-# --- the suite ------------------------------------------------------------------------------------
-
-
-def _variant(slug: str, kernel: str, arch: str, shapes: Sequence[str], launches: Sequence[ncu_facts.Values]) -> Variant:
-    return Variant(
-        name=slug,
-        problem=PROBLEM,
-        kind=ImportedKernel(kernel),
-        technique=canonical(kernel),
-        where=Where((arch,), tuple(shapes)),
-        roof=_roof(launches),
-        tolerance="",
-        tolerance_reason=_NOTHING,
-    )
-
+# --- the suite and the machine --------------------------------------------------------------------
 
 #: The type of a compute roof → the facts that count its FLOPs, and how many each is of.
 _ROOFS: dict[str, dict[str, int]] = {
@@ -247,24 +235,6 @@ def _roof(launches: Sequence[ncu_facts.Values]) -> str:
     return best if counted[best] else ""
 
 
-def _suite(
-    name: str, reports: Sequence[Report], variants: Mapping[str, Variant], shapes: Mapping[str, Shape], arch: str
-) -> Suite:
-    return Suite(
-        name=name,
-        title=f"imported from {', '.join(report.name for report in reports)}",
-        root=".",
-        nvcc="",
-        archs=(arch,),
-        baseline="",
-        problems={PROBLEM: Problem(PROBLEM, "", "", (), (), ())},
-        shapes=shapes,
-        variants=variants,
-        budgets=(),
-        waivers=(),
-    )
-
-
 def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Environment:
     """The machine that the reports are of.
 
@@ -286,11 +256,7 @@ def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Enviro
 
     clock = first.number(f"{attribute}max_gpu_frequency_khz")
     return Environment(
-        host=None,
-        os="",
-        cpu="",
-        python="",
-        harness=__version__,
+        *(None, "", "", "", __version__),
         gpu=first.text(f"{attribute}display_name") or None,
         gpu_arch=f"sm_{first.cc[0]}{first.cc[1]}" if first.cc[0] else None,
         gpu_sms=whole("multiprocessor_count"),
@@ -301,3 +267,76 @@ def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Enviro
         ncu=container.ncu or None,
         libraries=dict([report.reader.rsplit(" ", 1) for report in reports if report.reader[-1:].isdigit()][:1]),
     )
+
+
+# --- equivalent counts ----------------------------------------------------------------------------
+
+#: A metric → a factor, the unit, and the metrics whose sum it is. A sector has 32 bytes on every chip since 2016. Of
+#: several metrics the sum is used only if it is 0: how other values add up is not documented.
+_EQUIVALENT: dict[str, tuple[int, str, tuple[str, ...]]] = {
+    **{
+        f"smsp__inst_executed_op_local_{access}.sum": (
+            *(1, "inst"),
+            (f"smsp__sass_inst_executed_op_local_{access}.sum",),
+        )
+        for access in ("ld", "st")
+    },
+    # On all chips since GA100 it is made of no other counters (libnvperf_host).
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": (
+        *(1, "%"),
+        ("dram__cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    ),
+    "smsp__inst_executed.sum": (1, "inst", ("inst_executed",)),
+    "sm__ops_path_tensor_src_fp8.sum": (
+        *(1, ""),
+        tuple(f"sm__ops_path_tensor_src_fp8_sparsity_{state}.sum" for state in ("off", "on")),
+    ),
+    **{
+        f"{metric}.sum": (32, "byte", (f"{metric.replace('_bytes', '_sectors')}.sum",))
+        for metric in (
+            "lts__t_bytes",
+            "l1tex__t_bytes",
+            "l1tex__t_bytes_pipe_lsu_mem_global_op_ld",
+            "l1tex__t_bytes_pipe_lsu_mem_global_op_st",
+            "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_atom",
+            "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_red",
+        )
+    },
+}
+_PER_CYCLE = ".per_cycle_elapsed"
+_WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on an integer
+
+
+class Completed(Result):
+    """An imported result: a metric that the report lacks is computed from equivalent ones, where that is exact."""
+
+    def read(self, metric: str) -> Reading:
+        if metric in self and self.metrics[metric].value is not None:
+            return super().read(metric)
+        return equivalent(metric, lambda name: self.number(name) if name in self else None) or Reading(
+            None, detail=NotReturned(report=True)
+        )
+
+
+def equivalent(metric: str, number: Callable[[str], float | None]) -> Reading | None:
+    """Returns the same count computed from others, with a note of which; ``None`` where they do not give it.
+
+    A sum may be its rate times its unit's average cycles. The product is not an integer if the rate is of another pass
+    than the cycles, or was printed; it is discarded then.
+
+    Args:
+        number: the value of a metric that the report has.
+    """
+    if metric in _EQUIVALENT:
+        factor, unit, others = _EQUIVALENT[metric]
+        values = [value for name in others if (value := number(name)) is not None]
+        if len(values) == len(others) and (len(others) == 1 or not any(values)):
+            times = f"{factor} × " if factor > 1 else ""
+            return Reading(factor * sum(values), unit, detail=f"as {times}{' + '.join(others)}")
+    rate, cycles = number(metric + _PER_CYCLE), number(f"{metric.split('__')[0]}__cycles_elapsed.avg")
+    if rate is None or cycles is None or not metric.endswith(".sum"):
+        return None
+    value = rate * cycles
+    if abs(value - round(value)) > _WHOLE * max(value, 1.0):
+        return None
+    return Reading(float(round(value)), detail=f"as {metric}{_PER_CYCLE} × its unit's cycles")

@@ -1,4 +1,4 @@
-"""``flashcore import``: reports of Nsight Compute and traces as a run record."""
+"""``flashcore import``: Nsight Compute reports and traces as a run record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from flashcore.cli import options, output
 from flashcore.errors import Exit
 from flashcore.explain.predictions import Readings
 from flashcore.model import plugin
-from flashcore.plugins.imports import keep, kernels, names
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports import kernels, names
+from flashcore.plugins.imports.api import keep, read_report
 from flashcore.records import store
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("flashcore import step.ncu-rep", "the kernels of a report"),
-    ("flashcore import step.ncu-rep --name step --format json", "the same for programs"),
+    ("flashcore import step.ncu-rep --name step --format json", "its kernels as JSON"),
 )
 
 
@@ -31,20 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name",
         default="imported",
         metavar="NAME",
-        help="name of its suite: records of one name are compared (default: %(default)s)",
+        help="the suite's name: records of one name are compared (default: %(default)s)",
     )
     parser.add_argument("--no-sources", action="store_true", help="leave out source texts and machine code")
     output.add_format(parser)
-    parser.add_argument(
-        "--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)"
-    )
+    options.add_profiles(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     name = names.checked(arguments.name)
     reports = [_read(Path(name)) for name in arguments.files]
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
-    folder = keep.keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
+    folder = keep(reports, Path(arguments.profiles), name=name, command=command, sources=not arguments.no_sources)
     readings = Readings(store.read(folder))
     if arguments.format == "json":
         print(kernels.as_json(readings, str(folder)))

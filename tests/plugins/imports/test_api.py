@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
-from flashcore.plugins.imports.read_report import read_report
+from flashcore.plugins.imports.api import read_report
 
 
 @pytest.mark.parametrize(
