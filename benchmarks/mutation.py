@@ -80,7 +80,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "pipeline/present": ("plugins/pack/test_command.py", "pipeline/test_run.py"),
     "pipeline/profile": ("pipeline/test_on_cpu.py", "pipeline/test_run.py"),
     "pipeline/roofs": ("explain/test_measured_roofs.py",),
-    "plugins/against/tables": ("plugins/against/test_comparison.py", "plugins/against/test_against.py"),
+    "plugins/against/comparison": ("plugins/against/test_comparison.py", "plugins/against/test_against.py"),
     "plugins/capture/execution": ("plugins/capture/test_capture.py",),
     "plugins/compare/command": ("plugins/compare/test_differences.py", "test_examples.py"),
     "plugins/imports/api": ("plugins/imports/test_ncu_rep.py", "plugins/imports/test_assemble.py"),

@@ -15,9 +15,9 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice, gpu_lease, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Check, Settings
-from flashcore.plugins.against import against, tables, time_pairs
+from flashcore.plugins.against import against, time_pairs
 from flashcore.plugins.against.against import Options
-from flashcore.plugins.against.comparison import Row, as_json
+from flashcore.plugins.against.comparison import Row, as_json, as_text
 from flashcore.plugins.against.time_pairs import Timings
 from tests.conftest import ROOT, TOY, Built, flashcore
 from tests.plugins.against.test_checkout import git
@@ -51,7 +51,7 @@ def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **
     settings = Settings("suite", variant=variant, bench=Bench(samples=30), check=Check(repeats=2))
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
     found = against.run(settings, Options("HEAD", **chosen), say)
-    print(tables.comparison(found))
+    print(as_text(found))
     return found.exit_code, json.loads(as_json(found))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flashcore.errors import Exit, UsageError
-from flashcore.plugins.against import against, tables
+from flashcore.plugins.against import against
 from flashcore.plugins.against.against import Options
-from flashcore.plugins.against.comparison import Comparison, Row, as_json
+from flashcore.plugins.against.comparison import Comparison, Row, as_json, as_text
 from flashcore.plugins.against.decide import FEWEST, Process
 from flashcore.plugins.against.time_pairs import Lost, Times, Timings
 
@@ -35,14 +34,14 @@ def test_the_exit_code(fate_codes: list[Any], obstacle: str, code: Exit) -> None
     rows = [Row(f"v{i}/s", fate) for i, fate in enumerate(fate_codes)]
     found = comparison(*rows, obstacle=obstacle)
     assert found.exit_code == code
-    assert f"(exit {int(code)})" in tables.comparison(found)
+    assert f"(exit {int(code)})" in as_text(found)
 
 
 def test_the_table_tells_the_spread_of_no_change() -> None:
     processes = (Process(0.02, 0.001), Process(0.021, -0.004))
     slow = Row("slow/s", "slower", "", 10.0, 10.2, 0.02, 0.004, processes)
-    calm = replace(slow, case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
-    text = tables.comparison(comparison(slow, calm, Row("old/s", "same code")))
+    calm = slow._replace(case="calm/s", fate="no difference", processes=(Process(0.0, 0.002),))
+    text = as_text(comparison(slow, calm, Row("old/s", "same code")))
     row = next(line for line in text.splitlines() if line.startswith("slow/s"))
     assert row.split() == ["slow/s", "10.000", "10.200", "+2.00", "0.40", "SLOWER"]
     assert "compared with itself 3 times, the largest difference 0.40 % (slow/s)" in text
@@ -50,7 +49,7 @@ def test_the_table_tells_the_spread_of_no_change() -> None:
 
 
 def test_of_many_cases_six_are_named() -> None:
-    text = tables.comparison(comparison(*(Row(f"v{i}/s", "same code") for i in range(8)), Row("x/s", "undecided")))
+    text = as_text(comparison(*(Row(f"v{i}/s", "same code") for i in range(8)), Row("x/s", "undecided")))
     assert "not timed: v0/s, v1/s, v2/s, v3/s, v4/s, v5/s and 2 more\n" in text
     assert "undecided: no reason given: x/s\n" in text
 

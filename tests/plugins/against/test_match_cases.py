@@ -100,8 +100,7 @@ def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pyte
 def test_builds_of_other_variants_and_without_code_say_nothing_of_the_same_code() -> None:
     def beside(*others: object) -> match_cases.Side:
         one = side()
-        return dataclasses.replace(
-            one,
+        return one._replace(
             built=dataclasses.replace(one.built, artifacts=(*one.built.artifacts, *others)),  # type: ignore[arg-type]
         )
 

@@ -1,8 +1,7 @@
-"""What ``flashcore bench --against REV`` does: builds the present tree and a git revision, and times one against
-the other on this machine, in turns.
+"""Builds the present tree and a git revision, and times them alternately on this machine: ``bench --against REV``.
 
-A case whose machine code is the same in both is not timed: any difference in time would be noise. If that holds for all
-cases, no GPU is needed.
+A case with the same machine code in both is not timed: any difference in time would be noise. If all cases have the
+same code, no GPU is needed.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.model.progress import prefixed
-from flashcore.pipeline.opening import open_context
+from flashcore.pipeline.opening import open_recordable
 from flashcore.plugins.against import checkout, decide, time_pairs
 from flashcore.plugins.against.comparison import Comparison, Row
 from flashcore.plugins.against.match_cases import Pair, Side, counterpart, pair, python_of
@@ -37,16 +36,16 @@ FOLDER = "against"  # below the build folder
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose besides the cases.
+    """The user's choices besides the cases.
 
     Args:
-        processes: each case is timed in so many.
+        processes: the number of processes that time each case.
         alpha, effect: see :func:`flashcore.plugins.against.decide.decide`.
-        resume: go on with what was measured of the very same builds before.
-        device: where it runs; ``cpu`` is only for callables.
+        resume: use the earlier measurements of the same builds.
+        device: ``cuda``; or ``cpu``, only for callables.
 
     Raises:
-        UsageError: one of them makes no sense.
+        UsageError: one of them is out of its range.
     """
 
     revision: str
@@ -79,16 +78,19 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     if commit is None:
         where = f"the repository of {settings.suite}"
         raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
-    job = replace(open_context(replace(settings, upto=None)), say=say)
-    if job.options.debug:
-        raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
+    job = replace(open_recordable(replace(settings, upto=None)), say=say)
     if job.gpu_arch is not None:
         job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # nothing else runs here
     timings = time_pairs.Timings()
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
         after = Side(job, compile_all(job))  # first: the revision uses what is the same
-        before = _built(root, job, options.revision, say)
+        try:
+            old = counterpart(root, job, str(Path(settings.build) / checkout.BUILD))
+            old = replace(old, say=lambda text: say(prefixed(f"{options.revision}: ", text)))
+            before = Side(old, compile_all(old))
+        except (ManifestError, UsageError) as error:
+            raise UsageError(f"{options.revision}: {str(error).replace(str(root), settings.suite)}") from error
         rows, pairs = pair(before, after, options.revision)
         obstacle = job.cannot_measure if pairs and options.device == "cuda" else ""
         if obstacle:
@@ -100,7 +102,11 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
                 workers.leased(say),
             ):
                 there = replace(job, workers=workers, folder=folder, device=options.device)
-                contests = _contests(before, after, pairs, folder)
+                old_cases, new_cases = (
+                    child_cases(replace(side.job, built=side.built), [(getattr(p, name), p.shape) for p in pairs])
+                    for name, side in (("before", before), ("after", after))
+                )
+                contests = [contest(p.case, b, a, folder) for p, b, a in zip(pairs, old_cases, new_cases, strict=True)]
                 rows |= _wrong(contests, there, options.revision)
                 timings = time_pairs.run(
                     [c for c in contests if c.name not in rows],
@@ -129,46 +135,31 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
 
 
 def _the_gpu(say: Callable[[str], None]) -> list[str]:
-    """The UUID of the GPU that times: the first one, as CUDA itself chooses. Said where there are several kinds."""
+    """The UUID of the GPU that times: the first one, as CUDA chooses. Reported if there are several models."""
     first, *others = gpu_choice.by_kind(gpu_choice.ALL, gpu_choice.visible()) or [{}]
-    uuids = list(first)[:1]
+    chosen = dict([*first.items()][:1])
     if others:
-        uuid, gpu = next(iter(first.items()))
         say(
-            f"against: on {gpu_choice.listed({uuid: gpu})}; left out, of another kind: {gpu_choice.listed(*others)}; "
+            f"against: on {gpu_choice.listed(chosen)}; left out, of another kind: {gpu_choice.listed(*others)}; "
             f"to time on such a one, set CUDA_VISIBLE_DEVICES={next(iter(others[0]))}"
         )
-    return uuids
-
-
-def _built(root: Path, after: Context, revision: str, say: Callable[[str], None]) -> Side:
-    """The revision's build of the cases that ``after`` is compared with."""
-    folder = str(Path(after.settings.build) / checkout.BUILD)
-    try:
-        before = counterpart(root, after, folder)
-        before = replace(before, say=lambda text: say(prefixed(f"{revision}: ", text)))
-        return Side(before, compile_all(before))
-    except (ManifestError, UsageError) as error:
-        raise UsageError(f"{revision}: {str(error).replace(str(root), after.settings.suite)}") from error
+    return [*chosen]
 
 
 @contextmanager
 def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -> Iterator[Path]:
-    """The folder for the measurements of these builds, with earlier ones if they are to be resumed. It is removed at
-    the end, and kept if the comparison is interrupted."""
-    closures = [side.built.closures for side in (before, after)]
-    cases = [(p.case, dict(p.shape.params)) for p in pairs]
-    sources = [python_of(side.job) for side in (before, after)]
-    settings = after.job.settings
-    key = json.dumps([after.job.suite.name, closures, sources, cases, settings.bench.samples])
+    """The folder for these builds' measurements, with earlier ones to resume. It is removed at the end, and kept if the
+    comparison is interrupted."""
+    settings, cases = after.job.settings, [(p.case, dict(p.shape.params)) for p in pairs]
+    sources = [(side.built.closures, python_of(side.job)) for side in (before, after)]
+    key = json.dumps([after.job.suite.name, sources, cases, settings.bench.samples])
     folder = Path(settings.build) / FOLDER / hashlib.sha256(key.encode()).hexdigest()[:16]
     if resume and not folder.is_dir():
         raise UsageError(
             "--resume: expected a comparison of these very builds that did not end, found none\n"
             "  hint: leave --resume out, if the sources or the choice of cases changed"
         )
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with claimed(folder):
         if not resume:
             for old in ("check", "turns"):
@@ -177,23 +168,12 @@ def _folder(after: Side, before: Side, pairs: Sequence[Pair], *, resume: bool) -
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _contests(before: Side, after: Side, pairs: Sequence[Pair], folder: Path) -> list[time_pairs.Contest]:
-    """The builds of each pair."""
-    old = child_cases(replace(before.job, built=before.built), [(p.before, p.shape) for p in pairs])
-    new = child_cases(replace(after.job, built=after.built), [(p.after, p.shape) for p in pairs])
-    return [contest(p.case, b, a, folder) for p, b, a in zip(pairs, old, new, strict=True)]
-
-
 def contest(name: str, before: Case, after: Case, folder: Path) -> time_pairs.Contest:
     """The contest of two builds, with a copy of the first one's library in ``folder``: a library is loaded only once,
     under any name."""
-    again = replace(before, variant=f"{before.variant}@again", library=copied(before.library, folder / "again"))
-    return time_pairs.Contest(
-        name,
-        replace(before, variant=f"{before.variant}@before"),
-        replace(after, variant=f"{after.variant}@after"),
-        again,
-    )
+    again = replace(before, library=copied(before.library, folder / "again"))
+    sides = zip(time_pairs.SIDES, (before, after, again), strict=True)
+    return time_pairs.Contest(name, *(replace(case, variant=f"{case.variant}@{side}") for side, case in sides))
 
 
 def copied(library: str | None, folder: Path) -> str | None:
@@ -202,17 +182,16 @@ def copied(library: str | None, folder: Path) -> str | None:
         return None
     target = folder / f"{hashlib.sha256(library.encode()).hexdigest()[:16]}.so"
     if not target.is_file():
-        with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         write_atomically(target, Path(library).read_bytes())
     return str(target.resolve())
 
 
 def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) -> dict[str, Row]:
     """Checks both builds, each against its own suite; returns the cases in which one is wrong."""
-    cases: list[Case] = [case for c in contests for case in (c.after, c.before)]
-    result = check.run(job, cases)
-    reasons = {case.name: o.reason for case, o in zip(cases, result.outcomes, strict=True) if o.status != "ok"}
+    cases = [case for c in contests for case in (c.after, c.before)]
+    outcomes = zip(cases, check.run(job, cases).outcomes, strict=True)
+    reasons = {case.name: o.reason for case, o in outcomes if o.status != "ok"}
     rows: dict[str, Row] = {}
     for c in contests:
         if reason := reasons.get(c.after.name):
@@ -225,17 +204,10 @@ def _wrong(contests: Sequence[time_pairs.Contest], job: Context, revision: str) 
 def _decided(timings: time_pairs.Timings, options: Options) -> dict[str, Row]:
     """The timed cases, decided all together, and the cases whose timing failed."""
     cases = timings.processes
-    rows: dict[str, Row] = {}
-    for name, decision in decide.decide(cases, alpha=options.alpha, effect=options.effect).items():
-        rows[name] = Row(
-            name,
-            decision.outcome,
-            decision.reason,
-            *timings.levels(name),
-            change=decision.change,
-            critical=decision.critical,
-            processes=tuple(cases[name]),
-        )
+    rows = {
+        name: Row(name, d.outcome, d.reason, *timings.levels(name), d.change, d.critical, tuple(cases[name]))
+        for name, d in decide.decide(cases, alpha=options.alpha, effect=options.effect).items()
+    }
     for name, lost in timings.lost.items():
         if lost.side == "after":
             rows[name] = Row(name, "failed", f"not timed: {lost.reason}")

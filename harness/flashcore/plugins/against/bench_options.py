@@ -1,4 +1,4 @@
-"""``flashcore bench --against REV``: times what differs from a git revision against it."""
+"""``flashcore bench --against REV``: times the cases that differ from a git revision against it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import argparse
 
 from flashcore.cli import options, output, progress
 from flashcore.errors import UsageError
-from flashcore.plugins.against import against, comparison, decide, tables
+from flashcore.plugins.against import against, comparison, decide
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--against", metavar="REV", help="time what differs from a git revision against it, both built here, and judge")
+    add(
+        "--against",
+        metavar="REV",
+        help="build a git revision too; time and judge the cases that differ",
+    )
     add(
         "--processes",
         type=int,
@@ -40,11 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int | None:
-    given = {
-        name: value for name in ("processes", "alpha", "effect") if (value := getattr(arguments, name)) is not None
-    }
+    given = {n: value for n in ("processes", "alpha", "effect") if (value := getattr(arguments, n)) is not None}
     if arguments.against is None:
-        for name in [*given, *(["format"] if arguments.format else [])]:
+        for name in (*given, *["format"] * bool(arguments.format)):
             raise UsageError(f"--{name}: expected together with --against REV, found it alone")
         return None
     executor = getattr(arguments, "executor", "")
@@ -59,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int | None:
     with progress.shown(arguments.quiet) as say:
         result = against.run(options.settings(arguments, upto=None), chosen, say)
     for form, file in formats:
-        output.write(comparison.as_json(result) if form == "json" else tables.comparison(result) + "\n", file)
+        output.write(f"{comparison.as_json(result) if form == 'json' else comparison.as_text(result)}\n", file)
     return result.exit_code

@@ -1,12 +1,11 @@
-"""Whether one build is slower than another, decided so that noise rarely gives a false alarm.
+"""Decides whether one build is slower than another; noise rarely gives a false alarm.
 
-Both builds, and the one before a second time, are timed turn by turn in several processes. The second time
-gives the spread of *no* change (A against A): differences of layout, order and drift that remain although the builds
-take turns. A case is slower only if its difference is one that this spread makes unlikely, for all cases together,
-**and** larger than the effect size. Builds of the same machine code are never timed against each other.
+Both builds, and the first one again, are timed alternately in several processes. The second timing gives the spread of
+*no* change (A against A): the remaining differences of layout, order and drift. A case is slower only if its difference
+is unlikely with this spread, over all cases together, **and** larger than the effect size. Builds of the same machine
+code are never timed against each other.
 
-A process counts once, however many rounds it timed: the layout of its memory affects a build alike in every round. Pure
-functions of numbers.
+A process counts once, however many rounds it timed: its memory layout affects a build alike in every round. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 ALPHA = 1e-3  # false alarms per gate run, over all its cases
 EFFECT = 0.01  # a smaller slowdown does not fail a comparison
@@ -31,8 +30,7 @@ Outcome = Literal["slower", "faster", "no difference", "too small to matter", "u
 _NULL_TO_CHANGE = math.sqrt(3 / 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """The result of one process for one case, as logarithms of ratios of times.
 
     Args:
@@ -92,13 +90,13 @@ def decide(
         alpha: how often one or more cases of a gate run may be called slower by noise; likewise faster.
         effect: the share of the time before that a change must exceed to matter.
     """
-    judged = {name: processes for name, processes in cases.items() if not _gap(processes)}
-    level = alpha / max(len(judged), 1)
     # About zero and not about their mean: a second load that is always slower adds to the spread too.
     spreads = {
         name: _NULL_TO_CHANGE * math.sqrt(statistics.fmean(p.null**2 for p in processes))
-        for name, processes in judged.items()
+        for name, processes in cases.items()
+        if not _gap(processes)
     }
+    level = alpha / max(len(spreads), 1)
     typical = statistics.median(spreads.values()) if spreads else 0.0
     decided: dict[str, Decision] = {}
     for name, processes in cases.items():
@@ -129,7 +127,7 @@ def _gap(processes: Sequence[Process]) -> str:
     """Why the data do not suffice for a decision; empty if they do."""
     if len(processes) < FEWEST:
         return f"timed in {len(processes)} processes; at least {FEWEST} are needed"
-    if not all(math.isfinite(p.change) and math.isfinite(p.null) for p in processes):
+    if not all(math.isfinite(x) for p in processes for x in p):
         return "a time is not a positive number"
     return ""
 

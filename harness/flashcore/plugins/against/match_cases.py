@@ -1,10 +1,11 @@
-"""Which cases of two builds of a suite can be timed against each other, and which need not be."""
+"""Selects the cases of two builds of a suite that differ and can be timed against each other."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.measure.context import Context
 from flashcore.model.record import Built
@@ -13,8 +14,7 @@ from flashcore.plugins.against.comparison import Row
 from flashcore.suites.load import load
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """A case whose code differs: the variant before and after, on one shape."""
 
     before: Variant
@@ -26,9 +26,8 @@ class Pair:
         return f"{self.after.name}/{self.shape.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two that are compared: the job and what was built for it."""
+class Side(NamedTuple):
+    """One of the two that are compared: the job and its build."""
 
     job: Context
     built: Built
@@ -53,13 +52,11 @@ def counterpart(root: Path, after: Context, build: str) -> Context:
     suite = replace(suite, shapes=shapes)
     archs = tuple(a for a in after.archs if a in suite.archs)
     variants = [old for v in after.variants if (old := suite.variants.get(v.name)) and (old.is_reference or archs)]
-    settings = replace(after.settings, suite=str(root), build=build, reuse=after.settings.build)
-    options = replace(after.options, archs=archs)
     return replace(
         after,
-        settings=settings,
+        settings=replace(after.settings, suite=str(root), build=build, reuse=after.settings.build),
         suite=suite,
-        options=options,
+        options=replace(after.options, archs=archs),
         variants=tuple(variants),
         shapes=tuple(shapes.values()),
         references=frozenset(),
@@ -67,16 +64,9 @@ def counterpart(root: Path, after: Context, build: str) -> Context:
 
 
 def pair(before: Side, after: Side, revision: str) -> tuple[dict[str, Row], list[Pair]]:
-    """Every case of ``after`` that bench would time: its outcome already, or the pair to be timed."""
-    rows: dict[str, Row] = {}
-    pairs: list[Pair] = []
-    for variant, shape in after.job.cases("bench"):
-        match = _pair(before, after, variant, shape, revision)
-        if isinstance(match, Row):
-            rows[match.case] = match
-        else:
-            pairs.append(match)
-    return rows, pairs
+    """Every case of ``after`` that bench would time: the outcomes of those not timed, and the pairs to time."""
+    matches = [_pair(before, after, variant, shape, revision) for variant, shape in after.job.cases("bench")]
+    return {m.case: m for m in matches if isinstance(m, Row)}, [m for m in matches if isinstance(m, Pair)]
 
 
 def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: str) -> Row | Pair:
@@ -105,7 +95,7 @@ def _pair(before: Side, after: Side, variant: Variant, shape: Shape, revision: s
 
 
 def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | None:
-    """Why there is nothing to run, and whether that is a failure; ``None`` if there is something."""
+    """Whether it failed, and why it cannot run; ``None`` if it can."""
     if variant.is_reference:
         return None
     artifacts = [a for a in side.built.artifacts if a.variant == variant.name and side.job.gpu_arch in (None, a.arch)]
@@ -119,8 +109,8 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
 
 
 def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
-    """Whether a GPU would be given exactly the same work. The problem's file does not matter, unlike for the freshness
-    of a recorded time: both are timed on the present inputs."""
+    """Whether a GPU gets the same work from both. The problem's file does not matter, unlike for the freshness of a
+    recorded time: both are timed on the present inputs."""
     if old.is_reference or new.is_reference:
         return old.kind == new.kind and python_of(before.job) == python_of(after.job)
     codes = [

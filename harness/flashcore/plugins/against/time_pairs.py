@@ -1,11 +1,11 @@
-"""Which of two builds is faster? Times both, and the first one a second time, turn by turn, in several processes.
+"""Times two builds, and the first one a second time, alternately in several processes.
 
-Between processes the layout of code and memory differs, which no number of rounds within one averages out:
-so each repetition is a process of its own. In it every case's three builds are loaded and take turns, round by
-round; which of them is loaded first, which follows which, and which case comes first changes from process to
-process. A build that fails is named by the journal; its case is left out from then on, and the rest goes on.
+The layout of code and memory differs between processes, and rounds within one process do not average it out: each
+repetition is a process. It loads every case's three builds and times them alternately, round by round. The order of
+loading, of the builds and of the cases changes from process to process. The journal names a build that fails; its case
+is then left out, and the others continue.
 
-As a program (``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL``) this module is that process.
+Run as ``python -m flashcore.plugins.against.time_pairs TASKFILE JOURNAL``, this module is that process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flashcore.measure.bench.interleave import Turns, Watch, release, sample, serve
 from flashcore.measure.bench.rotation import Rotation
@@ -28,6 +28,7 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, lea
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.model.groups import grouped
 from flashcore.plugins.against.decide import Process
 
 TARGET = python_process.child("flashcore.plugins.against.time_pairs")
@@ -37,12 +38,9 @@ SIDES: tuple[Side, ...] = ("before", "after", "again")
 _SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """A case as two builds, and the first of them a second time, in a library of its own.
-
-    The three get the same inputs: those of the problem of ``after``.
-    """
+class Contest(NamedTuple):
+    """A case as two builds, and the first of them again, in a separate library. All get the inputs of ``after``'s
+    problem."""
 
     name: str
     before: Case
@@ -53,18 +51,16 @@ class Contest:
         return {"name": self.name, **{side: getattr(self, side).to_json() for side in SIDES}}
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Of one contest in one process: us per call, sample i of each from round i."""
+class Times(NamedTuple):
+    """One contest's times in one process: us per call, sample i of each from round i."""
 
     before: tuple[float, ...]
     after: tuple[float, ...]
     again: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Why a contest was not timed to the end. ``side`` is the build it failed at; empty: none of them."""
+class Lost(NamedTuple):
+    """The reason why a contest was not timed to its end. ``side`` is the build that failed; empty: none of them."""
 
     side: str
     reason: str
@@ -83,8 +79,8 @@ class Timings:
 
     @property
     def processes(self) -> dict[str, list[Process]]:
-        """What :func:`flashcore.plugins.against.decide.decide` decides by."""
-        return {name: [Process.of(t.before, t.after, t.again) for t in times] for name, times in self.times.items()}
+        """The data of :func:`flashcore.plugins.against.decide.decide`."""
+        return {name: [Process.of(*t) for t in times] for name, times in self.times.items()}
 
     def levels(self, name: str) -> tuple[float, float]:
         """The times before and after (us): geometric means over processes of each process's median, as changes are
@@ -148,11 +144,8 @@ def _repetition(
     build."""
     attempts = dict.fromkeys((c.after.shape for c in contests), 0)
     while True:
-        left: dict[str, list[Contest]] = {}
-        for c in contests:
-            if c.after.shape in attempts and c.name not in timings.lost:
-                left.setdefault(c.after.shape, []).append(c)
-        if not left:
+        rest = (c for c in contests if c.after.shape in attempts and c.name not in timings.lost)
+        if not (left := grouped((c.after.shape, c) for c in rest)):
             return
         tasks = [
             # Another attempt is another task, so that a continued run repeats the same steps.
@@ -171,7 +164,7 @@ def _repetition(
             for name, (side, reason) in result.data["failed"].items():
                 timings.lost.setdefault(name, Lost(side, reason))
             for name, times in result.data["times"].items():
-                timings.times[name].append(Times(**{side: tuple(times[side]) for side in SIDES}))
+                timings.times[name].append(Times(*(tuple(times[side]) for side in SIDES)))
             timings.throttle.update(result.data["throttle"])
             del attempts[shape]
 
@@ -220,12 +213,8 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
             launches = made[label].launches
         else:
             ready.update(made)
-    rule = StopRule(
-        least=payload["rounds"],
-        most=payload["rounds"],
-        slow_seconds=_SLOW_SECONDS,
-        fewest=min(_FEWEST_ROUNDS, payload["rounds"]),
-    )
+    rounds = payload["rounds"]
+    rule = StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=min(_FEWEST_ROUNDS, rounds))
     watch = Watch(device)
     turns = Turns(watch, lambda label: log.step(task.name, "timed", label))
     samples = sample(ready, first.rank_by, rule, turns)
