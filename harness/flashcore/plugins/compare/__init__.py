@@ -8,5 +8,5 @@ PLUGIN = Plugin(
     help={"diff": "what changed between two runs or git revisions"},
     groups={"diff": "explain"},
     pages={"compare": "flashcore.plugins.compare.page:page"},
-    api={name: f"flashcore.plugins.compare.api:{name}" for name in ("compare", "ComparedRuns")},
+    api={name: f"flashcore.plugins.compare.differences:{name}" for name in ("compare", "ComparedRuns")},
 )

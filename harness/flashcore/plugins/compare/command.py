@@ -1,4 +1,4 @@
-"""``flashcore diff``: what changed."""
+"""``flashcore diff``: the differences between two records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from flashcore.plugins.compare import differences, kernels
 from flashcore.records import lookup, store
 from flashcore.suites.load import NothingMatches, select
 
-Say = Callable[[str], None]
 WORKING_TREE = "."
 TOP = 20
 _ORDER = typing.get_args(diff.Direction)
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     return compare(arguments, record)
 
 
-def record(name: str, settings: Settings, say: Say) -> Record:
+def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
     """The record that ``name`` means: a run, or the working tree (``.``).
 
     Raises:
@@ -63,7 +62,7 @@ def record(name: str, settings: Settings, say: Say) -> Record:
         raise UsageError(f"{error}{plugin.missing('options', 'git revisions')}") from None
 
 
-def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say], Record]) -> int:
+def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Callable[[str], None]], Record]) -> int:
     """Prints the differences between two records; ``record`` finds or makes the one that a name means."""
     names = (arguments.a, arguments.b)
     runs = [run.name for run in lookup.all_runs(options.places(arguments))]
@@ -71,17 +70,15 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Say]
         Path(name, store.HEADER).is_file() or name.endswith(lookup.PACKED) or any(r.startswith(name) for r in runs)
         for name in names
     )
-    no_suite = {"suite": ""} if need_none else {}
-    settings = options.settings(arguments, upto=None, **no_suite)
+    settings = options.settings(arguments, upto=None, **({"suite": ""} if need_none else {}))
     with progress.shown(arguments.quiet) as say:
         a, b = _sides(names, settings, lambda name, settings: record(name, settings, say))
-    chosen = arguments.variant
-    if chosen is not None:  # a run has them all
+    if selected := arguments.variant is not None:  # a run has all variants
         both = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
-        matching = [v.name for v in select(both, chosen)[0]]
+        matching = [v.name for v in select(both, arguments.variant)[0]]
         a, b = differences.narrowed(a, matching), differences.narrowed(b, matching)
     json = arguments.format == "json"
-    print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=chosen is not None)))
+    print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=selected)))
     return Exit.OK
 
 
@@ -172,18 +169,15 @@ def _change(change: diff.Change) -> str:
 
 
 def as_json(a: Record, b: Record) -> str:
-    """Its keys.
+    """Returns the differences as JSON. Its keys:
 
     - ``before``, ``after``: id, suite, gpu, nvcc; ``notes``;
-    - ``counts``: how many static facts, times and imported cases went in each direction;
-    - ``builds``: how many of both are the same;
-    - ``static``: a changed fact each, ``null`` on the side that lacks it;
-    - ``imported``: the facts of each imported case that changed;
-    - ``times``: in us, ``null`` where they do not compare; then ``times_reason`` says why.
+    - ``counts``: the numbers of static facts, times and imported cases by direction;
+    - ``builds``: the number of builds in both, and of those that are the same;
+    - ``static``: changed facts, ``null`` on the side that lacks one;
+    - ``imported``: the changed facts of each imported case;
+    - ``times``: in us, ``null`` if they do not compare, for ``times_reason``.
     """
-
-    def side(record: Record) -> dict[str, typing.Any]:
-        return {"id": record.id, "suite": record.suite.name, "gpu": record.gpu, "nvcc": record.environment.nvcc}
 
     def subject(of: Subject) -> dict[str, typing.Any]:
         return output.picked(of, "variant", "arch", "shape", "kernel", "launch")
@@ -193,8 +187,10 @@ def as_json(a: Record, b: Record) -> str:
     changed = ("fact", "unit", "before", "after", "direction")
     timed = ("mode", "before_us", "after_us", "ratio", "low", "high", "judged", "same_code")
     return output.document(
-        before=side(a),
-        after=side(b),
+        **{
+            side: {"id": x.id, "suite": x.suite.name, "gpu": x.gpu, "nvcc": x.environment.nvcc}
+            for side, x in (("before", a), ("after", b))
+        },
         notes=differences.remarks(a, b),
         counts=between.counts,
         builds={"same": same, "both": both},

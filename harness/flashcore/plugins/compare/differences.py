@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from flashcore import frames
+from flashcore.api import recorded
 from flashcore.explain.diff import (
     MODES,
     MOVED,
@@ -26,6 +28,11 @@ from flashcore.model.intervals import Ratio
 from flashcore.model.record import Fact, Facts, Record, Subject
 from flashcore.model.suite import REGIMES
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from flashcore.api import Run
+
 MOST_MOVED = 5
 DURATIONS = ("ncu_duration", "traced_duration")
 
@@ -42,16 +49,17 @@ class Differences(NamedTuple):
     def between(cls, a: Record, b: Record) -> Differences:
         """Compares two records. ``counts`` has the number of static facts, times and imported cases by direction,
         without those that both lack."""
-        static, cases, times = changes(a, b), imported(a, b), [] if comparable(a, b) else timing(a, b)
+        static, cases, compared = changes(a, b), imported(a, b), not comparable(a, b)
+        times = timing(a, b) if compared else []
         before, after = static_facts(a), static_facts(b)
-        same = [f for key, f in before.items() if f.value is not None and key in after and after[key].value == f.value]
+        same = sum(f.value is not None and key in after and after[key].value == f.value for key, f in before.items())
         moved = [next((c.direction for c in each if c.fact in DURATIONS), "no difference") for _, each in cases]
-        timed = [0 if comparable(a, b) else sum(key.rpartition("/")[2] in MODES for key in r.samples) for r in (a, b)]
-        recorded = [sum(_is_imported(f, r) for name in DURATIONS for f in r.facts.named(name)) for r in (a, b)]
+        timed = [sum(key.rpartition("/")[2] in MODES for key in r.samples) * compared for r in (a, b)]
+        traced = [sum(_is_imported(f, r) for name in DURATIONS for f in r.facts.named(name)) for r in (a, b)]
         counts = {
-            "static facts": Counter([*(c.direction for c in static), *("no difference" for _ in same)]),
+            "static facts": Counter(c.direction for c in static) + Counter({"no difference": same}),
             "times": _counted([t.direction for t in times], *timed),
-            "imported": _counted(moved, *recorded),
+            "imported": _counted(moved, *traced),
         }
         return cls(static, times, cases, counts)
 
@@ -146,3 +154,31 @@ def imported(a: Record, b: Record) -> list[tuple[Subject, list[Change]]]:
 def _is_imported(fact: Fact, record: Record) -> bool:
     variant = record.suite.variants.get(fact.subject.variant)
     return bool(fact.number and fact.subject.kernel is None and variant and variant.imported)
+
+
+# --- the Python API --------------------------------------------------------------------------------
+
+
+class ComparedRuns(NamedTuple):
+    """What changed from one run to another.
+
+    ``static`` has a row per :class:`~flashcore.explain.diff.Change`, and is exact. ``times`` has a row per
+    :class:`~flashcore.explain.diff.TimeChange`, shown and not judged, since machines and days differ; none where the
+    runs are not of one suite and GPU. ``remarks`` say why the comparison may mislead.
+    """
+
+    static: DataFrame
+    times: DataFrame
+    remarks: tuple[str, ...]
+
+
+def compare(a: Run, b: Run) -> ComparedRuns:
+    """Returns the differences from ``a`` to ``b``.
+
+    Raises:
+        UsageError: one of them is no run.
+    """
+    before, after = recorded(a), recorded(b)
+    static = frames.frame(Change, changes(before, after))
+    times = [] if comparable(before, after) else timing(before, after)
+    return ComparedRuns(static, frames.frame(TimeChange, times), tuple(remarks(before, after)))

@@ -1,8 +1,8 @@
-"""Two variants side by side, of this run or another: times in all regimes, counters, stalls, phases, source.
+"""The page *Compare*: two variants of this run or another one, with times, counters, stalls, phases and source.
 
 The page holds the figures of every case and the interval of every pair's ratio; a script draws the selected pair. The
-verdict on the first pair is in the page itself. The conclusions about times come from :mod:`flashcore.explain`, those
-about every pair as codes that the script looks up.
+first pair's verdict is HTML. :mod:`flashcore.explain` draws the conclusions about times, which the script looks up by
+their codes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashcore.explain import diff, limiter
 from flashcore.explain.predictions import Readings, conclusion
@@ -21,7 +21,7 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Shape, Variant
 from flashcore.model.text import faster, significant
 from flashcore.plugins.compare import differences
-from flashcore.report.cells import Cell, missing, six_digits, unbroken
+from flashcore.report.cells import Cell, missing, number_cell, six_digits, unbroken, words
 from flashcore.report.view import Book, Page, variant_page
 
 HERE = Path(__file__).parent
@@ -53,8 +53,7 @@ COUNTERS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(NamedTuple):
     """A variant that the reader can select.
 
     Args:
@@ -81,17 +80,7 @@ class Side:
         return Subject(self.variant.name, shape=self.fixed or shape.name)
 
 
-@dataclass(frozen=True)
-class View:
-    """The template's variables. ``data`` is the script's, ``verdict`` the first pair's."""
-
-    data: dict[str, Any]
-    verdict: dict[str, Any] | None
-    other: Record | None
-    notes: list[str]
-
-
-def page(book: Book) -> Page[View]:
+def page(book: Book) -> Page[dict[str, Any]]:
     """The page ``compare``; the variants of the book's other record can be selected too."""
     other = book.other
     sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
@@ -106,7 +95,8 @@ def page(book: Book) -> Page[View]:
         verdict = _verdict(data, first, *pair)
     notes = differences.remarks(other, book.record) if other is not None else []
     scripts = ("charts.js", str(HERE / "compare.js")) if verdict else ()
-    return Page("compare", "Compare", str(HERE / "compare.html.j2"), View(data, verdict, other, notes), scripts=scripts)
+    view = {"data": data, "verdict": verdict, "other": other, "notes": notes}
+    return Page("compare", "Compare", str(HERE / "compare.html.j2"), view, scripts=scripts)
 
 
 def _shape(record: Record, variant: Variant) -> str:
@@ -139,10 +129,9 @@ class _Figures:
         intervals_made = 0
         for shape in self.book.shown_shapes:
             cases = {str(i): self._case(side, shape) for i, side in enumerate(self.sides) if self._has(side, shape)}
-            pairs = {}
             ratios: dict[tuple[int, int], dict[str, Ratio]] = {}  # of a pair of this run, by regime
-            for mode in REGIMES:
-                pairs[mode] = self._pairs(cases, shape, mode, MOST_PAIRS - intervals_made, ratios)
+            left = MOST_PAIRS - intervals_made
+            pairs = {mode: self._pairs(cases, shape, mode, left, ratios) for mode in REGIMES}
             intervals_made += sum(len(ids) for rows in pairs.values() for _, ids, *_ in rows)
             rival = self._rival(shape, cases)
             shapes[shape.name] = {
@@ -177,9 +166,7 @@ class _Figures:
         """A side's default partners: its namesake in the other record, and its parent or the baseline."""
         side = self.sides[i]
         others = enumerate(self.sides)
-        twin = next(
-            (j for j, s in others if side.current and not s.current and s.variant.name == side.variant.name), None
-        )
+        twin = next((j for j, s in others if side.current > s.current and s.variant.name == side.variant.name), None)
         same_run = {s.variant.name: j for j, s in enumerate(self.sides) if s.current == side.current}
         kin = (same_run.get(side.variant.parent or ""), same_run.get(side.record.suite.baseline or ""))
         return twin, next((j for j in kin if j is not None and j != i), None)
@@ -255,13 +242,11 @@ class _Figures:
             ratios = intervals.ratios(series[j], [series[i] for i in ids], paired=self.sides[j].current)
             ends = [round(abs(end / r.value - 1) / STEP) for r in ratios for end in (r.low, r.high)]
             times = {i: cases[str(i)]["t"].get(mode) for i in (j, *ids)}
-            named = {
-                str(k): float(f"{r.value:.6g}")
-                for k, (i, r) in enumerate(zip(ids, ratios, strict=True))
-                if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP
-            }
-            if self.sides[j].current:
-                for i, r in zip(ids, ratios, strict=True):
+            named = {}
+            for k, (i, r) in enumerate(zip(ids, ratios, strict=True)):
+                if not times[i] or not times[j] or abs(times[j] / times[i] / r.value - 1) > STEP:
+                    named[str(k)] = float(f"{r.value:.6g}")
+                if self.sides[j].current:
                     collected.setdefault((i, j), {})[mode] = r
             if ids:
                 rows.append((j, ids, ends, named, "".join(CODES[conclusion(r)] for r in ratios)))
@@ -312,10 +297,6 @@ def _pair(data: Mapping[str, Any], shape: str, mode: str, focus: int, against: i
                     return Pair(value, low, high, code)
                 return Pair(1 / value, 1 / high, 1 / low, OPPOSITE.get(code, code))
     return None
-
-
-def words(mode: str) -> str:
-    return mode.replace("_", " ")
 
 
 def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> dict[str, Any]:
@@ -379,14 +360,10 @@ def _row(
     for case in reversed(cases):
         time = case["t"].get(mode) if case else None
         why = case["why"].get(mode, "") if case else "it does not run on this shape"
-        cells.append(missing(why) if time is None else Cell(significant(time), sort=time, kind="number"))
+        cells.append(missing(why) if time is None else number_cell(time, 4))
     if ratio is None:
-        return [
-            *cells,
-            missing(incomparable or "one of the times is missing"),
-            missing(incomparable or "no ratio"),
-            Cell("–"),
-        ]
+        whys = (incomparable or "one of the times is missing", incomparable or "no ratio")
+        return [*cells, *map(missing, whys), Cell("–")]
     why = "one launch each" if mode == NCU else "not made of this pair: too many pairs, or no samples of one"
     return [
         *cells,
