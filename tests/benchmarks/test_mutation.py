@@ -80,7 +80,7 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         ("gate/formats", "gate/test_formats.py"),
         ("plugins/formats/sarif", "plugins/formats/test_formats.py"),
         ("report/__init__", "report/test_report.py"),
-        ("plugins/tune/command", "plugins/tune/test_tune.py"),
+        ("plugins/tune/command", "plugins/tune/test_command.py"),
         ("measure/workers/process", "measure/workers/test_supervisor.py"),
     ],
 )

@@ -10,8 +10,7 @@ import pytest
 from flashcore.errors import UsageError
 from flashcore.plugins.against.decide import Decision, Outcome
 from flashcore.plugins.tune import finalists, grid
-from flashcore.plugins.tune.finalists import Final, Shortlist
-from flashcore.plugins.tune.offer import offer
+from flashcore.plugins.tune.finalists import Final, Shortlist, offer
 from flashcore.plugins.tune.study import Result
 from flashcore.suites.load import load
 from tests.conftest import ROOT

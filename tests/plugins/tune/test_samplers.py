@@ -9,11 +9,12 @@ import pytest
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.plugins.tune import samplers
-from flashcore.plugins.tune.objectives import front, objective_names, objective_values
+from flashcore.plugins.tune.grid import Grid
 from flashcore.plugins.tune.samplers import Exhaustive, Pace, pace
 from flashcore.plugins.tune.session import Options
 from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Result
+from flashcore.plugins.tune.summary import front, objective_names, objective_values
 from tests.plugins.tune.spaces import GRID, RECORDED, SPACE
 
 
@@ -88,3 +89,35 @@ def test_objectives_are_those_of_every_shape_and_missing_where_one_is() -> None:
     ):
         assert objective_values(lacking, names) is None
     assert front({1: [2.0, 1.0], 2: [1.0, 2.0], 3: [2.0, 2.0], 4: [1.0, 2.0]}) == [2, 4, 1]
+
+
+IMPORTANCE_AXES = {"IDLE": (1, 2, 3), "DECIDES": (1, 2, 4, 8, 16), "ONE": (7,), "WORD": ("a", "b")}
+IMPORTANCE_SPACE = Space(name="s", variant="v", axes=IMPORTANCE_AXES, conditions=(), shapes=("small",))
+IMPORTANCE_GRID = Grid(IMPORTANCE_SPACE)
+
+
+def timed() -> list[Result]:
+    return [
+        Result(i, times={"small": 100.0 / int(IMPORTANCE_GRID.point(i)["DECIDES"])})
+        for i in range(len(IMPORTANCE_GRID))
+    ]
+
+
+def test_the_axis_that_decides_comes_first_and_shares_add_up() -> None:
+    pytest.importorskip("optuna")
+    found = samplers.importance(IMPORTANCE_GRID, timed(), "small")
+    assert next(iter(found.shares)) == "DECIDES" and found.shares["DECIDES"] > 0.8 and found.shares["ONE"] == 0
+    assert set(found.shares) == set(IMPORTANCE_SPACE.axes) and sum(found.shares.values()) == pytest.approx(1)
+    assert found.top == 5 and not found.reason
+    assert samplers.importance(IMPORTANCE_GRID, timed(), "small") == found
+
+
+def test_too_few_and_no_optuna_are_unmeasured_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = samplers.importance(IMPORTANCE_GRID, timed()[:19], "small")
+    assert not few.shares and few.reason == "expected at least 20 timed candidates, found 19"
+
+    def absent() -> None:
+        raise CapabilityError("no optuna", "install it")
+
+    monkeypatch.setattr(samplers, "load_optuna", absent)
+    assert samplers.importance(IMPORTANCE_GRID, timed(), "small").reason == "no optuna"

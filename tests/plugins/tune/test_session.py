@@ -16,8 +16,8 @@ from flashcore.measure.settings import Settings
 from flashcore.model.suite import AheadOfTime
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.against.decide import Decision
-from flashcore.plugins.tune import candidates, grid, offer, session, study, tune
-from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune import candidates, grid, session, study, tune
+from flashcore.plugins.tune.finalists import Final, offer
 from flashcore.plugins.tune.samplers import Exhaustive, Pace
 from flashcore.plugins.tune.study import Result
 from flashcore.suites.load import load
@@ -93,7 +93,7 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
     assert best is not None and own.point(best.index)["BM"] == 64
     whole = load(copy)
     winner = Final(best.index, "square", "matmul_64x64", 50.0, 49.0, Decision("faster", -0.02, 0.01))
-    made = offer.offer(whole, own, winner, "study")
+    made = offer(whole, own, winner, "study")
     made.write()
     found = load(copy).variants["matmul_tuned_1"]
     assert found.kind == AheadOfTime("triton", "matmul.py:matmul")

@@ -1,8 +1,7 @@
 """Search of a space: candidates are built and gated without a GPU, checked and timed on one, and recorded.
 
 ``grid`` numbers the points, ``samplers`` propose, ``candidates`` builds and gates, ``trial`` measures, ``study``
-records, ``tune`` is the loop, ``finalists`` decides as ``bench --against`` does, ``offer`` writes the winner into the
-manifest.
+records, ``tune`` is the loop, ``finalists`` decides as ``bench --against`` does and offers the winner as a variant.
 """
 
 from flashcore.model.plugin import Plugin

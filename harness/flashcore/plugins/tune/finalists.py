@@ -7,6 +7,7 @@ one GPU in turns with the reference, in processes of their own (:mod:`flashcore.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +21,13 @@ from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
-from flashcore.model.suite import Suite
+from flashcore.model.suite import Suite, manifest_keys
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import contest
 from flashcore.plugins.tune.candidates import build, narrowed
 from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
+from flashcore.suites.parts import MANIFEST
 
 FILE = "finalists.json"  # in the study's folder
 
@@ -176,3 +178,55 @@ def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
         if final.shape == shapes[0] and safe and final.decision and final.decision.outcome == "faster":
             faster.append(final)
     return min(faster, key=lambda f: f.decision.change if f.decision and f.decision.change else 0.0, default=None)
+
+
+# --- the winner in the manifest ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A manifest's file as it is and as it would be."""
+
+    file: Path
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        before, after = self.before.splitlines(True), self.after.splitlines(True)
+        return "".join(difflib.unified_diff(before, after, f"a/{self.file.name}", f"b/{self.file.name}"))
+
+    def write(self) -> None:
+        """Raises:
+        WriteError: it cannot be written.
+        """
+        write_atomically(self.file, self.after.encode())
+
+
+def offer(suite: Suite, grid: Grid, winner: Final, study: str) -> Offer:
+    """The winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
+    import tomlkit  # only a proved winner needs it
+
+    assert winner.decision is not None and winner.decision.change is not None
+    base = suite.variants[grid.space.variant]
+    file = Path(suite.root) / MANIFEST
+    before = file.read_text(encoding="utf-8")
+    name = next(n for i in range(1, 10_000) if (n := f"{grid.space.name}_tuned_{i}") not in suite.variants)
+    gain = f"{-100 * winner.decision.change:.1f} % faster than {winner.reference} at {winner.shape}"
+    config, where = tomlkit.inline_table(), tomlkit.inline_table()
+    config.update({**base.config, **grid.point(winner.index)})
+    where.update(dataclasses.asdict(base.where))
+    keys = {
+        "problem": base.problem,
+        "technique": f"{grid.text(winner.index)}: found by search in the space {grid.space.name}",
+        **manifest_keys(base.kind),
+        "config": config,
+        "parent": winner.reference,
+        **({"document": base.document} if base.document else {}),
+        "roof": base.roof,
+        "tolerance": base.tolerance,
+        "tolerance_reason": base.tolerance_reason,
+        "where": where,
+    }
+    comment = f"# Found by flashcore tune, study {study}: {gain}."
+    return Offer(file, before, f"{before.rstrip()}\n\n{comment}\n{tomlkit.dumps({'variant': {name: keys}})}")

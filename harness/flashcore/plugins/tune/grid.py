@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from flashcore.errors import UsageError
 from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite, Variant
-from flashcore.plugins.tune import conditions
-from flashcore.plugins.tune.space import Space, spaces_of
+from flashcore.plugins.tune.space import Space, holds, parse, spaces_of
 
 Point = dict[str, int | str]
 _SHARED = ("kind", "problem", "tolerance")  # what variants of one space have in common
@@ -28,7 +27,7 @@ class Grid:
         self.space = space
         self.constants = dict(constants or {})
         names = [*space.axes, *self.constants]
-        self._conditions = {text: conditions.parse(text, names) for text in space.conditions}
+        self._conditions = {text: parse(text, names) for text in space.conditions}
 
     def __len__(self) -> int:
         return math.prod(map(len, self.space.axes.values()))
@@ -65,7 +64,7 @@ class Grid:
         values = {**self.constants, **self.point(index)}
         for text, condition in self._conditions.items():
             try:
-                if not conditions.holds(condition, values):
+                if not holds(condition, values):
                     return text
             except ValueError as error:
                 raise UsageError(f"space.{self.space.name}.conditions: {text!r}: {error} at {values}") from error

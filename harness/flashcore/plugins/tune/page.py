@@ -15,10 +15,9 @@ from flashcore.model.files import write_atomically, writing
 from flashcore.model.text import UNMEASURED, quantity, significant
 from flashcore.plugins.tune import charts
 from flashcore.plugins.tune.finalists import Final
-from flashcore.plugins.tune.importance import METHOD, importance
-from flashcore.plugins.tune.objectives import TIME
+from flashcore.plugins.tune.samplers import METHOD, importance
 from flashcore.plugins.tune.study import Result
-from flashcore.plugins.tune.summary import Summary, broken, first_line
+from flashcore.plugins.tune.summary import TIME, Summary, broken, first_line
 from flashcore.report import environment, policy, static
 from flashcore.report.cells import Bar, Cell, missing, number_cell
 

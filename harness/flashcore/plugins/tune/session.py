@@ -21,9 +21,8 @@ from flashcore.model.suite import CompiledCallable, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
-from flashcore.plugins.tune.finalists import Final
+from flashcore.plugins.tune.finalists import Final, Offer, offer
 from flashcore.plugins.tune.grid import Grid, named_points, of_suite
-from flashcore.plugins.tune.offer import Offer, offer
 from flashcore.plugins.tune.samplers import BIG, SAMPLERS, Exhaustive, Proposing, Sampler, load_optuna, pace
 from flashcore.suites.load import load
 

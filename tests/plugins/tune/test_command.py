@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from flashcore.plugins.tune.objectives import front
+from flashcore.plugins.tune.command import study_text
 from flashcore.plugins.tune.study import Header, Result
-from flashcore.plugins.tune.summary import Summary
-from flashcore.plugins.tune.tables import study_text
+from flashcore.plugins.tune.summary import Summary, front
 from tests.plugins.tune.spaces import GRID, RECORDED, SPACE, header
 
 RESULTS = {r.index: r for r in RECORDED}
