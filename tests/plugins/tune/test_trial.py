@@ -20,9 +20,8 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     asked = [
         (Result(i, facts={"smem": 8.0}), [case(name), case(name, "wide", columns=300)]) for i, name in enumerate(NAMES)
     ]
-    chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
     found: dict[str, Result] = {}
-    trial.run(asked, tmp_path, chosen, lambda r: found.update({NAMES[r.index]: r}), Pool())
+    trial.run(asked, tmp_path, lambda r: found.update({NAMES[r.index]: r}), Pool(), "cpu")
     assert list(found) == list(NAMES), "told as they come"
     for name in ("right", "slower"):  # which of the two took longer is a busy machine's to say
         assert found[name].times.keys() == {"small", "wide"} and all(t > 0 for t in found[name].times.values())
@@ -32,18 +31,17 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     assert (found["exits"].fell, found["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
     processes = len(list(tmp_path.glob("child-*.log")))
     again: dict[str, Result] = {}
-    trial.run(asked, tmp_path, chosen, lambda r: again.update({NAMES[r.index]: r}), Pool())
+    trial.run(asked, tmp_path, lambda r: again.update({NAMES[r.index]: r}), Pool(), "cpu")
     assert again == found and len(list(tmp_path.glob("child-*.log"))) == processes, "what is answered is not run again"
 
 
 def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: Path) -> None:
-    chosen = trial.Settings(samples=6, time_limit=60.0, device="cpu")
     found: list[Result] = []
     with Pool() as workers:
         for number, name in enumerate(("right", "slower")):
-            trial.prepare(tmp_path, chosen, workers)
+            trial.prepare(tmp_path, workers)
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1
-            trial.run([(Result(number), [case(name)])], tmp_path, chosen, found.append, workers)
+            trial.run([(Result(number), [case(name)])], tmp_path, found.append, workers, "cpu")
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1, "and by no other one"
     assert [r.times.keys() for r in found] == [{"small"}] * 2
 

@@ -1,7 +1,7 @@
-"""Candidates built and gated on the CPUs, by what the compiler, the cubin and the launch plan say.
+"""Builds candidates and gates them on the CPU, by the compiler, the cubin and the launch plan.
 
-A candidate is rejected at ``build`` if it does not compile, at ``static`` if its plan refuses a shape, if it cannot be
-launched, or if it breaks a hard budget. Soft budgets that it breaks are recorded with it; it may still win.
+A candidate is rejected at ``build`` if it does not compile, and at ``static`` if its plan refuses a shape, it cannot be
+launched, or it fails a hard budget. Failed soft budgets are recorded; the candidate may still win.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Built, Environment, Facts, Record
 from flashcore.model.suite import Budget
 from flashcore.model.text import matches_any
@@ -79,13 +80,13 @@ def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list
     budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
     machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
     record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
-    missed: dict[str, dict[str, tuple[float, str]]] = {}  # variant → budget → share of its limit, in words
-    for v in judge(record, require="static").verdicts:
-        if v.status == "fail" and v.budget in budgets:
-            by_budget = missed.setdefault(v.subject.variant, {})
-            miss = _share(budgets[v.budget], v.value), f"{v.budget}: {v.value} {v.unit}, expected {v.limit}"
-            by_budget[v.budget] = max(by_budget.get(v.budget, (0.0, "")), miss)
-    return built, [_result(i, job, grid, built, missed.get(grid.name(i), {})) for i in indices]
+    failed = grouped(
+        ((v.subject.variant, v.budget), (_share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
+        for v in judge(record, require="static").verdicts
+        if v.status == "fail" and v.budget in budgets
+    )
+    missed = grouped((variant, (budget, *max(misses))) for (variant, budget), misses in failed.items())
+    return built, [_result(i, job, grid, built, missed.get(grid.name(i), [])) for i in indices]
 
 
 def _share(budget: Budget, value: object) -> float:
@@ -95,7 +96,8 @@ def _share(budget: Budget, value: object) -> float:
     return round(over / abs(limit or 1.0), 4)
 
 
-def _result(index: int, job: Context, grid: Grid, built: Built, missed: Mapping[str, tuple[float, str]]) -> Result:
+def _result(index: int, job: Context, grid: Grid, built: Built, missed: Sequence[tuple[str, float, str]]) -> Result:
+    """A built candidate's result. ``missed``: failed budget, its miss as a share of the limit, in words."""
     name = grid.name(index)
     artifact = built.artifact(name, job.options.archs[0])
     if artifact is None or artifact.status != "ok":
@@ -106,13 +108,13 @@ def _result(index: int, job: Context, grid: Grid, built: Built, missed: Mapping[
     reasons = [
         *(p.error for p in plans if p.error),
         *(f"cannot be launched: {f.note}" for f in facts if f.name == "blocks_per_sm" and f.value == 0),
-        *(missed[b][1] for b in grid.space.hard if b in missed),
+        *(f"{budget}: {text}" for hard in grid.space.hard for budget, _, text in missed if budget == hard),
     ]
     return Result(
         index=index,
         fell="static" if reasons else "",
         reason=reasons[0] if reasons else "",
-        broken={budget: share for budget, (share, _) in missed.items()},
+        broken={budget: share for budget, share, _ in missed},
         facts={n: combine(values[n]) for n, combine in FACTS.items() if values[n]},
         code=_code(artifact, name, [dataclasses.astuple(launch) for p in plans for launch in p.launches]),
     )
@@ -121,10 +123,8 @@ def _result(index: int, job: Context, grid: Grid, built: Built, missed: Mapping[
 def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
     """A hash that is the same for two candidates if they give a GPU the same work: device and host code (without the
     variant's own name) and launches; for Python callables, the traced calls."""
-    work: list[object]
-    if artifact.cubins:
-        work = sorted(artifact.calls.items())  # type: ignore[assignment]
-    else:
+    work: Sequence[object] = sorted(artifact.calls.items())
+    if not artifact.cubins:
         host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
         work = [artifact.code, host, launches]
     return hashlib.sha256(json.dumps(work).encode()).hexdigest()[:16]
@@ -164,18 +164,22 @@ class Local:
         if self._measures:
             cases = [(r, self._cases(r.index)) for r in results]
             with self._job.workers.leased(self._job.say):
-                trial.run(cases, self._folder, trial.Settings(), report, self._job.workers)
+                trial.run(cases, self._folder, report, self._job.workers)
             self._start_ahead()
         else:
             for result in results:
                 report(result)
         for built in {id(b): b for r in results for _, b in [self._built.pop(r.index)]}.values():
-            _remove(built)
+            for (
+                artifact
+            ) in built.artifacts:  # a finalist is compiled again, and thousands of others would fill the disk
+                for cubin in filter(None, (artifact.cubin, *artifact.cubins.values())):
+                    shutil.rmtree(Path(cubin).parent, ignore_errors=True)
 
     def _start_ahead(self) -> None:
         """Starts the processes that measure, which import while the next batch is built."""
         if self._measures:
-            trial.prepare(self._folder, trial.Settings(), self._job.workers)
+            trial.prepare(self._folder, self._job.workers)
 
     def _cases(self, index: int) -> list[Case]:
         job, built = self._built[index]
@@ -185,11 +189,3 @@ class Local:
     def _unless_stopped(self, text: str) -> None:
         if self._stopped:
             raise FlashcoreError("the search was stopped")  # at ninja's next output; ends ninja and its compilers
-
-
-def _remove(built: Built) -> None:
-    """Removes what was compiled: a finalist is compiled again, and thousands of others would fill the disk."""
-    for artifact in built.artifacts:
-        for cubin in (artifact.cubin, *artifact.cubins.values()):
-            if cubin is not None:
-                shutil.rmtree(Path(cubin).parent, ignore_errors=True)

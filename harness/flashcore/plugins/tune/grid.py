@@ -34,15 +34,14 @@ class Grid:
 
     def point(self, index: int) -> Point:
         """The point of that number."""
-        point = {}
-        for axis, values in reversed(list(self.space.axes.items())):
-            index, place = divmod(index, len(values))
-            point[axis] = values[place]
-        return dict(reversed(point.items()))
+        return {axis: self.space.axes[axis][place] for axis, place in self.places(index).items()}
 
     def places(self, index: int) -> dict[str, int]:
         """The place of a point on each axis, counted from 0."""
-        return {axis: self.space.axes[axis].index(value) for axis, value in self.point(index).items()}
+        places = {}
+        for axis, values in reversed([*self.space.axes.items()]):
+            index, places[axis] = divmod(index, len(values))
+        return dict(reversed(places.items()))
 
     def index(self, point: Mapping[str, int | str]) -> int:
         """The number of a point.
@@ -107,14 +106,14 @@ def of_suite(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
         raise UsageError(f"{name}: expected a space of suite {suite.name} ({names}){did_you_mean(name, spaces)}")
     base = suite.variants[space.variant]
     runs_on = [s.name for s in suite.shapes.values() if base.runs_on(s)]
-    for shape in shapes:
-        if shape not in runs_on:
-            raise UsageError(f"--shape {shape}: expected one that {base.name} runs on ({', '.join(runs_on)})")
+    for shape in set(shapes) - set(runs_on):
+        raise UsageError(f"--shape {shape}: expected one that {base.name} runs on ({', '.join(runs_on)})")
     space = dataclasses.replace(space, shapes=shapes or space.shapes)
     return Grid(space, _constants(base, space))
 
 
 def _constants(variant: Variant, space: Space) -> dict[str, object]:
+    """The macros of a variant that are not axes."""
     return {macro: value for macro, value in variant.config.items() if macro not in space.axes}
 
 

@@ -1,5 +1,4 @@
-"""The page of a study: one self-contained HTML file. Everything on it reads without scripts, and each picture has a
-table of its figures."""
+"""The page of a study: one HTML file, readable without scripts. Each picture has a table of its figures."""
 
 from __future__ import annotations
 
@@ -9,16 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from flashcore.model.files import write_atomically, writing
 from flashcore.model.text import UNMEASURED, quantity, significant
 from flashcore.plugins.tune import charts
 from flashcore.plugins.tune.finalists import Final
 from flashcore.plugins.tune.samplers import METHOD, importance
 from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import TIME, Summary, broken, first_line
-from flashcore.report import environment, policy, static
+from flashcore.report import write_standalone
 from flashcore.report.cells import Bar, Cell, missing, number_cell
 
 #: Rows of the table of all candidates; the study's own file has the others.
@@ -40,9 +36,10 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
     Raises:
         WriteError: it cannot be written.
     """
-    scripts = [static(name) for name in ("charts.js", "report.js")]
-    template = environment(single_file=False).get_template(str(Path(__file__).with_name("study.html.j2")))
-    text = template.render(
+    return write_standalone(
+        Path(__file__).with_name("study.html.j2"),
+        file,
+        *("charts.js", "report.js"),
         study=study,
         header=study.header,
         answer=_answer(study),
@@ -53,16 +50,8 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
         candidates=_candidates(study),
         static_heads=[(heading, "", fact) for fact, _, heading in _FACTS],
         **(_timed(study) if study.timed else {}),
-        style=static("style.css"),
-        scripts=[Markup(script) for script in scripts],
-        policy=policy(*scripts),
-        up="",
         anchor="study",
     )
-    with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, text.encode())
-    return file
 
 
 def _answer(study: Summary) -> str:

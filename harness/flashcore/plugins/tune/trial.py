@@ -1,11 +1,10 @@
-"""A candidate on the GPU: checked at each shape, then timed briefly; one child process for a batch of them.
+"""Checks candidates on the GPU at each shape, then times them briefly; one child process per batch.
 
-Each candidate is a task of its own, so its result is written before the next begins, and a crash or hang affects no
-other. The check uses the problem's first kind of input and few calls: it decides which candidates are timed. Finalists
-are checked in full. Besides the regime that ranks, calls are timed cold, since bench compares a call on new data with
-the cold time.
+Each candidate is a task: its result is written before the next begins, and a crash or hang affects no other. The check
+uses the problem's first kind of input and few calls, and decides which candidates are timed; finalists are checked in
+full. Calls are timed in the mode that ranks, and cold, since bench compares a call on new data with the cold time.
 
-As a program (``python -m flashcore.plugins.tune.trial TASKFILE JOURNAL``) this module is that child.
+Run as ``python -m flashcore.plugins.tune.trial TASKFILE JOURNAL``, this module is that child.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import gc
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,75 +37,59 @@ from flashcore.plugins.tune.study import Result
 _COMMAND = python_process.child("flashcore.plugins.tune.trial")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How briefly a candidate is checked and timed.
-
-    Args:
-        samples: of each shape, in the regime that ranks there.
-        repeats: calls that must agree bit by bit.
-        time_limit: seconds for a step before it counts as hung.
-        device: ``cpu`` runs stand-ins.
-    """
-
-    samples: int = 25
-    repeats: int = 3
-    time_limit: float = 30.0
-    device: str = "cuda"
+SAMPLES = 25  # of each shape, in the mode that ranks there
+_REPEATS = 3  # calls that must agree bit by bit
+_TIME_LIMIT = 30.0  # seconds for a step before it counts as hung
 
 
 def run(
     candidates: Sequence[tuple[Result, Sequence[Case]]],
     folder: Path,
-    settings: Settings,
     report: Callable[[Result], None],
     workers: Pool,
+    device: str = "cuda",
 ) -> None:
-    """Checks and times each candidate on its shapes, as they come; resumable in ``folder``.
+    """Checks and times each candidate on its shapes, in order; resumable in ``folder``.
 
     Args:
-        report: called with each result as soon as there is one.
-        workers: the processes that share the candidates, also those that :func:`prepare` started.
+        report: called with each result as soon as it is known.
+        workers: the processes that share the candidates, including those that :func:`prepare` started.
 
     Raises:
         CapabilityError: there is no GPU.
         FlashcoreError: a journal cannot be written.
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
-    tasks = [journal.Task(name, _payload(cases, settings)) for name, (_, cases) in waiting.items()]
+    tasks = [journal.Task(name, _payload(cases, device)) for name, (_, cases) in waiting.items()]
 
     def settle(answer: journal.Result) -> None:
         report(_measured(*waiting.pop(answer.name), answer))
 
-    results = workers.run(tasks, _program(settings, len(tasks)), folder, settle)
+    results = workers.run(tasks, _program(len(tasks)), folder, settle)
     for answer in (r for r in results if r.name in waiting):  # answered before this process began
         settle(answer)
 
 
-def prepare(folder: Path, settings: Settings, workers: Pool) -> None:
+def prepare(folder: Path, workers: Pool) -> None:
     """Starts the processes of a batch that is still being built."""
-    workers.prepare(_program(settings, 1), folder)
+    workers.prepare(_program(1), folder)
 
 
-def _program(settings: Settings, batch: int) -> Program:
-    # A short timing ranks within a few percent, and GPUs of one kind differ by less: each takes the next candidate.
-    limits = Limits(time_limit=settings.time_limit, batch=batch)
+def _program(batch: int) -> Program:
+    # A short timing ranks within a few percent, and GPUs of one model differ by less: each takes the next candidate.
+    limits = Limits(time_limit=_TIME_LIMIT, batch=batch)
     return Program(command=_COMMAND, limits=limits, chunk=1, refill=True)
 
 
-def _payload(cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
-    rule = StopRule(least=settings.samples, most=settings.samples, slow_seconds=0.5, fewest=5)
-    more = {"device": settings.device}
+def _payload(cases: Sequence[Case], device: str) -> dict[str, Any]:
+    check = {"kinds": None, "repeats": _REPEATS, "opcheck": False, "device": device}
+    rule = asdict(StopRule(least=SAMPLES, most=SAMPLES, slow_seconds=0.5, fewest=5))
+    bench: dict[str, Any] = {"rule": rule, "few": [], "race": None, "device": device}
     modes = {c.shape: list(dict.fromkeys((c.rank_by, "cold"))) for c in cases}
     return {
-        **more,
-        "check": [
-            {"case": c.to_json(), "kinds": None, "repeats": settings.repeats, "opcheck": False, **more} for c in cases
-        ],
-        "bench": [
-            {"cases": [c.to_json()], "modes": modes[c.shape], "rule": asdict(rule), "few": [], "race": None, **more}
-            for c in cases
-        ],
+        "device": device,
+        "check": [{"case": c.to_json(), **check} for c in cases],
+        "bench": [{"cases": [c.to_json()], "modes": modes[c.shape], **bench} for c in cases],
     }
 
 
@@ -131,8 +114,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
 
 
 def share() -> None:
-    """The references that answers of timed calls are compared with depend only on the shape: made once for all
-    candidates of this process."""
+    """Computes the reference answers of timed calls, which depend only on the shape, once per process."""
     gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
     setattr(proof, "References", functools.cache(getattr(proof, "References")))  # noqa: B009, B010
 

@@ -1,4 +1,4 @@
-"""The loop of a search: ask, build and gate, measure, record, tell, until the budget is spent."""
+"""The loop of a search: propose, build and gate, measure and record, until the budget is spent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import UsageError
 from flashcore.model.progress import Step
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from flashcore.plugins.tune.candidates import Local
 
 Report = Callable[[Result], None]
+#: The fields of a result that a measurement sets, before it.
+OUTCOME: dict[str, Any] = {"fell": "", "reason": "", "times": {}, "error": None}
 
 
 class Replay:
@@ -36,10 +37,7 @@ class Replay:
         if missing := [i for i in indices if i not in self._recorded]:
             raise UsageError(f"--replay: expected a study of every point, found none of point {missing[0]}")
         results = [self._recorded[i] for i in indices]
-        return [
-            r if r.fell in STATIC else dataclasses.replace(r, fell="", reason="", times={}, error=None, twin=-1)
-            for r in results
-        ]
+        return [r if r.fell in STATIC else dataclasses.replace(r, twin=-1, **OUTCOME) for r in results]
 
     def measure(self, results: Sequence[Result], report: Report) -> None:
         """Reports the recorded result of each."""
@@ -47,13 +45,12 @@ class Replay:
             report(self._recorded[r.index])
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """When a search ends.
 
     Args:
-        evaluations: candidates measured on the GPU, including those of the study so far. Candidates rejected before
-            cost only CPU time and do not count.
+        evaluations: candidates measured on the GPU, including those of the study so far. Candidates that were rejected
+            earlier cost only CPU time and do not count.
         seconds: since the study began, without its pauses.
         until: time of the first shape, in us, that is good enough.
     """
@@ -109,28 +106,17 @@ def search(
 def _measure(batch: Sequence[Result], evaluator: Local | Replay, study: Study, report: Report) -> None:
     """Rejected candidates are reported as they are; of the others each machine code is measured only once."""
     by_code = {r.code or r.index: r for r in study.results.values() if r.measured}
-    fresh: list[Result] = []
-    twins: list[Result] = []
     for result in batch:
         if result.fell:
             report(result)
-        else:
-            first = by_code.setdefault(result.code or result.index, result)
-            (fresh if first is result else twins).append(result)
-
-    def measured(result: Result) -> None:
-        by_code[result.code or result.index] = result
-        report(result)
-
+    built = [r for r in batch if not r.fell]
+    fresh = [r for r in built if by_code.setdefault(r.code or r.index, r) is r]
     if fresh:
-        evaluator.measure(fresh, measured)
-    for result in twins:
-        twin = by_code[result.code]
-        report(
-            dataclasses.replace(
-                result, twin=twin.index, fell=twin.fell, reason=twin.reason, times=twin.times, error=twin.error
-            )
-        )
+        evaluator.measure(fresh, report)
+    for result in (r for r in built if r not in fresh):
+        first = study.results[by_code[result.code].index]
+        outcome = {name: getattr(first, name) for name in OUTCOME}
+        report(dataclasses.replace(result, twin=first.index, **outcome))
 
 
 def best(results: Iterable[Result], shape: str) -> Result | None:
