@@ -5,9 +5,12 @@
 //   LIBCUDA_PARAMETERS=8,8,4  the bytes of each parameter of every kernel that is loaded from a cubin
 //   LIBCUDA_FAILS=NAME[:N]    the N-th call of NAME (the first, if not given) fails with CUDA_ERROR_ILLEGAL_ADDRESS
 //   LIBCUDA_HANGS=NAME        NAME does not return
+//   LIBCUDA_MEMORY=BYTES      the largest allocation (1 TiB, if not given)
 //
 // A kernel with "copy" in its name copies as many bytes as its third parameter says from the first to the second; one with
-// "inc" adds one to each of those of the second. They take 3 us, a spin 1 us for 2000 clocks (0.5 us without), a flush 10.
+// "inc" adds one to each of those of the second. They take 3 us (2000 with "slow" in
+// the name), a spin 1 us for 2000 clocks (0.5 us without), a flush 10. A copy from the host ends when the default stream is
+// next used or waited for, as the driver's may.
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +103,7 @@ static void work(const Node* node) {
     } else if (!strcmp(kernel->name, "flush")) {
       now += 10;
     } else {
-      now += 3;
+      now += strstr(kernel->name, "slow") ? 2000 : 3;
       if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
       if (strstr(kernel->name, "inc")) {
         for (unsigned long long i = 0; i < word(node, 2); ++i) ++((unsigned char*)word(node, 1))[i];
@@ -175,11 +178,29 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, s
 }
 CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   CALL("cuMemAlloc");
-  *at = (CUdeviceptr)aligned_alloc(512, (bytes + 511) / 512 * 512);
+  const char* most = getenv("LIBCUDA_MEMORY");
+  *at = bytes > (most ? strtoull(most, NULL, 10) : 1ull << 40) ? 0 : (CUdeviceptr)aligned_alloc(512, (bytes + 511) / 512 * 512);
   return *at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) { return memcpy((void*)to, from, bytes), CUDA_SUCCESS; }
-CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) { return memcpy(to, (void*)from, bytes), CUDA_SUCCESS; }
+static struct {
+  void *to, *bytes;
+  size_t size;
+} staged;
+static void end_copy(void) {
+  if (staged.bytes) memcpy(staged.to, staged.bytes, staged.size);
+  free(staged.bytes);
+  staged.bytes = NULL;
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  end_copy();
+  staged.to = (void*)to, staged.size = bytes;
+  memcpy(staged.bytes = malloc(bytes), from, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  end_copy();
+  return memcpy(to, (void*)from, bytes), CUDA_SUCCESS;
+}
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   Node* node = calloc(1, sizeof *node);
   node->is_event = 2, node->size = bytes;
@@ -189,6 +210,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t bytes) { return memset((void*)to, byte, bytes), CUDA_SUCCESS; }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return *stream = (CUstream)&now, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream stream) {
+  if (!stream) return end_copy(), CUDA_SUCCESS;
   CALL("cuStreamSynchronize");
   return CUDA_SUCCESS;
 }

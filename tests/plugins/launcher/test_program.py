@@ -106,6 +106,20 @@ def test_single_calls_lie_between_events(machine: Machines) -> None:
         assert one.ask("each", "isolated", "nothing", "again")["us"] == pytest.approx([0.0] * 40, abs=1e-3)
 
 
+def test_few_long_calls_lie_between_events(machine: Machines) -> None:
+    with launcher(machine(), plan("slow_copy")) as one:
+        assert one.ask("each", "isolated", "calls", "first")["us"] == pytest.approx([2000.0] * 3)
+
+
+def test_a_tensor_that_is_written_holds_the_file_in_the_next_call(machine: Machines) -> None:
+    here = machine()
+    with launcher(here, plan()) as one:
+        (here.folder / "new.raw").write_bytes(bytes([9]) * 256)
+        one.ask("write", "x", "new.raw", 3)
+        one.ask("call", 3)
+        assert one.read("y", 3) == bytes([9]) * 256
+
+
 def test_what_a_call_writes_over_its_input_is_restored_before_each_sample(machine: Machines) -> None:
     here = machine()
     with launcher(here, plan("inc_bytes", "inout")) as one:
@@ -167,6 +181,14 @@ def test_a_machine_without_a_gpu_is_incapable(machine: Machines) -> None:
     with (
         pytest.raises(CapabilityError, match="expected a GPU: cuInit"),
         launcher(machine(LIBCUDA_FAILS="cuInit"), plan()),
+    ):
+        pass
+
+
+def test_a_gpu_without_enough_memory_is_incapable(machine: Machines) -> None:
+    with (
+        pytest.raises(CapabilityError, match="expected GPU memory: cuMemAlloc"),
+        launcher(machine(LIBCUDA_MEMORY="1000"), plan()),
     ):
         pass
 

@@ -29,6 +29,7 @@ struct alignas(64) TensorMap {
 enum : unsigned { kCooperative = 2, kCluster = 4, kProgrammatic = 6 };               // CUlaunchAttributeID
 enum : int { kMostThreads = 0, kMostDynamicShared = 8, kNonPortableCluster = 14 };   // CUfunction_attribute
 enum : int { kSms = 16, kL2Bytes = 38, kMajor = 75, kMinor = 76 };                   // CUdevice_attribute
+enum : int { kOutOfMemory = 2 };                                                     // CUresult
 enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };            // of streams, captures, events
 
 // The name, the suffix of the version that is used, and the parameters' types.
@@ -79,6 +80,7 @@ struct Driver {
   void check(const char* call, int code) const {
     const char* name = nullptr;
     if (code != 0) cuGetErrorName(code, &name);
+    if (code == kOutOfMemory) throw Incapable(std::string("expected GPU memory: ") + call);
     if (code != 0) throw CudaError(call, name);
   }
 };

@@ -144,6 +144,7 @@ class Memory {
       std::memcpy(bytes.data() + i * size, &bits, size);  // little-endian
     }
     CUDA(cuMemcpyHtoD, initial_[tensor][set], bytes.data(), bytes.size());
+    CUDA(cuStreamSynchronize, nullptr);  // the copy may still be under way, and our stream does not wait for it
   }
   // Copies a tensor into a file, as a call left it.
   void save(std::size_t tensor, int call, const std::string& path) const {

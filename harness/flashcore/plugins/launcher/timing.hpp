@@ -29,7 +29,7 @@ loop:
   ret;
 })";
 constexpr double kSampleUs = 400.0, kLongCallUs = 1000.0, kResolutionUs = 1e-3;
-constexpr int kMostCalls = 500, kWarmUps = 3, kMostSets = 4, kFewestEvents = 10, kEvents = 40;
+constexpr int kMostCalls = 500, kWarmUps = 3, kMostSets = 4, kLongEvents = 3, kFewestEvents = 10, kEvents = 40;
 constexpr int kSpacedIsolated = 40, kSpacedCold = 5;  // calls of a sample by difference
 constexpr std::uint64_t kCover = 100000, kLongCover = 200000, kSpacer = 4000;  // clocks
 enum class Regime { isolated, back_to_back, cold, eager };
@@ -173,7 +173,8 @@ class Timed {
   }
   int spaced(Regime regime, bool events) const {
     const int most = regime == Regime::cold ? kSpacedCold : kSpacedIsolated;
-    const int wanted = events ? std::min(kEvents, std::max(kFewestEvents, launches)) : std::min(most, launches);
+    const int fewest = call_us_ < kLongCallUs ? kFewestEvents : kLongEvents;
+    const int wanted = events ? std::min(kEvents, std::max(fewest, launches)) : std::min(most, launches);
     return std::min(wanted, regime == Regime::cold ? call_.most : call_.resident);
   }
   void prepare(Regime regime, int count, bool l2, bool calls) {
