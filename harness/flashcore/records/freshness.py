@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,17 +96,19 @@ def module_hash(file: Path) -> str:
     while pending:
         path = pending.pop()
         hashes[path] = file_hash(path)
-        modules = (file.parent / f"{name}{end}" for name in _imported(path) for end in (".py", "/__init__.py"))
+        names = _imported(path.read_bytes())
+        modules = (file.parent / f"{name}{end}" for name in names for end in (".py", "/__init__.py"))
         pending += [p for p in modules if p not in hashes and p.is_file()]
     digest = hashes.pop(file)
     imported = [(path.name, module) for path, module in sorted(hashes.items())]
     return _hash([digest, *imported]) if imported else digest
 
 
-def _imported(file: Path) -> set[str]:
-    """The top-level names of a file's imports, nested ones included; empty if it is not valid Python."""
+@lru_cache
+def _imported(source: bytes) -> set[str]:
+    """The top-level names of a source's imports, nested ones included; empty if it is not valid Python."""
     try:
-        nodes = [*ast.walk(ast.parse(file.read_bytes()))]
+        nodes = [*ast.walk(ast.parse(source))]
     except (SyntaxError, ValueError):
         return set()
     names = [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]

@@ -110,7 +110,7 @@ class Session:
         self._context = replace(
             opened,
             settings=settings.with_time_limit(TIME_LIMIT),
-            suite=replace(opened.suite, archs=(arch,)),
+            suite=replace(opened.suite, archs=(arch,), shapes={s.name: s for s in opened.shapes}),
             options=replace(opened.options, archs=(arch,)),
             resident=child.TARGET,
             say=self._say,
@@ -228,8 +228,6 @@ class Session:
 
     def _judged(self, record: Record, variant: Variant) -> Content:
         _, baseline = baseline_of(record.suite, Rules())
-        shapes = {s.name: s for s in self._context.shapes}
-        record = replace(record, suite=replace(record.suite, shapes=shapes))
         return answers.of_budgets(judge.judge(record, today=today(), variants=[variant.name], baseline=baseline))
 
     # --- stages -----------------------------------------------------------------------------------
