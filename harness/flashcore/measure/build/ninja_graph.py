@@ -228,33 +228,34 @@ def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
     q, folder = shlex.quote, unit.folder.resolve()
     kept = folder.with_name(f"{folder.name}{KEPT}")
     rules = kept / "host.d", kept / "device.d"
-    if (phases := Phases.of([*command, "--keep", "--keep-dir", str(kept)], root, rules)) is None:
+    command = [*command, "--keep", "--keep-dir", str(kept)]
+    if (phases := Phases.of(command, root, str(folder.parent), rules)) is None:
         return []
     kept.mkdir()
-    host, device, last = (kept / f"{name}.log" for name in Phases._fields)
+    logs = [kept / f"{name}.log" for name in Phases._fields]
+    host, device, cubin, assembly, _ = map(_path, logs)
+    into = q(str(folder))
 
-    def step(outputs: str, commands: str, log: Path, then: str, what: str, inputs: str = "") -> list[str]:
-        return [
+    def joined(files: Sequence[Path], name: str) -> str:
+        return f"cat {shlex.join(map(str, files))} > {q(str(folder / name))}"
+
+    steps = {
+        "host": (host, "", f"mv {q(str(kept))}/*.cpp4.ii {into}/{HOST_TEXT}"),
+        "device": (device, "", "true"),
+        "cubin": (f"{_path(folder / CUBIN)} | {cubin}", device, f"mv {q(str(kept))}/*.cubin {into}/{CUBIN}"),
+        "assembly": (assembly, f"{host} {device}", "true"),
+        "object": (_path(folder / OBJECT), f"{cubin} {assembly}", f"{joined(logs, LOG)} && {joined(rules, RULE)}"),
+    }
+    lines: list[str] = []
+    for what, commands, log, (outputs, inputs, then) in zip(steps, phases, logs, steps.values(), strict=True):
+        lines += [
             f"build {outputs}: phase {inputs}",
             f"  commands = {_escape(commands)}",
             f"  log = {_escape(q(str(log)))}",
             f"  then = {_escape(then)}",
             f"  what = {unit.variant.name} {unit.arch} {what}",
         ]
-
-    def joined(files: Sequence[Path], name: str) -> str:
-        return f"cat {shlex.join(map(str, files))} > {q(str(folder / name))}"
-
-    into = q(str(folder))
-    return [
-        *step(_path(folder / HOST_TEXT), phases.host, host, f"mv {q(str(kept))}/*.cpp4.ii {into}/{HOST_TEXT}", "host"),
-        *step(_path(folder / CUBIN), phases.device, device, f"mv {q(str(kept))}/*.cubin {into}/{CUBIN}", "device"),
-        *step(
-            _path(folder / OBJECT), phases.object, last,
-            f"{joined((host, device, last), LOG)} && {joined(rules, RULE)}",
-            "object", f"{_path(folder / HOST_TEXT)} {_path(folder / CUBIN)}",
-        ),
-    ]  # fmt: skip
+    return lines
 
 
 def has_content(path: Path) -> bool:
