@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +30,11 @@ JSON_VERSION = 1
 KEYS = {"b": "time longer", "p": "all again", "c": "compare with the commit", "r": "record", "q": "quit"}
 #: ms: changes that follow each other this closely are one save.
 _STEP, _MOST = 20, 200
+#: ms between two looks at which folders the manifest includes.
+_LOOK = 500
 _TICK = 0.5  # seconds
+#: s: a change noticed later than this was no write.
+_RECENT = 30.0
 
 EXAMPLES = (
     ("flashcore watch --variant wide --shape small", "one case, after each save"),
@@ -53,11 +57,11 @@ class Event(NamedTuple):
     value: Any
 
 
-class Events(queue.Queue[Event]):
-    """What happens, from every thread; SIGTERM and Ctrl-C quit."""
+class Events(queue.SimpleQueue[Event]):
+    """What happens, from every thread, until it is ``over``; SIGTERM and Ctrl-C quit."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.over = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.put(Event("key", "q")))
 
@@ -74,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     events, settings = Events(), options.settings(arguments, upto="profile", join=False)
     with (
         Session(settings, events.say) as session,
-        interface(arguments, settings, session.paths, events) as inputs,
+        interface(arguments, settings, lambda: session.paths, events) as inputs,
     ):
-        _Loop(session, events).run(inputs)
+        _answer(session, events, inputs)
     return Exit.OK
 
 
@@ -84,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def interface(
     arguments: argparse.Namespace,
     settings: Settings,
-    folders: Sequence[Path],
+    folders: Callable[[], Sequence[Path]],
     events: Events,
     keys: Mapping[str, str] = KEYS,
 ) -> Iterator[Iterator[Event]]:
@@ -95,16 +99,15 @@ def interface(
     if importlib.util.find_spec("watchfiles") is None:
         raise CapabilityError("watchfiles is missing", "pip install watchfiles, or flashcore-harness[watch]")
     on_terminal = terminal.is_rich(sys.stdout) and sys.stdin.isatty() and arguments.format != "jsonl"
-    over = threading.Event()
     with contextlib.ExitStack() as stack:
-        stack.callback(over.set)
+        stack.callback(events.over.set)
         live = stack.enter_context(Live(arguments.serve)) if arguments.serve is not None else None
         shown = stack.enter_context(Screen(keys)).show if on_terminal else _written
         if live:
             shown({"event": "serving", "message": f"live page: {live.address}"})
         if on_terminal:
             stack.enter_context(_single_keys())
-        threading.Thread(target=_watch, args=(folders, settings, events, over), daemon=True).start()
+        threading.Thread(target=_watch, args=(folders, settings, events), daemon=True).start()
         if on_terminal or (sys.stdin and not sys.stdin.isatty()):  # a job in the background must not read a terminal
             threading.Thread(target=_read_keys, args=(events,), daemon=True).start()
 
@@ -117,7 +120,7 @@ def interface(
 
 
 def _inputs(events: Events, show: Callable[[Mapping[str, Any]], None]) -> Iterator[Event]:
-    while True:
+    while not events.over.is_set():
         try:
             event = events.get(timeout=_TICK)
         except queue.Empty:
@@ -125,8 +128,8 @@ def _inputs(events: Events, show: Callable[[Mapping[str, Any]], None]) -> Iterat
         if event.kind == "crash":
             raise event.value
         if event == ("key", "q"):
-            return
-        if event.kind == "show":
+            events.over.set()
+        elif event.kind == "show":
             show(event.value)
         else:
             yield event
@@ -156,98 +159,100 @@ def _read_keys(events: Events) -> None:
         events.put(Event("key", key.decode(errors="replace")))
 
 
-def _watch(folders: Sequence[Path], settings: Settings, events: Events, over: threading.Event) -> None:
+def _watch(folders: Callable[[], Sequence[Path]], settings: Settings, events: Events) -> None:
     """The thread that notices saves; if it cannot, the command ends."""
     import watchfiles
 
     ignored = [str(Path(p).resolve()) for p in (settings.build, settings.profiles, "reports")]
     sources = watchfiles.DefaultFilter(ignore_paths=ignored)
+    times: dict[str, Any] = {"step": _STEP, "debounce": _MOST, "rust_timeout": _LOOK, "yield_on_timeout": True}
     try:
-        for changes in watchfiles.watch(*folders, watch_filter=sources, step=_STEP, debounce=_MOST, stop_event=over):
-            # An editor's temporary file is gone by now; of a removed source, the variants that need it are unknown.
-            files = [path for _, name in changes if (path := Path(name)).exists()]
-            events.put(Event("files", files or [Path(name) for _, name in changes]))
+        while not events.over.is_set():
+            watched = folders()
+            for changes in watchfiles.watch(*watched, watch_filter=sources, stop_event=events.over, **times):
+                added = {name for change, name in changes if change is watchfiles.Change.added}
+                files = {Path(name) for _, name in changes if name not in added or os.path.exists(name)}
+                if files:  # else an editor's temporary ones
+                    events.put(Event("files", files))
+                if folders() != watched:  # the manifest includes others now
+                    break
     except (OSError, RuntimeError) as error:
         hint = "for a limit of inotify, raise fs.inotify.max_user_watches (sysctl)"
         events.put(Event("crash", CapabilityError(f"files cannot be watched: {error}", hint)))
 
 
 def record(settings: Settings, events: Events, *more: str, **shown: Any) -> None:
-    """Records a run of what is watched, as ``flashcore profile`` does."""
+    """Records a run of what is watched, as ``flashcore profile`` does; interrupts it if the user quits."""
     words = ["profile", "--suite", settings.suite, "--build-dir", settings.build, "--profiles", settings.profiles]
     words += ["--variant", settings.variant] if settings.variant else []
     words += [word for shape in settings.shapes for word in ("--shape", shape)]
-    done = subprocess.run(
-        python_process.command("flashcore", *words, *more), env=python_process.environment(),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    lines = [x for x in done.stdout.splitlines() if x.startswith(("run:", "report:"))]
-    events.tell("recorded", exit_code=done.returncode, lines=lines or done.stderr.splitlines()[-3:], **shown)
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = python_process.command("flashcore", *words, *more)
+    with subprocess.Popen(command, env=python_process.environment(), text=True, errors="replace", **pipes) as process:
+        threading.Thread(target=_interrupt, args=(process, events.over), daemon=True).start()
+        output, errors = process.communicate()
+    lines = [x for x in output.splitlines() if x.startswith(("run:", "report:"))]
+    events.tell("recorded", exit_code=process.returncode, lines=lines or errors.splitlines()[-3:], **shown)
 
 
-class _Loop:
-    """Takes saves and keys; another thread answers them, one after the other."""
+def _interrupt(process: subprocess.Popen[str], over: threading.Event) -> None:
+    over.wait()
+    process.send_signal(signal.SIGINT)
 
-    def __init__(self, session: Session, events: Events) -> None:
-        self._session, self._events = session, events
-        self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        self._number = 0
-        self._left: set[Path] = set()  # saved, and not answered to the end
-        self._all = True  # everything selected is to be answered
 
-    def run(self, inputs: Iterable[Event]) -> None:
-        """Goes on until the inputs end."""
-        worker = threading.Thread(target=self._work)
-        worker.start()
-        self._save(())
-        try:
-            for kind, value in inputs:
-                if kind == "files" or value in ("b", "p"):
-                    self._save(value if kind == "files" else (), longer=value == "b")
-                elif value == "c":
-                    self._jobs.put(lambda: self._session.compare_with("HEAD"))
-                elif value == "r":
-                    self._jobs.put(self._record)
-        finally:
-            self._session.interrupt()
-            self._jobs.put(None)
-            worker.join()
+def _answer(session: Session, events: Events, inputs: Iterable[Event]) -> None:
+    """Has saves and keys answered in another thread, one after the other, until the inputs end."""
+    jobs: queue.SimpleQueue[tuple[Save, Callable[[], None]] | None] = queue.SimpleQueue()
 
-    def _save(self, files: Collection[Path], *, longer: bool = False) -> None:
-        """Has a save answered, instead of what is under way."""
-        times = [f.stat().st_mtime for f in files if f.exists()]
-        began = time.monotonic() - max(0.0, time.time() - max(times)) if times else time.monotonic()
-        self._number += 1
-        save = Save(self._number, began, files, longer)
-        self._events.tell("save", save=save.number, files=sorted(f.name for f in files))
-        self._session.interrupt()
-        self._jobs.put(lambda: self._answer(save))
-
-    def _work(self) -> None:
-        """The thread that answers: one job after the other."""
-        while job := self._jobs.get():
+    def work() -> None:
+        while job := jobs.get():
+            save, do = job
             try:
-                job()
+                do()
             except Obsolete:
                 continue
             except FlashcoreError as error:
-                self._events.tell("error", save=self._number, message=str(error))
+                events.tell("error", save=save.number, message=str(error))
                 continue
             except BaseException as error:
-                self._events.put(Event("crash", error))
+                events.put(Event("crash", error))
                 return
-            self._events.tell("idle", save=self._number)
+            events.tell("idle", save=save.number)
 
-    def _answer(self, save: Save) -> None:
-        self._left.update(save.files)
-        if save.number != self._number:
-            raise Obsolete
-        self._all |= not save.files
-        for answer in self._session.answers(replace(save, files=() if self._all else frozenset(self._left))):
-            self._events.tell("answer", **asdict(answer))
-        self._left.clear()
-        self._all = False
+    def answer(save: Save) -> None:
+        for one in session.answers(save):
+            events.tell("answer", **asdict(one))
 
-    def _record(self) -> None:
-        self._session.release()
-        record(self._session.settings, self._events, save=self._number)
+    def save(files: Collection[Path] = (), *, longer: bool = False) -> None:
+        age = min(map(_age, files), default=0.0)
+        made = session.newest = Save(session.newest.number + 1, time.monotonic() - age, files, longer)
+        events.tell("save", save=made.number, files=sorted(f.name for f in files))
+        jobs.put((made, lambda: answer(made)))
+
+    def recorded() -> None:
+        session.release()
+        record(session.settings, events, save=session.newest.number)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    save()
+    try:
+        for kind, value in inputs:
+            if kind == "files" or value in ("b", "p"):
+                save(value if kind == "files" else (), longer=value == "b")
+            elif value == "c":
+                jobs.put((session.newest, lambda: session.compare_with("HEAD")))
+            elif value == "r":
+                jobs.put((session.newest, recorded))
+    finally:
+        session.newest = Save(0, time.monotonic())
+        jobs.put(None)
+        worker.join()
+
+
+def _age(file: Path) -> float:
+    """Seconds since a file was written; 0 if it was not written just now, but moved or removed."""
+    with contextlib.suppress(OSError):
+        age = time.time() - file.stat().st_mtime
+        return age if 0.0 < age < _RECENT else 0.0
+    return 0.0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,8 +25,8 @@ from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.model.record import Fact, Measured, Record, StageNote, StageResult
-from flashcore.model.suite import Cuda, Shape, Variant
+from flashcore.model.record import CaseOutcome, Fact, Measured, Record, StageNote, StageResult
+from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline.judging import Rules, baseline_of, today
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
@@ -43,9 +46,9 @@ class Obsolete(Exception):
     """A newer save makes this one's answers useless."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Save:
-    """A save: its number, its time (monotonic), and the files that changed; none: all that is selected is answered.
+    """A save: its number, its time (monotonic), and the files that changed; none: everything is answered again.
     ``longer``: timed with ten times as many samples."""
 
     number: int
@@ -54,70 +57,63 @@ class Save:
     longer: bool = False
 
 
-@dataclass(slots=True)
-class _Rivals:
-    """The builds and references that a case's next build is timed beside, each by its name for people."""
-
-    last: Case | None = None
-    best: Case | None = None
-    committed: Case | None = None
-    references: Sequence[Case] | None = None  # ``None``: not timed yet
-
-    def named(self, case: Case) -> dict[str, Case]:
-        """Those that are other code than the case's."""
-        builds = {"the last save": self.last, "the best save": self.best, "the commit": self.committed}
-        results: dict[str, Case] = {}
-        for name, build in builds.items():
-            if build and build.library not in {case.library, *(c.library for c in results.values())}:
-                results[name] = build
-        return results | {c.variant: c for c in self.references or ()}
-
-
 @dataclass
 class Session:
     """The suite, its processes, and the builds so far. Used as a context, at whose end the processes are ended.
 
     Args:
         open: makes the context; tests give one with stand-ins.
+
+    Attributes:
+        newest: the newest save, which another thread may set. Answers to an earlier one end; a task in progress is
+            first given a second to end.
     """
 
     settings: Settings
     say: Say
     open: Callable[[Settings], Context] = open_recordable
-    _newer: float | None = None  # when a newer save came
+    newest: Save = field(default_factory=lambda: Save(0, 0.0))
     _context: Context = field(init=False)
     _formulas: list[Fact] = field(init=False)
-    _code: dict[str, object] = field(default_factory=dict)  # variant → its last build
-    _rivals: dict[tuple[str, str], _Rivals] = field(default_factory=dict)
-    _next: Path = field(init=False)  # the folder whose ncu process waits
+    _is_outdated: bool = False  # the manifest or a problem changed since the context was made
+    _read: set[Path] = field(default_factory=set)  # by problems
+    _code: dict[str, object] = field(default_factory=dict)  # variant → its build that was answered
+    #: The builds that a variant's next one on a shape is timed beside, by their names for people.
+    _builds: dict[tuple[str, str], dict[str, Case]] = field(default_factory=lambda: defaultdict(dict))
+    _references: dict[str, list[Case]] = field(default_factory=dict)  # of each shape: all, later the fastest
 
     def __post_init__(self) -> None:
+        self._save = self.newest
         self._temporary = tempfile.TemporaryDirectory(prefix="flashcore-watch-")
-        self._next = Path(self._temporary.name) / "0"
+        self._folders = (Path(self._temporary.name, str(n)) for n in itertools.count())
+        self._next = next(self._folders)  # whose ncu process waits
         self._load()
-        if not self._context.cannot_measure:
-            self._prepare(self._context)
 
     def _load(self) -> None:
         """Reads the manifest and the problems anew; processes that had imported them are ended."""
-        if hasattr(self, "_context"):
-            self._context.workers.close()
         opened = self.open(self.settings)
         supported = {arch for v in opened.variants for arch in v.where.archs}
         usual = opened.suite.usual_arch
         arch = opened.gpu_arch or (usual if usual in supported else [a for a in opened.archs if a in supported][-1])
         settings = replace(opened.settings, check=replace(opened.settings.check, lanes=1), roofs=None)
+        if hasattr(self, "_context"):
+            self.release()
         self._context = replace(
             opened,
             settings=settings.with_time_limit(TIME_LIMIT),
             suite=replace(opened.suite, archs=(arch,), shapes={s.name: s for s in opened.shapes}),
             options=replace(opened.options, archs=(arch,)),
+            variants=tuple(v for v in opened.variants if v.is_reference or v.name not in opened.references),
             resident=child.TARGET,
             say=self._say,
         )
         self._context.workers.stays = True
         self._context.workers.stop = self._stop
         self._formulas = formula_facts(self._context)
+        for kept in (self._code, self._builds, self._references):  # of other problems
+            kept.clear()
+        self._is_outdated = False
+        self._prepare()
 
     @property
     def paths(self) -> list[Path]:
@@ -126,168 +122,147 @@ class Session:
         folders = dict.fromkeys((root, *((root / i).resolve() for i in self._context.suite.include)))
         return [f for f in folders if f.is_dir() and not any(other in f.parents for other in folders)]
 
-    def interrupt(self) -> None:
-        """Ends the answers under way, from another thread; a task in progress is first given a second to end."""
-        self._newer = time.monotonic()
-
     def release(self) -> None:
         """Ends the processes, whose CUDA contexts would void the times of another command; the next save starts them
         again."""
         self._context.workers.close()
 
     def _stop(self) -> None:
-        if self._newer is not None and time.monotonic() > self._newer + _GRACE:
+        if self.newest is not self._save and time.monotonic() > self.newest.time + _GRACE:
             raise Obsolete
 
     def _say(self, text: str) -> None:
-        self._require_current()
+        self._require_newest()
         self.say(text)
 
-    def _require_current(self) -> None:
-        if self._newer is not None:
+    def _require_newest(self) -> None:
+        if self.newest is not self._save:
             raise Obsolete
 
     # --- answers ----------------------------------------------------------------------------------
 
     def answers(self, save: Save) -> Iterator[Answer]:
-        """The answers after a save, as they become known.
+        """The answers after a save, as they become known. Those that an earlier save did not get are among them.
 
         Raises:
-            Obsolete: :meth:`interrupt` was called.
+            Obsolete: it is not the newest save.
             FlashcoreError: the manifest or a problem is wrong, or the machine lacks something.
         """
-        self._newer = None
-        if any(f.suffix in (".py", ".toml") for f in save.files):
+        self._save = save
+        self._is_outdated |= any(f.suffix in (".py", ".toml") or f in self._read for f in save.files)
+        if not save.files:
+            self._code.clear()
+        self._require_newest()
+        if self._is_outdated:
             self._load()
-        context, watched = self._context, self._affected(save)
-        built = compile_all(replace(context, variants=tuple(watched)))
-        for variant in watched:
-            code = [(a.status, a.code, a.host, a.message) for a in built.artifacts if a.variant == variant.name]
-            if save.files and self._code.get(variant.name) == code:
-                self._say(f"{variant.name}: the same machine code as before")
-                continue
+        context = replace(self._context, built=compile_all(self._context))
+        changed = []
+        for variant in (v for v in context.variants if not v.is_reference):
+            code = [(a.status, a.code, a.host, a.message) for a in context.built.artifacts if a.variant == variant.name]
+            if self._code.get(variant.name) != code:
+                changed.append((variant, code))
+        for variant, code in changed:
             # Journals answer tasks by name: those of another build must not lie in the same folder.
-            folder = self._next.with_name(f"{save.number}-{variant.name}")
-            yield from self._of_variant(replace(context, built=built, folder=folder), variant, save)
+            yield from self._of_variant(replace(context, folder=next(self._folders)), variant, save)
             self._code[variant.name] = code
-
-    def _affected(self, save: Save) -> list[Variant]:
-        """The variants that a changed source is of; all that were selected after another change."""
-        selected = [v for v in self._context.variants if not v.is_reference and v.name not in self._context.references]
-        root = Path(self._context.suite.root).resolve()
-        sources = {v.name: (root / v.kind.file).resolve() for v in selected if isinstance(v.kind, Cuda)}
-        if save.files and all(f in sources.values() for f in save.files):
-            return [v for v in selected if sources.get(v.name) in save.files]
-        return selected
+        if not changed:
+            self._say("the same machine code as before")
+        if save.number % _RENEWED == 0:
+            self.release()
+            self._prepare()
 
     def _of_variant(self, context: Context, variant: Variant, save: Save) -> Iterator[Answer]:
         def answer(question: Question, content: Content, shape: str | None = None) -> Answer:
-            self._require_current()
+            self._require_newest()
             status, lines, data = content
             seconds = round(time.monotonic() - save.time, 3)
             return Answer(save.number, variant.name, question, status, seconds, lines, shape, data)
 
+        only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
         record = self._record(context, Measured())
-        yield answer("budgets", self._judged(record, variant))
-        shapes = [s for s in context.shapes if variant.runs_on(s)]
+        yield answer("budgets", _judged(record, variant))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
-            for shape in shapes[:1]:
-                yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
+            for shape in [s.name for s in context.shapes if variant.runs_on(s)][:1]:
+                yield answer("limits", answers.of_limits(record, variant.name, shape), shape)
         if context.cannot_measure or failed:
             return
-        label = f"{variant.name}@{save.number}"  # each build registers its operator under another name in one process
         with context.workers.leased(self.say):
-            checked, cases = self._checked(context, variant, label)
-            checked = _named(variant.name, label, checked)
-            yield answer("right", answers.of_check(checked.outcomes))
-            if any(o.status == "failed" for o in checked.outcomes):
+            cases, outcomes = _cases(only, "check", ())
+            checked = _of_build(check.run(context, cases), *cases)
+            outcomes += checked.outcomes
+            self._read |= {Path(context.suite.root, f).resolve() for files in checked.reads.values() for f in files}
+            yield answer("right", answers.of_check(outcomes))
+            if any(o.status == "failed" for o in outcomes):
                 return
-            measured = _plus(Measured(), "check", checked)
-            for case in cases:
-                if self._has_stage("bench", case.shape):
-                    result, content = self._timed(context, case, save.longer)
-                    measured = _plus(measured, "bench", _named(variant.name, label, result))
-                    yield answer("faster", content, case.shape)
-            profiled = [context.suite.shapes[c.shape] for c in cases if self._has_stage("profile", c.shape)]
-            measured = _plus(measured, "profile", self._profiled(context, variant, profiled))
+            results = {"check": checked}
+            for case in _cases(only, "bench", outcomes)[0]:
+                results[f"bench {case.shape}"], content = self._timed(context, variant, case, save.longer)
+                yield answer("faster", content, case.shape)
+            results["profile"] = self._profiled(only, outcomes)
+        measured = Measured()
+        for stage, result in results.items():
+            measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
         record = self._record(context, measured)
-        for shape in profiled:
-            yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
-        yield answer("budgets", self._judged(record, variant))
+        for shape in dict.fromkeys(o.shape for o in results["profile"].outcomes):
+            yield answer("limits", answers.of_limits(record, variant.name, shape), shape)
+        yield answer("budgets", _judged(record, variant))
         advice.cache_clear()  # it would keep the records of the last saves
-
-    def _has_stage(self, stage: str, shape: str) -> bool:
-        return stage in self._context.suite.shapes[shape].stages or shape in self.settings.shapes
 
     def _record(self, context: Context, measured: Measured) -> Record:
         names = {v.name for v in context.variants}
         formulas = [f for f in self._formulas if f.subject.variant in names]
         return joined(context, store.new_id(), Outcome(formulas, context.built, measured), [])
 
-    def _judged(self, record: Record, variant: Variant) -> Content:
-        _, baseline = baseline_of(record.suite, Rules())
-        return answers.of_budgets(judge.judge(record, today=today(), variants=[variant.name], baseline=baseline))
-
-    # --- stages -----------------------------------------------------------------------------------
-
-    def _checked(self, context: Context, variant: Variant, label: str) -> tuple[StageResult, list[Case]]:
-        """The check of a build on every shape, and its cases that are right."""
-        ready, left_out = sort_out(replace(context, variants=(variant,)), "check", ())
-        cases = [replace(c, variant=label) if c.library else c for c in child_cases(context, ready)]
-        result = check.run(context, cases)
-        right = {o.case for o in result.outcomes if o.status == "ok"}
-        return replace(result, outcomes=(*left_out, *result.outcomes)), [c for c in cases if c.name in right]
-
-    def _timed(self, context: Context, case: Case, longer: bool) -> tuple[StageResult, Content]:
+    def _timed(self, context: Context, variant: Variant, case: Case, longer: bool) -> tuple[StageResult, Content]:
         """A case's times in turns with those of earlier builds, and of the fastest reference of its shape."""
-        rivals = self._rivals.setdefault((case.variant.partition("@")[0], case.shape), _Rivals())
-        if rivals.references is None:
+        if case.shape not in self._references:
             shape = context.suite.shapes[case.shape]
             pairs = [(v, shape) for v in context.variants if v.is_reference and v.runs_on(shape)]
-            rivals.references = child_cases(context, pairs)
-        others = rivals.named(case)
-        factor = 10 if longer else 1
-        bench = replace(context.settings.bench, modes=(case.rank_by,), max_samples=30 * factor, seconds=0.5 * factor)
-        bench = replace(bench, samples=30 * factor)
+            self._references[case.shape] = child_cases(context, pairs)
+        builds, references = self._builds[variant.name, case.shape], self._references[case.shape]
+        names = {build.variant: name for name, build in builds.items() if build.variant != case.variant}
+        others = {name: builds[name] for name in names.values()} | {c.variant: c for c in references}
+        mode, count = case.rank_by, 300 if longer else 30
+        bench = replace(context.settings.bench, modes=(mode,), samples=count, max_samples=count, seconds=count / 60)
         context = replace(context, settings=replace(context.settings, bench=bench))
         result = case_times.run(context, [case, *others.values()], context.folder / "bench")
-        samples = {name: result.samples.get(f"{c.name}/{case.rank_by}", ()) for name, c in others.items()}
-        samples = {name: times for name, times in samples.items() if times}
-        times = result.samples.get(f"{case.name}/{case.rank_by}", ())
-        reason = next((o.reason for o in result.outcomes if o.case == case.name), "")
-        if not times:
-            return result, ("unmeasured", [f"unmeasured: {reason}"], {})
-        content = answers.of_times(case.rank_by, times, samples)
-        fastest = [c for c in rivals.references if c.variant in samples]
-        rivals.references = sorted(fastest, key=lambda c: sum(samples[c.variant]) / len(samples[c.variant]))[:1]
-        against = content[2]["against"]
-        if rivals.best is None or against.get("the best save", against.get("the last save", {"low": 0}))["low"] > 1:
-            rivals.best = case
-        rivals.last = case
-        return result, content
 
-    def _profiled(self, context: Context, variant: Variant, shapes: Sequence[Shape]) -> StageResult:
+        def times(case: Case) -> Sequence[float]:
+            return result.samples.get(f"{case.name}/{mode}", ())
+
+        if not times(case):
+            reason = next((o.reason for o in result.outcomes if o.case == case.name), "")
+            return _of_build(result, case), ("unmeasured", [f"unmeasured: {reason}"], {})
+        content = answers.of_times(mode, times(case), {name: times(c) for name, c in others.items() if times(c)})
+        timed = sorted(filter(times, references), key=lambda c: statistics.fmean(times(c)))
+        self._references[case.shape] = timed[:1]
+        best = builds.get("the best save")
+        if best is None or content[2]["against"].get(names.get(best.variant), {"low": 0})["low"] > 1:
+            builds["the best save"] = case
+        builds["the last save"] = case
+        return _of_build(result, case), content
+
+    def _profiled(self, context: Context, outcomes: Sequence[CaseOutcome]) -> StageResult:
         """The counters, measured by the ncu that waits in the folder; the next one is started."""
-        context = replace(context, variants=(variant,), shapes=tuple(shapes), references=frozenset(), folder=self._next)
         try:
-            return profile.run(context, child_cases(context, [(variant, s) for s in shapes]))
+            ready, _ = sort_out(context, "profile", outcomes)
+            return profile.run(replace(context, folder=self._next), child_cases(context, ready))
         except CapabilityError as error:
             self.say(f"profile: {error}")
             return StageResult((), ())
         finally:
-            self._next = self._next.with_name(str(int(self._next.name) + 1))
-            if int(self._next.name) % _RENEWED == 0:
-                self.release()
-            self._prepare(context)
+            self._next = next(self._folders)
+            self._prepare()
 
-    def _prepare(self, context: Context) -> None:
+    def _prepare(self) -> None:
         """Starts what the next answers need: the process that checks and times, unless it waits, and one under ncu."""
-        context = replace(context, folder=self._next)
-        with contextlib.suppress(CapabilityError):  # said by the next save
-            check.prepare(context)
-            profile.prepare(context)
+        if not self._context.cannot_measure:
+            context = replace(self._context, folder=self._next)
+            with contextlib.suppress(CapabilityError):  # said by the next save
+                check.prepare(context)
+                profile.prepare(context)
 
     # --- the commit ---------------------------------------------------------------------------------
 
@@ -307,40 +282,50 @@ class Session:
         with checkout.suite_at(revision, commit, root) as folder:
             before = counterpart(folder, context, str(context.build_folder / checkout.BUILD))
             before = replace(before, say=self._say, built=compile_all(before))
-            ready, _ = sort_out(before, "bench", ())
-            for case in child_cases(before, [(v, s) for v, s in ready if not v.is_reference]):
-                rivals = self._rivals.setdefault((case.variant, case.shape), _Rivals())
-                rivals.committed = replace(case, variant=f"{case.variant}@commit", root=str(root.resolve()))
+            for case in _cases(before, "bench", ())[0]:
+                variant = case.variant.partition("@")[0]
+                self._builds[variant, case.shape]["the commit"] = replace(case, root=str(root.resolve()))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._context.workers.close()
+        self.release()
         self._temporary.cleanup()
 
 
-def _plus(measured: Measured, stage: str, result: StageResult) -> Measured:
-    return measured.plus(result, StageNote(stage, "ok", 0.0, ""))
+def _judged(record: Record, variant: Variant) -> Content:
+    _, baseline = baseline_of(record.suite, Rules())
+    return answers.of_budgets(judge.judge(record, today=today(), variants=[variant.name], baseline=baseline))
 
 
-def _named(variant: str, label: str, result: StageResult) -> StageResult:
-    """A result with one build's part under the variant's name, without other builds'."""
+def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Case], list[CaseOutcome]]:
+    """A stage's cases, named by their build, and the outcomes of those that are left out.
 
-    def name(build: str) -> str:
-        return variant if build == label else build
+    A process loads a library once, and registers each library's operator under another name.
+    """
+    ready, left_out = sort_out(context, stage, before)
+    cases = child_cases(context, ready)
+    return [
+        replace(c, variant=f"{c.variant}@{Path(c.library).parent.name[-16:]}") if c.library else c for c in cases
+    ], left_out
 
+
+def _of_build(result: StageResult, *cases: Case) -> StageResult:
+    """A result's part about one build's cases, under its variant's name."""
+    names = {c.variant: c.variant.partition("@")[0] for c in cases}
     return replace(
         result,
         facts=tuple(
-            replace(f, subject=replace(f.subject, variant=name(f.subject.variant)))
+            replace(f, subject=replace(f.subject, variant=names[f.subject.variant]))
             for f in result.facts
-            if "@" not in name(f.subject.variant)
+            if f.subject.variant in names
         ),
-        outcomes=tuple(replace(o, variant=name(o.variant)) for o in result.outcomes if "@" not in name(o.variant)),
+        outcomes=tuple(replace(o, variant=names[o.variant]) for o in result.outcomes if o.variant in names),
         samples={
-            f"{name(build)}/{rest}": times
-            for (build, _, rest), times in ((key.partition("/"), times) for key, times in result.samples.items())
-            if "@" not in name(build)
+            f"{names[variant]}/{rest}": times
+            for key, times in result.samples.items()
+            for variant, _, rest in [key.partition("/")]
+            if variant in names
         },
     )
