@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import inspect
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flashcore as fc
 from flashcore.errors import Exit, ManifestError, RecordError, UsageError
-from flashcore.model.record import Record
+from flashcore.model.record import SCHEMA_VERSION, Record
 from flashcore.model.suite import Suite
+from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
-from tests.conftest import TOY
+from tests.conftest import TESTS, TOY
 from tests.test_imports import loaded
 
+STABLE = TESTS / "data" / "api.txt"
+WORK = TESTS / "data" / "golden" / "work"
 LATER = "20260102T030405Z-0002"
 
 
@@ -50,6 +57,49 @@ def test_what_is_promised_is_there() -> None:
     assert {*fc.__all__} <= {*dir(fc)}
     with pytest.raises(AttributeError, match="has no attribute 'read_runs'"):
         fc.read_runs  # noqa: B018
+
+
+def test_what_stays_stable_reads_as_recorded() -> None:
+    """Names, parameters, frame columns, exit codes and the schema version: a removed line breaks users' programs."""
+    present = "\n".join(surface()) + "\n"
+    if os.environ.get("FLASHCORE_GOLDEN") == "write":
+        STABLE.write_text(present, encoding="utf-8")
+    assert present == STABLE.read_text(encoding="utf-8"), "hint: FLASHCORE_GOLDEN=write pytest tests/test_api.py"
+
+
+def surface() -> Iterator[str]:
+    """The parts of the API that stability.md calls stable, one per line."""
+    yield f"run record schema {SCHEMA_VERSION}"
+    yield from (f"exit {code:d} {code.name}" for code in Exit)
+    for name in sorted({*fc.__all__, *dict(plugins.entries("api"))}):
+        entry = getattr(fc, name)
+        yield name + ("" if isinstance(entry, type) else parameters(entry))
+        if isinstance(entry, type) and entry.__module__ != "flashcore.errors":
+            for member, value in sorted(vars(entry).items()):
+                if not member.startswith("_"):
+                    yield f"{name}.{member}" + (parameters(value) if inspect.isfunction(value) else "")
+    before, after = (fc.read_run(WORK / f"{which}.run.zip") for which in ("before", "after"))
+    frames = {
+        "facts_frame()": before.facts_frame(),
+        "samples_frame()": before.samples_frame(),
+        "bounds_frame()": before.bounds_frame(),
+        "limiters_frame()": before.limiters_frame(),
+        "table()": before.table(),
+        "judge()": fc.judge(before).verdicts,
+        "roofline()": fc.roofline(before),
+        "runs()": fc.runs(WORK),
+        "compare().static": fc.compare(before, after).static,
+        "compare().times": fc.compare(before, after).times,
+    }
+    for name, frame in frames.items():
+        yield f"{name}: {', '.join(map(str, [*filter(None, frame.index.names), *frame.columns]))}"
+
+
+def parameters(function: Callable[..., Any]) -> str:
+    """A function's parameters without their types, which each version of Python writes differently."""
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
 def test_the_package_says_that_it_is_typed() -> None:
