@@ -168,6 +168,15 @@ def _sizes(shape: Shape) -> str:
     return f"{p['B']},{heads},{p['S']},{p['D']}{more}"
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if "{literalinclude}" in p.read_text(encoding="utf-8")])
+def test_code_shown_from_a_file_is_a_part_of_it(page: Path) -> None:
+    for token in (t for t in tokens(page) if t.info.startswith("{literalinclude}")):
+        text = (page.parent / token.info.split()[1]).read_text(encoding="utf-8")
+        start, end = re.findall(r"(?m)^:(?:start-at|end-before|end-at): (.*)$", token.content)
+        assert text.count(start) == 1, start
+        assert 2 <= text[text.index(start) :].partition(end)[0].count("\n") <= 40, (start, end)
+
+
 def test_the_readmes_example_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     if toolchain.optional_tool("nvdisasm") is None:
         pytest.skip("tool: no nvdisasm")
@@ -178,7 +187,8 @@ def test_the_readmes_example_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_
 
 def test_the_tutorial_prints_what_is_shown(tmp_path: Path) -> None:
     page = ROOT / "docs" / "tutorial" / "naive-to-library.md"
-    shown = [t.content for t in tokens(page) if t.type == "fence" and "pip install" not in t.content]
+    fences = [t for t in tokens(page) if t.type == "fence" and t.info == "console"]
+    shown = [t.content for t in fences if "pip install" not in t.content]
     assert len(shown) == 6
     for block in shown:
         execute(block, ROOT, tmp_path)
