@@ -89,6 +89,12 @@ def test_every_folder_of_a_repository_uses_its_suite_and_its_builds(
         monkeypatch.chdir(folder)
         assert Path(find.of_project("build")).resolve() == tmp_path / "build"
         assert Path(find.suite_folder(None)).resolve() == mine
+    other = suite(tmp_path / "examples" / "other")
+    monkeypatch.chdir(other)
+    assert Path(find.suite_folder(None)).resolve() == other
+    assert Path(find.of_project("build")).resolve() == tmp_path / "build", "as for --suite examples/other at the top"
+    (other / "build").mkdir()
+    assert find.of_project("build") == "build", "where there is one already"
 
 
 def test_the_roofs_suite_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,22 +36,29 @@ def near(folder: Path) -> Path:
     raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 
+def _enclosing() -> list[Path]:
+    """The relative paths of this folder and those above it in its git repository; only of this one if there is none."""
+    here = Path.cwd()
+    top = next((i for i, folder in enumerate([here, *here.parents]) if (folder / ".git").exists()), 0)
+    return [Path(*[".."] * i) for i in range(top + 1)]
+
+
 def base() -> Path:
     """The relative path of the nearest folder that is or has a suite: this one, or one above it in the git repository;
-    this one if there is none, or no repository."""
-    here = Path.cwd()
-    folders = [here, *here.parents]
-    top = next((i for i, folder in enumerate(folders) if (folder / ".git").exists()), 0)
-    with_suite = (i for i, folder in enumerate(folders[: top + 1]) if any(any(folder.glob(place)) for place in NEAR))
-    return Path(*[".."] * next(with_suite, 0))
+    this one if there is none."""
+    return next((folder for folder in _enclosing() if any(any(folder.glob(place)) for place in NEAR)), Path())
 
 
 def of_project(folder: str) -> str:
-    """The path of a folder such as ``build`` in :func:`base`; in the project if :func:`base` is a suite in its
-    ``kernels`` and lacks the folder."""
-    start = base()
+    """The path of a folder such as ``build``: in :func:`base` if it exists there, else at the top of the git
+    repository. Outside of a repository it is in :func:`base`, or in the project if that is a suite in ``kernels``."""
+    start, top = base(), _enclosing()[-1]
     parts = start.resolve().parts[-2:]
-    if (start / MANIFEST).is_file() and "kernels" in parts and not (start / folder).exists():
+    if (start / folder).exists():
+        pass
+    elif (top / ".git").exists():
+        start = top
+    elif (start / MANIFEST).is_file() and "kernels" in parts:
         start = start.joinpath(*[".."] * (2 - parts.index("kernels")))
     return str(start / folder)
 
