@@ -369,11 +369,31 @@ class BuildsFailed(Cause):
 # --- check and sanitize ---------------------------------------------------------------------------------
 
 
+class WrongElements(Basis):
+    """The wrong elements of an output for the first input that has any.
+
+    Args:
+        wrong, total: numbers of elements.
+        first: the index of the first wrong element; ``expected`` and ``found`` are its values.
+        pattern: see :func:`flashcore.measure.workers.wrong_elements.pattern`.
+    """
+
+    code = "wrong_elements"
+    output: str
+    wrong: int
+    total: int
+    first: tuple[int, ...]
+    expected: str
+    found: str
+    pattern: str
+
+
 class WrongAnswer(Cause):
-    """The answer is wrong, in these ways."""
+    """The answer is wrong, in these ways. Older runs have no ``elements``."""
 
     code = "wrong_answer"
     complaints: tuple[str, ...]
+    elements: Detail | None = None
 
 
 class OutOfBounds(WrongAnswer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from flashcore.measure.workers.journal import Journal, Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
-from flashcore.model.causes import Message, NotFinite
+from flashcore.model.causes import Message, NotFinite, WrongAnswer, WrongElements, as_json, from_json
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
 from tests import stages, update_cases
 from tests.softmax_cases import case
@@ -93,6 +94,26 @@ def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> No
     reason = outcome(result[0], "wrong_scale/small").reason
     assert "on seed 0, kind normal" in reason
     assert "expected 0." in reason and "found 0." in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "pattern"),
+    [("unwritten", (5, 0), "last_tile"), ("nan", (1, 2), "one_element"), ("far_off", (0, 0), "all")],
+)
+def test_the_wrong_elements_are_recorded(
+    result: tuple[StageResult, list[str]], name: str, first: tuple[int, int], pattern: str
+) -> None:
+    cause = outcome(result[0], f"{name}/small").cause
+    assert isinstance(cause, WrongAnswer)
+    elements = cause.elements
+    assert isinstance(elements, WrongElements) and (elements.output, elements.total) == ("out", 222)
+    assert (elements.first, elements.pattern) == (first, pattern)
+    assert from_json(json.loads(json.dumps(as_json(cause)))) == cause
+
+
+def test_a_race_has_no_wrong_element(result: tuple[StageResult, list[str]]) -> None:
+    cause = outcome(result[0], "random_bits/small").cause
+    assert isinstance(cause, WrongAnswer) and cause.elements is None
 
 
 def test_a_variant_that_hung_is_skipped_on_its_other_shapes(result: tuple[StageResult, list[str]]) -> None:

@@ -140,9 +140,9 @@ def _wrong(result: Result) -> Cause | None:
     if result.status != "ok" or result.data is None:
         cause = result.cause or Unanswered()
         return InStep(str(result.step), cause) if result.step.what else cause
-    complaints = tuple(result.data["complaints"])
+    complaints, elements = tuple(result.data["complaints"]), result.data.get("elements")
     kind = OutOfBounds if result.data["out_of_bounds"] else WrongAnswer
-    return kind(complaints) if complaints else None
+    return kind(complaints, from_json(elements) if elements else None) if complaints else None
 
 
 def _facts(case: Case, result: Result) -> Iterator[Fact]:

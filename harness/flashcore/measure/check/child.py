@@ -23,7 +23,8 @@ from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem, reads, watch
 from flashcore.measure.workers.references import Expected, References
-from flashcore.model.causes import Detail, NotFinite, WorstInput, as_json
+from flashcore.measure.workers.wrong_elements import locate
+from flashcore.model.causes import Detail, NotFinite, WorstInput, WrongElements, as_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +61,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     complaints: list[str] = []
     worst: _Worst = {}
     outside = False
+    elements: WrongElements | None = None
     for kind in kinds:
         for seed in case.seeds if kind not in edges else case.seeds[:1]:
             where = WorstInput(seed, kind)
@@ -68,7 +70,8 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             for cost in expected.cost.values():
                 _keep_worst(worst, "quantization_max_error", cost.max, where)
                 _keep_worst(worst, "quantization_frobenius_error", cost.frobenius, where)
-            wrong, outside, measured = _compare(caller, outputs, expected)
+            wrong, outside, measured, located = _compare(caller, outputs, expected)
+            elements = elements or located
             # For edge inputs, only errors relative to the class: absolute ones grow with the values.
             for fact, value in measured:
                 if kind not in edges or "over_class" in fact:
@@ -97,14 +100,17 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     return {
         "complaints": complaints,
         "out_of_bounds": outside,
+        "elements": as_json(elements) if elements else None,
         "reads": reads(case.root),
         "worst": {name: (value, as_json(detail)) for name, (value, detail) in worst.items()},
     }
 
 
-def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list[str], bool, list[tuple[str, float]]]:
-    """Calls once and compares; returns complaints, whether there were out-of-bounds writes, and (fact, error) of each
-    output."""
+def _compare(
+    caller: Caller, outputs: Outputs, expected: Expected
+) -> tuple[list[str], bool, list[tuple[str, float]], WrongElements | None]:
+    """Calls once and compares; returns complaints, whether there were out-of-bounds writes, (fact, error) of each
+    output, and the wrong elements."""
     case, inputs, reference = caller.case, expected.inputs, expected.reference
     missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
     if missing:
@@ -114,7 +120,7 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     caller.call(guarded, outputs)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:
-            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, []
+            return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, [], None
     poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
     flags = any_of(
         {("changed", name): differing(inputs[name], guarded[name]).any() for name in bands}
@@ -125,7 +131,8 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
     complaints = [f"{name}: an input was written to" for kind, name in flags if kind == "changed"]
     outside_inputs = [name for kind, name in flags if kind == "outside"]
     complaints += [f"{name}: out-of-bounds write next to an input: {bands[name].damage()}" for name in outside_inputs]
-    unsound = soundness(outputs, _unwritten(caller, poison, guarded), reference)
+    unwritten = _unwritten(caller, poison, guarded)
+    unsound = soundness(outputs, unwritten, reference)
     outside = bool(outside_inputs) or bool(unsound and damages(outputs.guards))
     complaints += unsound
     facts: list[tuple[str, float]] = []
@@ -135,7 +142,7 @@ def _compare(caller: Caller, outputs: Outputs, expected: Expected) -> tuple[list
         facts += zip(FACT_NAMES, values, strict=True)
         if not complaints:
             complaints += expected.judged(name, measured)
-    return complaints, outside, facts
+    return complaints, outside, facts, locate(outputs, unwritten, expected) if complaints else None
 
 
 def _unwritten(caller: Caller, poison: Mapping[str, Tensor], inputs: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -140,11 +140,16 @@ def over_class(measured: Errors, entitled: Errors) -> tuple[float, float]:
     )
 
 
+def largest_allowed(entitled: Errors) -> float:
+    """The largest error that one element of an answer may have, given the emulation's errors."""
+    return MAX_LIMIT * entitled.max + entitled.ulp
+
+
 def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str, float]) -> list[str]:
     """Complaints about an answer's errors; empty if it is within its tolerance class and the fence."""
     place = f"at {list(measured.at)}: expected {measured.expected:.6g}, found {measured.answer:.6g}"
     complaints = []
-    limit = MAX_LIMIT * entitled.max + entitled.ulp
+    limit = largest_allowed(entitled)
     if not measured.max <= limit:
         complaints.append(
             f"max error {measured.max:.3g} exceeds {limit:.3g} ({MAX_LIMIT:g} × the emulation of {tolerance} "
