@@ -6,13 +6,14 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from flashcore.cli import options, output
+from flashcore.cli import brief, options, output
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.explain.advice import Advice, advice, as_data, sentence
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record
+from flashcore.records import lookup, store
 from flashcore.suites.load import select
 
 JSON_VERSION = 1
@@ -20,22 +21,33 @@ JSON_VERSION = 1
 EXAMPLES = (
     ("flashcore explain", "every variant of the newest run"),
     ("flashcore explain 20260103 --format json", "a run, for programs"),
+    ("flashcore explain wide/small --brief", "all about a case in 2 KB"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser)
+    text = "a run's id, folder or packed file (default: the newest); with --brief, after it a case: VARIANT/SHAPE"
+    parser.add_argument("names", nargs="*", metavar="RUN", help=text)
     options.add_profiles(parser)
     options.add_records(parser)
     text = "variants whose names match (default: the fastest on each shape; all, if none was timed)"
     parser.add_argument("--variant", metavar="GLOB", help=text)
     options.add_shapes(parser)
-    text = "table, or json: rules, facts with values, bounds (default: %(default)s)"
-    parser.add_argument("--format", choices=("table", "json"), default="table", help=text)
+    text = "one case in at most 2 KB: right or wrong, time, limiter, budgets, advice"
+    parser.add_argument("--brief", action="store_true", help=text)
+    text = "table, or json: rules, facts with values, bounds; with --brief markdown or json (default: the first)"
+    parser.add_argument("--format", choices=("table", "json", "markdown"), help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record = options.recorded(arguments)
+    runs = arguments.names[:-1] if arguments.brief else arguments.names
+    if len(runs) > 1 or arguments.format == ("markdown", "table")[arguments.brief]:
+        raise UsageError("expected one run and table or json; with --brief also a case, and markdown or json")
+    record = store.read(lookup.find(options.places(arguments), *runs or [None]))
+    if arguments.brief:
+        case = "".join(arguments.names[-1:])
+        output.write(brief.fitted(brief.brief(record, case), as_json=arguments.format == "json"), None)
+        return Exit.OK
     items = list(_advice(record, arguments.variant, arguments.shapes))
     if arguments.format == "json":
         data = {"version": JSON_VERSION, "run": record.id, "advice": [as_data(x) for x in items]}

@@ -71,7 +71,7 @@ def _verdict(verdict: Verdict, places: Places) -> dict[str, Any]:
 def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
     """The judgement as Markdown for a CI job's summary: counts, failures with their lines, waivers."""
     mark = {Exit.OK: "✅", Exit.FAILED: "❌"}.get(judgement.exit_code, "⚠️")
-    lines = [f"## {mark} flashcore gate: {_cell(record.suite.title)}", "", _cell(summary(judgement)), ""]
+    lines = [f"## {mark} flashcore gate: {escaped(record.suite.title)}", "", escaped(summary(judgement)), ""]
     lines += _section("Failed", judgement.failed, places)
     lines += _section("Required but unmeasured", judgement.unexplained_gaps, places)
     lines += _section("Waived", judgement.waived, places)
@@ -83,7 +83,7 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
             for w in (use.waiver,)
         )
         lines += ["### Loosened in the manifest", "", *_table(head, rows), ""]
-    lines += [f"- {_cell(note)}" for note in judgement.notes]
+    lines += [f"- {escaped(note)}" for note in judgement.notes]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -101,11 +101,11 @@ def _section(title: str, verdicts: Sequence[Verdict], places: Places) -> list[st
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    cells = [" | ".join(map(_cell, row)) for row in (head, *rows)]
+    cells = [" | ".join(map(escaped, row)) for row in (head, *rows)]
     return [f"| {cells[0]} |", f"|{' --- |' * len(head)}", *(f"| {c} |" for c in cells[1:])]
 
 
-def _cell(text: str) -> str:
+def escaped(text: str) -> str:
     """The first line, with Markdown and HTML syntax escaped."""
     line = clean(text).splitlines()[0] if text.strip() else ""
     if re.fullmatch("`[^`|]*`", line):

@@ -374,7 +374,7 @@ class WrongElements(Basis):
 
     Args:
         wrong, total: numbers of elements.
-        first: the index of the first wrong element; ``expected`` and ``found`` are its values.
+        first: the index of the first wrong element; ``expected`` and ``actual`` are its values.
         pattern: see :func:`flashcore.measure.workers.wrong_elements.pattern`.
     """
 
@@ -384,7 +384,7 @@ class WrongElements(Basis):
     total: int
     first: tuple[int, ...]
     expected: str
-    found: str
+    actual: str
     pattern: str
 
 

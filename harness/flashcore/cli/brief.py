@@ -1,0 +1,153 @@
+"""``flashcore explain CASE --brief``: a case in at most 2 KB, for programs that write kernels.
+
+Every figure is that of the report. ``by`` names its source; a missing one has its cause instead.
+"""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from typing import Any
+
+from flashcore.errors import UsageError
+from flashcore.explain import heat, roofline, time_shares
+from flashcore.explain.advice import advice
+from flashcore.explain.limiter import limiters
+from flashcore.explain.predictions import Readings
+from flashcore.gate.expand import Expansion, excess
+from flashcore.gate.formats.markdown import escaped
+from flashcore.gate.judge import judge
+from flashcore.model import causes, intervals
+from flashcore.model.cause_text import text
+from flashcore.model.record import Record, Subject
+from flashcore.model.suite import Stage
+from flashcore.model.text import visible
+from flashcore.pipeline.judging import today
+from flashcore.suites.load import select
+
+MOST_BYTES = 2048
+#: Bytes of a text and items of a list: a brief is shortened until it fits.
+_STEPS = ((240, 5), (160, 4), (100, 3), (60, 3), (30, 2), (10, 1))
+_Data = dict[str, Any]
+
+
+def brief(record: Record, case: str) -> _Data:
+    """Whether a case's variant is right; the case's time, its parts, first limiter, budgets and advice.
+
+    Raises:
+        UsageError: the run's suite has no such case.
+    """
+    name, _, at = case.partition("/")
+    variants, [shape, *_] = select(record.suite, name, (at,) if at else ())
+    if variants[0].name != name or not at:
+        raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
+    readings, expansion, subject = Readings(record), Expansion(record, [name]), Subject(name, shape=at)
+
+    def by(*names: str) -> list[str]:
+        facts = (f for f in record.facts.of(name) if f.name in names and f.value is not None)
+        return sorted({f.source.value for f in facts if f.subject.shape in (None, at)})
+
+    def unmeasured(stage: Stage, fact: str) -> _Data:
+        cause = expansion.outcome(name, at, stage)[1]
+        return {"unmeasured": text(cause) or readings.of(fact, name, at).why, "cause": cause.code if cause else None}
+
+    def right() -> _Data:
+        checked = {s: expansion.outcome(name, s, "check") for s in record.suite.shapes}
+        wrong = {s: readings.of("formula_flop", name, s).value for s in checked if checked[s][0] == "failed"}
+        if not wrong:
+            return {"answer": "right", "by": "check"} if checked[at][0] == "ok" else unmeasured("check", "max_error")
+        smallest = min(wrong, key=lambda s: wrong[s] or inf)
+        cause = checked[smallest][1]
+        elements = cause.elements if isinstance(cause, causes.WrongAnswer) else None
+        places = causes.as_json(elements) if elements else None
+        return {"answer": "wrong", "smallest_shape": smallest, "elements": places, "why": text(cause), "by": "check"}
+
+    def time() -> _Data:
+        us, samples = readings.of(shape.time, name, at).value, record.samples.get(f"{case}/{shape.rank_by}")
+        if us is None:
+            return unmeasured("bench", shape.time)
+        interval = intervals.ratio(samples, (1.0,), paired=False) if samples else None
+        gap = next((c.gap(shape.time) for c in roofline.case_bounds(record) if c.subject == subject), None)
+        return {
+            "mode": shape.rank_by,
+            "us": us,
+            "interval": [interval.low, interval.high] if interval else "unmeasured: no samples",
+            "floor": {"us": gap.floor_us, "ratio": gap.ratio, "of": gap.floor.resource} if gap else "unmeasured",
+            "by": by(shape.time),
+        }
+
+    def first_limiter() -> _Data:
+        ranked = limiters(readings, name, at)
+        if not ranked.limiters:
+            return {"note": ranked.note} if ranked.note else unmeasured("profile", "ncu_duration")
+        first = ranked.limiters[0]
+        lines = [x for one in record.listings if one.subject.case == case for x in heat.hottest(heat.in_order(one))]
+        lines.sort(key=lambda x: (x.stall is None or not first.kind.endswith(x.stall[0]), -x.samples))
+        line = next((f"{x.file}:{x.number}: {x.source}" for x in lines if x.number), "unmeasured: no warp samples")
+        about = {"note": ranked.note or ranked.phase, "line": line, "by": by(*first.facts)}
+        return {"is": first.brief, "share": first.share, "evidence": first.evidence} | about
+
+    def budgets() -> list[_Data]:
+        limits, rows = {b.name: b for b in record.suite.budgets}, []
+        for v in judge(record, today=today(), variants=[name]).verdicts:
+            if (limit := limits.get(v.budget)) and v.subject.shape in (None, at):
+                over = excess(limit, v.value) if isinstance(v.value, int | float) else None
+                row: _Data = {
+                    "budget": v.budget,
+                    "of": str(v.subject),
+                    "is": v.status,
+                    "value": v.value,
+                    "limit": v.limit,
+                }
+                room: _Data = {"unmeasured": v.reason} if over is None else {"room": -over, "by": v.fact_source}
+                relative = inf if over is None else -over / (abs(limit.maximum or limit.minimum or 0) or 1)
+                rows.append((v.status != "fail", relative, row | room))
+        return [row for *_, row in sorted(rows, key=lambda x: x[:2])]
+
+    parts = time_shares.whole(readings, name, at)
+    return {
+        "case": case,
+        "run": record.id,
+        "gpu": record.gpu,
+        "right": right(),
+        "time": time(),
+        "parts": [{p.kind: p.percent, "by": p.source} for p in parts.parts if parts.timed]
+        or unmeasured("bench", shape.time),
+        "limiter": first_limiter(),
+        "budgets": budgets(),
+        "advice": [
+            {"change": x.action, "saves_at_most": x.gain, "bound": x.bound, "evidence": x.values}
+            | {"by": by(*(fact for fact, *_ in x.evidence))}
+            for x in advice(readings, name, at)
+        ],
+    }
+
+
+def fitted(data: _Data, *, as_json: bool) -> str:
+    """The data as JSON or Markdown, shortened to :data:`MOST_BYTES`. Texts may come from a candidate's code, so control
+    characters and Markdown's syntax are escaped."""
+    for width, most in _STEPS:
+        short = _shortened(data, width, most)
+        lines = [f"- **{key}** {_inline(value)}" for key, value in short.items()]
+        result = (json.dumps(short, ensure_ascii=False) if as_json else "\n".join(lines)) + "\n"
+        if len(result.encode()) <= MOST_BYTES:
+            break
+    return result
+
+
+def _shortened(value: Any, width: int, most: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _shortened(x, width, most) for key, x in value.items() if x not in (None, "", [])}
+    if isinstance(value, list):
+        more = [f"{len(value) - most} more"] if len(value) > most else []
+        return [_shortened(x, width, most) for x in value[:most]] + more
+    if isinstance(value, str):
+        plain = " ".join(visible(value).split()).encode()
+        return plain[:width].decode(errors="ignore") + "…" * (len(plain) > width)
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_inline(x)}" for key, x in value.items())
+    return "; ".join(map(_inline, value)) if isinstance(value, list) else escaped(str(value))
