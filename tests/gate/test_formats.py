@@ -142,8 +142,8 @@ def test_markdown_is_bounded() -> None:
     text = render("markdown", record)
     assert text.count("registers\\_limit") == formats.MOST_ROWS
     assert "… and 200 more" in text
-    assert formats._cell("a" * 300) == "a" * 300
-    assert formats._cell("a" * 301) == "a" * 297 + "…"
+    assert formats.escaped("a" * 300) == "a" * 300
+    assert formats.escaped("a" * 301) == "a" * 297 + "…"
 
 
 def test_the_summary_counts_goals_and_what_is_left_out(record: Record) -> None:

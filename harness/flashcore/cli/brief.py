@@ -15,7 +15,7 @@ from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import Expansion, excess
-from flashcore.gate.formats.markdown import escaped
+from flashcore.gate.formats import escaped
 from flashcore.gate.judge import judge
 from flashcore.model import causes, intervals
 from flashcore.model.cause_text import text
@@ -92,14 +92,10 @@ def brief(record: Record, case: str) -> _Data:
         for v in judge(record, today=today(), variants=[name]).verdicts:
             if (limit := limits.get(v.budget)) and v.subject.shape in (None, at):
                 over = excess(limit, v.value) if isinstance(v.value, int | float) else None
-                row: _Data = {
-                    "budget": v.budget,
-                    "of": str(v.subject),
-                    "is": v.status,
-                    "value": v.value,
-                    "limit": v.limit,
-                }
-                room: _Data = {"unmeasured": v.reason} if over is None else {"room": -over, "by": v.fact_source}
+                row: _Data = {"budget": v.budget, "of": str(v.subject), "is": v.status, "limit": v.limit}
+                room: _Data = (
+                    {"unmeasured": v.reason} if over is None else {"value": v.value, "room": -over, "by": v.fact_source}
+                )
                 relative = inf if over is None else -over / (abs(limit.maximum or limit.minimum or 0) or 1)
                 rows.append((v.status != "fail", relative, row | room))
         return [row for *_, row in sorted(rows, key=lambda x: x[:2])]
