@@ -197,10 +197,15 @@ class StuckNvcc:
         self._script.chmod(0o755)
         self.environment = {**python_process.environment(), "NVCC": str(self._script)}
 
+    @property
+    def has_started(self) -> bool:
+        """Whether a build compiles with it."""
+        return self._started.exists()
+
     def await_start(self, build: subprocess.Popen[str]) -> None:
         """Waits until the build compiles with it."""
         deadline = time.monotonic() + 300
-        while not self._started.exists():
+        while not self.has_started:
             assert time.monotonic() < deadline and build.poll() is None
             time.sleep(0.02)
 

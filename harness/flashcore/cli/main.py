@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flashcore: interrupted{more}", file=sys.stderr)
         code = int(Exit.INTERRUPTED)
     except Exception as error:
-        reason = _reason(error, arguments.command)
+        reason = reason_of(error, arguments.command)
         if reason is None:
             # Python would exit with 1, which here means that a budget failed.
             traceback.print_exc()
@@ -114,7 +114,7 @@ def _complete(line: str) -> NoReturn:
     sys.exit(Exit.OK)
 
 
-def _reason(error: Exception, command: str) -> FlashcoreError | None:
+def reason_of(error: Exception, command: str) -> FlashcoreError | None:
     """The error to show to the user; ``None`` for a defect of flashcore."""
     if isinstance(error, FlashcoreError):
         return error

@@ -100,6 +100,7 @@ SHIPPED: Mapping[str, Entries] = {
         "start": "runs",
         "watch": "watch",
         "phases": "phases",
+        "mcp": "mcp",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),

@@ -1,0 +1,214 @@
+"""The tools: the arguments of each, checked before anything runs, and its answer as JSON data.
+
+Paths are resolved, with the links below them, and must lie in one of the server's roots. A tool with ``host_code``
+builds a suite or imports its Python files, which may do anything that the user may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from flashcore.cli import brief, check, doctor, main, options
+from flashcore.cli import list as listing
+from flashcore.errors import ManifestError, worst
+from flashcore.explain.predictions import Readings
+from flashcore.gate.formats.json import render
+from flashcore.gate.locate import Places
+from flashcore.measure.context import Say
+from flashcore.model import plugin
+from flashcore.model.record import Record
+from flashcore.pipeline.judging import Rules, judge_records
+from flashcore.pipeline.run import runs
+from flashcore.records import lookup, store
+from flashcore.suites.find import near
+from flashcore.suites.load import load
+
+Answer = dict[str, Any]
+
+
+def _in_roots(path: str, info: ValidationInfo) -> str:
+    """The path without links, relative to the first root if it is in that."""
+    roots: Any = info.context
+    place = os.path.realpath(roots[0] / path)
+    names = (os.path.join(folder, name) for folder, *both in os.walk(place) for part in both for name in part)
+    for target in (place, *(os.path.realpath(name) for name in names if os.path.islink(name))):
+        if not any(Path(target).is_relative_to(root) for root in roots):
+            raise PydanticCustomError("outside_roots", f"a path in {' or '.join(map(str, roots))}, also through links")
+    return str(os.path.relpath(place, roots[0]) if Path(place).is_relative_to(roots[0]) else place)
+
+
+def _run_in_roots(name: str, info: ValidationInfo) -> str:
+    roots: Any = info.context
+    is_path = os.sep in name or (roots[0] / name).exists()
+    return _in_roots(name, info) if is_path else name
+
+
+_Path = Annotated[str, AfterValidator(_in_roots)]
+_RunName = Annotated[str, AfterValidator(_run_in_roots), Field(description="a run's id, its prefix, or a path")]
+
+
+class Tool(BaseModel, ABC, extra="forbid", validate_default=True):
+    """A tool: its fields are its arguments, its docstring describes it to the model."""
+
+    host_code: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, say: Say) -> Answer:
+        """The answer.
+
+        Raises:
+            FlashcoreError: as the command's.
+        """
+
+
+class Doctor(Tool):
+    """What this machine supports, and how to add what is missing."""
+
+    def run(self, say: Say) -> Answer:
+        parts = doctor.examine()
+        return _parsed(doctor.as_json(parts, doctor.abilities([part.name for part in parts if part.found])))
+
+
+class _OfSuite(Tool):
+    suite: _Path = Field(".", description="the suite's folder, or one with a single suite")
+
+    @property
+    def folder(self) -> str:
+        return self.suite if Path(self.suite, "suite.toml").is_file() else str(near(Path(self.suite)))
+
+
+class List(_OfSuite):
+    """A suite's variants, shapes and budgets."""
+
+    def run(self, say: Say) -> Answer:
+        return _parsed(listing.as_json(load(self.folder)))
+
+
+class _Measuring(_OfSuite):
+    host_code = True
+    variant: str = Field("*", description="glob of variants")
+    shapes: list[str] = Field([], description="names of shapes; none: all")
+    profiles: _Path = "profiles"
+    build: _Path = "build"
+
+    def measured(self, command: str, say: Say) -> list[Record]:
+        words = [command, f"--suite={self.folder}", f"--profiles={self.profiles}", f"--build-dir={self.build}"]
+        words += [f"--variant={self.variant}", *(f"--shape={shape}" for shape in self.shapes)]
+        sys.argv[1:] = words  # the run records its command
+        settings = options.settings(main.parser(words).parse_args(words), upto=command)
+        return [run.record for run in runs(settings, say, needed=command != "profile")]
+
+
+class Check(_Measuring):
+    """Builds a suite's variants and checks their answers on this GPU. A wrong answer has its first wrong elements."""
+
+    def run(self, say: Say) -> Answer:
+        return _measured(self.measured("check", say))
+
+
+class Bench(_Measuring):
+    """Builds, checks and times a suite's variants on this GPU."""
+
+    def run(self, say: Say) -> Answer:
+        return _measured(self.measured("bench", say))
+
+
+class Profile(_Measuring):
+    """Builds, checks, times and profiles a suite's variants, and judges its budgets. Without a GPU: static facts."""
+
+    def run(self, say: Say) -> Answer:
+        records = self.measured("profile", say)
+        rules = Rules(variant=self.variant, shapes=tuple(self.shapes))
+        return _measured(records) | _gate(records, rules)
+
+
+class _OfRun(Tool):
+    profiles: _Path = Field("profiles", description="the folder of recorded runs")
+
+    def record(self, name: str | None) -> Record:
+        return store.read(lookup.find(Path(self.profiles), name))
+
+
+class Explain(_OfRun):
+    """A case of a recorded run in brief: is it right, its time, limiter, budgets, and what to change."""
+
+    case: str = Field(description="VARIANT/SHAPE")
+    recorded: _RunName | None = Field(None, alias="run", description="as of compare; none: the newest")
+
+    def run(self, say: Say) -> Answer:
+        return _parsed(brief.fitted(brief.brief(self.record(self.recorded), self.case), as_json=True))
+
+
+class Compare(_OfRun):
+    """What changed from one recorded run to another."""
+
+    before: _RunName
+    after: _RunName
+
+    def run(self, say: Say) -> Answer:
+        compared = plugin.resolve("flashcore.plugins.compare.command:as_json")
+        return _parsed(compared(self.record(self.before), self.record(self.after)))
+
+
+class Audit(Tool):
+    """The kernels in compiled files (wheels, libraries, cubins) with their static facts; nothing is run."""
+
+    files: list[_Path] = Field(min_length=1, description="files or folders")
+    kernel: str = Field("*", description="glob of kernels")
+    maximum: dict[str, float] = Field({}, description="limits by fact, such as registers")
+
+    def run(self, say: Say) -> Answer:
+        audit = plugin.resolve("flashcore.plugins.audit.command")
+        content = audit.inventory(map(Path, self.files))
+        record = audit.record_of(store.new_id(), content, name="audit", command="", seconds=0.0)
+        given = argparse.Namespace(maximum=[*self.maximum.items()], minimum=[], exceptions=[], kernel=self.kernel)
+        kernels = {kernel.name for kernel in content.kernels}
+        suite, mistakes = audit.limits.limited(record.suite, audit.limits.AuditForm(), given, kernels)
+        if mistakes:
+            raise ManifestError("audit", mistakes)
+        rows = [
+            {"file": one.worst.variant, "arch": one.worst.arch, "kernel": one.worst.kernel}
+            | {name: fact.note if fact.value is None else fact.value for name, fact in one.facts.items()}
+            for one in audit.kernels.groups(record, self.kernel, each=True)
+        ]
+        return {"kernels": rows} | _gate([replace(record, suite=suite)], Rules(compare=False))
+
+
+TOOLS: dict[str, type[Tool]] = {
+    tool.__name__.lower(): tool for tool in (Doctor, List, Check, Bench, Profile, Explain, Compare, Audit)
+}
+
+
+def _parsed(document: str) -> Answer:
+    data: Answer = json.loads(document)
+    return data
+
+
+def _measured(records: list[Record]) -> Answer:
+    """Each case's outcome in each stage, those that failed first, with the time that ranks its shape."""
+    rows = []
+    for record in records:
+        readings = Readings(record)
+        for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
+            row: Answer = {"case": o.case, "stage": o.stage, "status": o.status, "why": o.reason}
+            time = readings.of(record.suite.shapes[o.shape].time, o.variant, o.shape)
+            rows.append(row | {"us": time.value or time.why} if o.stage == "bench" else row)
+    each = [{"run": record.id, "gpu": record.gpu} for record in records]
+    return {"exit_code": worst(map(check.failed, records)), "runs": each, "cases": rows}
+
+
+def _gate(records: list[Record], rules: Rules) -> Answer:
+    """The gate's JSON, without the verdicts that pass."""
+    judged = judge_records(rules, records)
+    data = _parsed(render(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
+    return data | {"verdicts": [verdict for verdict in data["verdicts"] if verdict["status"] != "pass"]}
