@@ -22,5 +22,6 @@ nitpick_ignore_regex = [("py:.*", r"(?!flashcore).*"), ("py:class", r"flashcore\
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 html_theme = "furo"
+html_extra_path = ["SKILL.md", "llms.txt"]  # for programs, served as they are
 html_title = f"FlashCore {version}"
 html_theme_options = {"top_of_page_buttons": []}

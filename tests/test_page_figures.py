@@ -34,6 +34,7 @@ from flashcore.explain.limiter import limiters, remedies
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.explain.time_shares import whole
+from flashcore.gate.expand import headroom
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import groups
@@ -42,7 +43,7 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import exact, in_words, number, quantity, significant
 from flashcore.records import store
-from flashcore.report.guardrail_page import headroom, percent
+from flashcore.report.guardrail_page import percent
 from flashcore.report.variant_page import TIMES
 from tests import factory
 from tests.conftest import published_run

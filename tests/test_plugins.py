@@ -40,6 +40,7 @@ NEEDS = {
     "signatures": "sign --key key",
     "sanitize": "profile --suite suite --sanitize",
     "phases": "phases wide",
+    "mcp": "mcp --root .",
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",

@@ -97,8 +97,9 @@ def test_budgets_have_their_room_the_failed_first() -> None:
     goal = factory.goal("tensor_active", minimum=90)
     rows = brief(factory.record(factory.suite(budgets=[*budgets, goal])), "fast/mission")["budgets"]
     by_name: dict[str, Any] = {row["budget"]: row for row in rows}
-    assert rows[0]["budget"] == "smem_limit" and rows[0]["is"] == "fail" and rows[0]["room"] == 30000 - 33792
-    assert by_name["registers_limit"]["room"] == 4 and by_name["registers_limit"]["by"] == "cubin"
+    assert rows[0]["budget"] == "smem_limit" and rows[0]["is"] == "fail"
+    assert rows[0]["headroom_percent"] == pytest.approx(-12.64) and rows[0]["value"] == 33792
+    assert by_name["registers_limit"]["headroom_percent"] == 4 and by_name["registers_limit"]["by"] == "cubin"
     assert by_name["tensor_active_goal"]["is"] == "open"
     assert not [row for row in rows if "long" in row["of"]]
 

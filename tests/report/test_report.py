@@ -19,6 +19,7 @@ import pytest
 from flashcore import report
 from flashcore.errors import UsageError, WriteError
 from flashcore.explain.advice import advice
+from flashcore.gate import expand
 from flashcore.gate.judge import judge
 from flashcore.gate.wording import summary
 from flashcore.model import files
@@ -755,7 +756,7 @@ def test_the_guardrails_keep_what_holds_the_gate_without_scripts(pages: dict[str
     ],
 )
 def test_headroom(limits: dict[str, Any], value: Any, share: float | None, text: str) -> None:
-    found = guardrail_page.headroom(factory.budget("registers", **limits), value)
+    found = expand.headroom(factory.budget("registers", **limits), value)
     assert found == pytest.approx(share) if share is not None else found is None
     assert found is None or guardrail_page.percent(found) == text
 

@@ -14,7 +14,7 @@ from flashcore.explain import heat, roofline, time_shares
 from flashcore.explain.advice import advice
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
-from flashcore.gate.expand import Expansion, excess
+from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
 from flashcore.gate.judge import judge
 from flashcore.model import causes, intervals
@@ -90,15 +90,13 @@ def brief(record: Record, case: str) -> _Data:
     def budgets() -> list[_Data]:
         limits, rows = {b.name: b for b in record.suite.budgets}, []
         for v in judge(record, today=today(), variants=[name]).verdicts:
-            if (limit := limits.get(v.budget)) and v.subject.shape in (None, at):
-                over = excess(limit, v.value) if isinstance(v.value, int | float) else None
+            if v.budget in limits and v.subject.shape in (None, at):
+                room = headroom(limits[v.budget], v.value)
                 row: _Data = {"budget": v.budget, "of": str(v.subject), "is": v.status, "limit": v.limit}
-                room: _Data = (
-                    {"unmeasured": v.reason} if over is None else {"value": v.value, "room": -over, "by": v.fact_source}
-                )
-                relative = inf if over is None else -over / (abs(limit.maximum or limit.minimum or 0) or 1)
-                rows.append((v.status != "fail", relative, row | room))
-        return [row for *_, row in sorted(rows, key=lambda x: x[:2])]
+                row |= {"unmeasured": v.reason} if v.value is None else {"value": v.value, "by": v.fact_source}
+                key = v.status != "fail", v.severity != "limit", inf if room is None else room
+                rows.append((key, row | {"headroom_percent": None if room is None else 100 * room}))
+        return [row for _, row in sorted(rows, key=lambda x: x[0])]
 
     parts = time_shares.whole(readings, name, at)
     return {

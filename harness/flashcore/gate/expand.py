@@ -287,6 +287,19 @@ def excess(budget: Budget, value: float) -> float:
     return max(over, under)
 
 
+def headroom(budget: Budget | None, value: object) -> float | None:
+    """The distance between a value and its limit, relative to the limit; negative if the limit is exceeded.
+
+    ``None`` if undefined: for a limit of 0, and for an exact value that is met.
+    """
+    if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    over = excess(budget, float(value))
+    limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
+    met = budget.minimum == budget.maximum and not over
+    return -over / abs(limit) if limit and not met else None
+
+
 def accepts(budget: Budget, waiver: Waiver, value: float) -> bool:
     """Whether a value that misses the budget is no worse than the waiver's, on the missed side."""
     if budget.maximum is not None and value > budget.maximum:

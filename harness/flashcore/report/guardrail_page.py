@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flashcore.gate.expand import excess
+from flashcore.gate.expand import headroom
 from flashcore.gate.judge import Status, Verdict, WaiverUse
 from flashcore.model.groups import grouped
-from flashcore.model.suite import TIERS, Budget
+from flashcore.model.suite import TIERS
 from flashcore.model.text import UNMEASURED, exact, number, quantity, recorded_unit
 from flashcore.report.cells import Cell, missing
 from flashcore.report.view import GUARDRAILS, Book, Page, variant_cell
@@ -176,19 +176,6 @@ def value_cell(v: Verdict) -> Cell:
     sort = float(v.value) if isinstance(v.value, (int, float)) else text
     title = f"{exact(v.value, v.unit)}\n{v.fact}, {source}\nabout {v.subject}"
     return Cell(text, unit, title, sort, "number")
-
-
-def headroom(budget: Budget | None, value: object) -> float | None:
-    """The distance between a value and its limit, relative to the limit; negative if the limit is exceeded.
-
-    ``None`` if undefined: for a limit of 0, and for an exact value that is met.
-    """
-    if budget is None or isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    over = excess(budget, float(value))
-    limit = budget.maximum if budget.maximum is not None and over == value - budget.maximum else budget.minimum
-    met = budget.minimum == budget.maximum and not over
-    return -over / abs(limit) if limit and not met else None
 
 
 def at_risk(room: float | None) -> bool:

@@ -258,6 +258,7 @@ def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: St
                     group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": "plain"})
                     while not stuck_nvcc.has_started:
                         await anyio.sleep(0.05)
+                    assert _processes(place)
                     group.cancel_scope.cancel()
             assert not scope.cancelled_caught
             with anyio.fail_after(60):
@@ -276,6 +277,7 @@ def test_a_client_that_leaves_ends_its_calls(place: Path, stuck_nvcc: StuckNvcc)
             with anyio.fail_after(60):
                 while not stuck_nvcc.has_started:
                     await anyio.sleep(0.05)
+            assert _processes(place)
             group.cancel_scope.cancel()
 
     anyio.run(run)
