@@ -19,7 +19,7 @@ pytest.importorskip("mcp", reason="package: mcp")
 import anyio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, TextContent
 
 from flashcore.measure.machine import python_process
 from flashcore.records import store
@@ -65,9 +65,14 @@ def call(root: Path, tool: str, *words: str, **arguments: Any) -> CallToolResult
 def answer(result: CallToolResult) -> Answer:
     """The answer, which both forms have."""
     data: Answer = result.structured_content
-    assert json.loads(result.content[0].text) == data  # type: ignore[union-attr]
-    assert not result.is_error, data
+    assert json.loads(text(result)) == data and not result.is_error, data
     return data
+
+
+def text(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return str(content.text)
 
 
 def error(result: CallToolResult) -> Answer:
@@ -150,7 +155,7 @@ def test_paths_outside_the_roots_are_refused(place: Path) -> None:
     (place / "with_link" / "suite.toml").symlink_to(place.parent / "secret")
     for asked, result in zip(OUTSIDE, calls(place, OUTSIDE, "--allow-host-code"), strict=True):
         data = error(result)
-        assert data["type"] == "outside_roots" and str(place) in data["expected"], asked
+        assert data["type"] == "outside_roots" and str(place) in data["expected"] and data["found"], asked
     assert not [*(place.parent / "secret").iterdir()]
 
 
@@ -186,7 +191,7 @@ def test_an_error_is_data(place: Path) -> None:
     results = calls(place, [(tool, arguments) for tool, arguments, _ in ERRORS], "--allow-host-code")
     for (tool, _, kind), result in zip(ERRORS, results, strict=True):
         data = error(result)
-        assert data["type"] == kind, tool
+        assert data["type"] == kind and len(text(result)) < 2000, tool
         assert data.get("message") or (data["expected"] and data["found"])
 
 
@@ -223,7 +228,7 @@ def test_texts_of_a_candidate_are_escaped_and_cut(place: Path) -> None:
     (place / "profiles" / record.id).mkdir()
     store.write(record, place / "profiles" / record.id)
     result = call(place, "compare", before="20260102", after=record.id)
-    assert "\x1b" not in result.content[0].text and max(map(len, _texts(answer(result)))) <= 501  # type: ignore[union-attr]
+    assert "\x1b" not in text(result) and max(map(len, _texts(answer(result)))) <= 501
 
 
 def _texts(value: Any) -> list[str]:

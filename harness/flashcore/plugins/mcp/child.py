@@ -53,6 +53,7 @@ def described(error: Exception, tool: str) -> dict[str, Any]:
         "type": type(reason or error).__name__,
         "message": str(reason or error),
         "hint": getattr(reason, "hint", "") if reason else "a defect of flashcore: report it with the server's log",
+        "mistakes": getattr(reason, "mistakes", []),
         "exit_code": reason.exit_code if reason else Exit.INCAPABLE,
     }
 

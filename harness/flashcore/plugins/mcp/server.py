@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,6 @@ INSTRUCTIONS = (
 )
 #: Seconds that a cancelled call has to keep what it measured; bytes of a child's line; characters of a progress line.
 _GRACE, _LINE, _PROGRESS = 20, 1 << 28, 200
-_Context = ServerRequestContext[Any]
-_Tell = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 def serve(roots: Sequence[Path], most: int, *, host_code: bool) -> None:
@@ -75,7 +73,7 @@ class Tools:
     def __init__(self, roots: Sequence[Path], most: int, *, host_code: bool) -> None:
         self._roots, self._host_code, self._answers = roots, host_code, Answers(most)
 
-    async def list(self, context: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list(self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
         """All tools, those too that this server refuses."""
         cursor = {"type": "object", "properties": {"cursor": {"type": "string"}}, "required": ["cursor"]}
         return ListToolsResult(
@@ -91,15 +89,15 @@ class Tools:
             + [Tool(name=MORE, description="The next page of an answer, by its `next`.", input_schema=cursor)]
         )
 
-    async def call(self, context: _Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         """One call: refused, or run in a process until it answers or the client cancels."""
         name, arguments = params.name, params.arguments or {}
         if name == MORE:
             page = self._answers.rest(str(arguments.get("cursor")))
-            hint = "call the tool again"
-            return _result(page) if page else _failed("no_page", "`next` of a recent answer", str(arguments), hint)
+            lost = "no_page", "`next` of a recent answer", shortened(arguments), "call the tool again"
+            return _result(page) if page else _failed(*lost)
         if name not in TOOLS:
-            return _failed("unknown_tool", ", ".join([*TOOLS, MORE]), name, "list the tools")
+            return _failed("unknown_tool", ", ".join([*TOOLS, MORE]), shortened(name), "list the tools")
         if TOOLS[name].host_code and not self._host_code:
             hint = "only the user can allow it: flashcore mcp --allow-host-code"
             return _failed("host_code_refused", "a tool that runs no host code of a suite", name, hint)
@@ -109,11 +107,11 @@ class Tools:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             return _failed(first["type"], first["msg"], shortened(first["input"]), f"correct the argument {place}")
-        answer = await self._run(name, arguments, context.session.report_progress)
+        answer = await self._run(context, name, arguments)
         failed = "error" in answer
-        return _result(answer["error"] if failed else self._answers.first(answer["result"]), is_error=failed)
+        return _result(self._answers.first(answer["error" if failed else "result"]), is_error=failed)
 
-    async def _run(self, name: str, arguments: Mapping[str, Any], tell: _Tell) -> dict[str, Any]:
+    async def _run(self, context: ServerRequestContext[Any], name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         request = {"tool": name, "arguments": arguments, "roots": [*map(str, self._roots)]}
         process = await anyio.open_process(
             python_process.command("flashcore.plugins.mcp.child"),
@@ -131,7 +129,7 @@ class Tools:
                 if "progress" not in message:
                     return message
                 count += 1
-                await tell(count, None, visible(message["progress"])[:_PROGRESS])
+                await context.session.report_progress(count, None, visible(message["progress"])[:_PROGRESS])
         except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
             code = await process.wait()
             error = {"type": "crash", "expected": "an answer", "found": ending(code), "hint": "see standard error"}
@@ -153,5 +151,5 @@ def _result(data: Mapping[str, Any], *, is_error: bool = False) -> CallToolResul
     )
 
 
-def _failed(kind: str, expected: str, found: str, hint: str) -> CallToolResult:
-    return _result({"type": kind, "expected": expected, "found": found, "hint": hint}, is_error=True)
+def _failed(*values: str) -> CallToolResult:
+    return _result(dict(zip(("type", "expected", "found", "hint"), values, strict=True)), is_error=True)

@@ -30,7 +30,7 @@ from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_records
 from flashcore.pipeline.run import runs
 from flashcore.records import lookup, store
-from flashcore.suites.find import near
+from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
 
 Answer = dict[str, Any]
@@ -41,9 +41,10 @@ def _in_roots(path: str, info: ValidationInfo) -> str:
     roots: Any = info.context
     place = os.path.realpath(roots[0] / path)
     names = (os.path.join(folder, name) for folder, *both in os.walk(place) for part in both for name in part)
-    for target in (place, *(os.path.realpath(name) for name in names if os.path.islink(name))):
-        if not any(Path(target).is_relative_to(root) for root in roots):
-            raise PydanticCustomError("outside_roots", f"a path in {' or '.join(map(str, roots))}, also through links")
+    for name in (place, *filter(os.path.islink, names)):
+        if not any(Path(os.path.realpath(name)).is_relative_to(root) for root in roots):
+            expected = f"a path in {' or '.join(map(str, roots))}, also through its links, such as {name}"
+            raise PydanticCustomError("outside_roots", "{expected}", {"expected": expected})
     return str(os.path.relpath(place, roots[0]) if Path(place).is_relative_to(roots[0]) else place)
 
 
@@ -80,18 +81,14 @@ class Doctor(Tool):
 
 
 class _OfSuite(Tool):
-    suite: _Path = Field(".", description="the suite's folder, or one with a single suite")
-
-    @property
-    def folder(self) -> str:
-        return self.suite if Path(self.suite, "suite.toml").is_file() else str(near(Path(self.suite)))
+    suite: _Path = Field(".", description="the suite's folder, relative to the first root")
 
 
 class List(_OfSuite):
     """A suite's variants, shapes and budgets."""
 
     def run(self, say: Say) -> Answer:
-        return _parsed(listing.as_json(load(self.folder)))
+        return _parsed(listing.as_json(load(suite_folder(self.suite))))
 
 
 class _Measuring(_OfSuite):
@@ -102,7 +99,7 @@ class _Measuring(_OfSuite):
     build: _Path = "build"
 
     def measured(self, command: str, say: Say) -> list[Record]:
-        words = [command, f"--suite={self.folder}", f"--profiles={self.profiles}", f"--build-dir={self.build}"]
+        words = [command, f"--suite={self.suite}", f"--profiles={self.profiles}", f"--build-dir={self.build}"]
         words += [f"--variant={self.variant}", *(f"--shape={shape}" for shape in self.shapes)]
         sys.argv[1:] = words  # the run records its command
         settings = options.settings(main.parser(words).parse_args(words), upto=command)
