@@ -97,46 +97,46 @@ ladder: $(DEV) ## generate kernels/attention/README.md from the manifest and a r
 screenshots: $(DEV) ## generate the documentation's pictures from a recorded run (RUN=, default: the newest; needs Chromium)
 	$(PY) -m docs.screenshots $(RUN)
 
-bench-build: $(READY) ## benchmark a clean build against torch.utils.cpp_extension.load
+bench-build: $(DEV) ## benchmark a clean build against torch.utils.cpp_extension.load
 	$(PY) -m benchmarks.build --suite $(SUITE) $(ARGS)
 
-bench-profile: $(READY) ## benchmark the profile stage against bare ncu on the same launches (needs a GPU)
+bench-profile: $(DEV) ## benchmark the profile stage against bare ncu on the same launches (needs a GPU)
 	$(PY) -m benchmarks.profile --suite $(SUITE) $(ARGS)
 
-bench-run: $(READY) ## the whole run from a clean build, its stages, and a fully measured run to compare with (ARGS="--full"; needs a GPU for its targets)
+bench-run: $(DEV) ## the whole run from a clean build, its stages, and a fully measured run to compare with (ARGS="--full"; needs a GPU for its targets)
 	$(PY) -m benchmarks.run --suite $(SUITE) $(ARGS)
 
-bench-loop: $(READY) ## time from an edited kernel to its answers; ARGS=--clean: also all variants (needs a GPU for its targets)
+bench-loop: $(DEV) ## time from an edited kernel to its answers; ARGS=--clean: also all variants (needs a GPU for its targets)
 	$(PY) -m benchmarks.loop --suite $(SUITE) $(ARGS)
 
-bench-gate: $(READY) ## benchmark the gate: no change, one kernel changed, ten thousand cases
+bench-gate: $(DEV) ## benchmark the gate: no change, one kernel changed, ten thousand cases
 	$(PY) -m benchmarks.gate --suite $(SUITE) $(ARGS)
 
-bench-crosscheck: $(READY) ## compare the bench stage's times with nvbench's (needs a GPU and cuda-bench)
+bench-crosscheck: $(DEV) ## compare the bench stage's times with nvbench's (needs a GPU and cuda-bench)
 	$(PY) -m benchmarks.crosscheck --suite $(SUITE) $(ARGS)
 
-bench-regimes: $(READY) ## test the timing modes on kernels of known duration (needs a GPU, sm_90 or newer)
+bench-regimes: $(DEV) ## test the timing modes on kernels of known duration (needs a GPU, sm_90 or newer)
 	$(PY) -m benchmarks.regimes $(ARGS)
 
-bench-launcher: $(READY) ## compare the launcher's outputs and times with bench's on ten kernels (needs a GPU and triton)
+bench-launcher: $(DEV) ## compare the launcher's outputs and times with bench's on ten kernels (needs a GPU and triton)
 	$(PY) -m benchmarks.launcher $(ARGS)
 
-bench-against: $(READY) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
+bench-against: $(DEV) ## test the timing gate: false alarms, planted slowdowns (needs a GPU, five minutes)
 	$(PY) -m benchmarks.against --suite $(SUITE) $(ARGS)
 
-bench-audit: $(READY) ## compare flashcore audit with cuobjdump and readelf on FILEs (ARGS="FILE... --cuobjdump PROGRAM")
+bench-audit: $(DEV) ## compare flashcore audit with cuobjdump and readelf on FILEs (ARGS="FILE... --cuobjdump PROGRAM")
 	$(PY) -m benchmarks.audit $(ARGS)
 
 bench-search: $(DEV) ## compare samplers with Kernel Tuner on recorded spaces (needs no GPU; pip install kernel-tuner)
 	$(PY) -m benchmarks.search $(ARGS)
 
-bench-capture: $(READY) ## time a training script alone and under flashcore capture (needs a GPU, ncu and torch)
+bench-capture: $(DEV) ## time a training script alone and under flashcore capture (needs a GPU, ncu and torch)
 	$(PY) -m benchmarks.capture $(ARGS)
 
-bench-frames: $(READY) ## benchmark frames and exports of recorded runs and a synthetic one
+bench-frames: $(DEV) ## benchmark frames and exports of recorded runs and a synthetic one
 	$(PY) -m benchmarks.frames $(ARGS)
 
-bench-mutants: $(READY) ## test the gate with generated mutants of a suite (15 minutes, no GPU)
+bench-mutants: $(DEV) ## test the gate with generated mutants of a suite (15 minutes, no GPU)
 	$(PY) -m benchmarks.mutants $(ARGS)
 
 bench-holes: $(DEV) ## try to fool the gate with generated sources, limits, records, caches and commands (25 minutes, no GPU)
@@ -165,7 +165,7 @@ bench-decisions: $(DEV) ## plant lost compiler decisions and harmless edits (one
 bench-advice: $(DEV) ## ask for advice on kernels with planted performance defects (needs a GPU, or ARGS="--profiles DIR")
 	$(PY) -m benchmarks.advice $(ARGS)
 
-bench-watch: $(READY) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
+bench-watch: $(DEV) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
 	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles tomlkit
 	$(PY) -m benchmarks.watch $(ARGS)
 
@@ -178,23 +178,20 @@ clean: ## remove builds and rendered reports; recorded runs stay
 
 # --- the environment --------------------------------------------------------------------------------
 
-# Without nvcc or nvdisasm on this machine, they are installed from pip.
+# Torch only for an NVIDIA GPU; nvcc and nvdisasm only if this machine lacks them.
+CUDA_BIN = $${CUDA_HOME:-/usr/local/cuda}/bin
+PIP      = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "$(VENV): installing flashcore, torch and what they need; a few minutes, once"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run]'
-	@if command -v nvcc >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || test -n "$$NVCC"; then \
-	  echo "nvcc: found"; \
-	else \
-	  echo "nvcc: not found; installing the CUDA compiler from pip"; \
-	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cuda]'; \
-	fi
-	@if command -v nvdisasm >/dev/null || test -x "$${CUDA_HOME:-/usr/local/cuda}/bin/nvdisasm"; then :; else \
-	  $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[disassembler]'; \
-	fi
+	@extras=report,watch; ! nvidia-smi -L >/dev/null 2>&1 || extras=run; \
+	command -v nvcc >/dev/null || test -x "$(CUDA_BIN)/nvcc" || test -n "$$NVCC" || extras=$$extras,cuda; \
+	command -v nvdisasm >/dev/null || test -x "$(CUDA_BIN)/nvdisasm" || extras=$$extras,disassembler; \
+	echo "$(VENV): installing flashcore[$$extras], once"; \
+	$(PIP) -e ".[$$extras]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
 	@echo "$(VENV): installing the tools of the tests and the documentation; a minute, once"
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[run,dev]'
 	touch $@
