@@ -1,14 +1,15 @@
 """Typed causes: why something failed, was skipped or could not be measured.
 
-Each cause is a frozen dataclass with a stable ``code``; :mod:`flashcore.model.cause_text` has its text for people. A
-:class:`Basis` states how a value was measured, where programs need to know. Plugins add classes and texts in the same
-way.
+Each cause is a frozen dataclass; :mod:`flashcore.model.cause_text` has its text for people. Records store a cause by
+its ``code``, so a renamed class must keep its code. A :class:`Basis` states how a value was measured, where programs need
+to know. Plugins add classes and texts in the same way.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, dataclass_transform
@@ -21,7 +22,9 @@ DETAILS: dict[str, type[Detail]] = {}
 
 @dataclass_transform(frozen_default=True)
 class Detail:
-    """A typed statement about an outcome. A subclass with a ``code`` is registered.
+    """A typed statement about an outcome.
+
+    Its ``code`` is the class's name in snake case, unless the class sets another.
 
     Subclasses are frozen dataclasses that inherit these methods: generating them for each of 100 classes would double
     the start-up time of every command.
@@ -30,9 +33,13 @@ class Detail:
     code: ClassVar[str]
     __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields of a subclass, set by `dataclass`
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-        if "code" in vars(cls) and DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
+        if abstract:
+            return
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        if DETAILS.setdefault(cls.code, cls).__qualname__ != cls.__qualname__:
             raise ValueError(f"{cls.__qualname__}: expected a unique code, found {cls.code!r}, which is in use")
 
     def __init__(self, *values: Any, **keywords: Any) -> None:
@@ -67,11 +74,11 @@ class Detail:
         return core_schema.no_info_plain_validator_function(lambda data: _expect(from_json(data), cls))
 
 
-class Cause(Detail):
+class Cause(Detail, abstract=True):
     """The reason for a missing value, or an outcome other than success."""
 
 
-class Basis(Detail):
+class Basis(Detail, abstract=True):
     """How a value was measured."""
 
 
@@ -123,21 +130,18 @@ def _plain(value: Any) -> Any:
 class Unknown(Cause):
     """A recorded cause of a plugin that is not loaded."""
 
-    code = "unknown"
     recorded: str
 
 
 class Message(Cause):
     """A message from a tool, a library, the user's code or an older record. Programs do not interpret it."""
 
-    code = "message"
     message: str
 
 
 class Several(Cause):
     """More than one cause."""
 
-    code = "several"
     causes: tuple[Cause, ...]
 
 
@@ -147,7 +151,6 @@ class Several(Cause):
 class Hang(Cause):
     """A task did not finish within its time limit."""
 
-    code = "hang"
     seconds: float
     step: str = ""
 
@@ -155,7 +158,6 @@ class Hang(Cause):
 class NoStart(Cause):
     """A process started no task within its time limit."""
 
-    code = "no_start"
     seconds: float
     output: str = ""
 
@@ -163,7 +165,6 @@ class NoStart(Cause):
 class Crash(Cause):
     """A process ended without a result. ``exit_code`` is negative for a signal."""
 
-    code = "crash"
     exit_code: int
     output: str = ""
 
@@ -171,14 +172,12 @@ class Crash(Cause):
 class NeverBegan(Cause):
     """The processes for a task ended before any task started."""
 
-    code = "never_began"
     because: Cause
 
 
 class WorkerLost(Cause):
     """A task's worker was lost ``times`` times."""
 
-    code = "worker_lost"
     times: int
     message: str
 
@@ -186,7 +185,6 @@ class WorkerLost(Cause):
 class Raised(Cause):
     """The task raised an exception. ``kind`` is its type; empty for an error of this package."""
 
-    code = "raised"
     kind: str
     message: str
 
@@ -194,7 +192,6 @@ class Raised(Cause):
 class InStep(Cause):
     """A task failed in this step."""
 
-    code = "in_step"
     step: str
     because: Cause
 
@@ -202,7 +199,6 @@ class InStep(Cause):
 class HungBefore(Cause):
     """The variant hung on another shape, so this case is not run."""
 
-    code = "hung_before"
     shape: str
     because: Cause
 
@@ -210,13 +206,9 @@ class HungBefore(Cause):
 class Unanswered(Cause):
     """A process ended normally without a result for this task."""
 
-    code = "unanswered"
-
 
 class Interrupted(Cause):
     """The work was stopped."""
-
-    code = "interrupted"
 
 
 def hangs(cause: Cause | None) -> bool:
@@ -232,41 +224,36 @@ def hangs(cause: Cause | None) -> bool:
 class NotBuilt(Cause):
     """Nothing was built for this arch."""
 
-    code = "not_built"
     arch: str = ""
 
 
 class CompileFailed(Cause):
     """The build failed. ``file`` and ``line`` locate its first error, if the tool does."""
 
-    code = "compile_failed"
     message: str
     file: str = ""
     line: int = 0
 
 
-class MachineStopped(Cause):
+class MachineStopped(Cause, abstract=True):
     """The machine caused it, not the code. It is retried once; then the command exits with 4."""
 
 
 class CompilerStopped(MachineStopped):
     """The source was neither compiled nor rejected: out of space, memory or files, or the compiler was killed."""
 
-    code = "compiler_stopped"
     message: str
 
 
 class DidNotCompile(Cause):
     """The build failed, so everything that needs it is skipped."""
 
-    code = "did_not_compile"
     arch: str = ""
 
 
 class UnsupportedArch(Cause):
     """The manifest declares the arch unsupported. ``reason`` is the manifest's."""
 
-    code = "unsupported_arch"
     archs: tuple[str, ...] = ()
     reason: str = ""
 
@@ -274,14 +261,12 @@ class UnsupportedArch(Cause):
 class PlanRefused(Cause):
     """The variant's launch plan refuses the shape, with its own message."""
 
-    code = "plan_refused"
     message: str
 
 
 class PlanCrashed(Cause):
     """The launch plan's process crashed. ``exit_code`` is negative for a signal."""
 
-    code = "plan_crashed"
     exit_code: int
     output: str = ""
 
@@ -289,7 +274,6 @@ class PlanCrashed(Cause):
 class PlanStopped(MachineStopped):
     """The launch plan's process was killed, for example because memory ran out."""
 
-    code = "plan_stopped"
     exit_code: int
     output: str = ""
 
@@ -297,21 +281,18 @@ class PlanStopped(MachineStopped):
 class PlanHung(Cause):
     """The launch plan did not return within its time limit."""
 
-    code = "plan_hung"
     seconds: float
 
 
 class NoPlan(Cause):
     """There is no launch plan. ``profiled``: the case is a reference, or its plan could not be read."""
 
-    code = "no_plan"
     profiled: bool = False
 
 
 class PlanFailed(Cause):
     """The value needs the launch plan, which failed."""
 
-    code = "plan_failed"
     because: Cause
     shape: str = ""
 
@@ -322,14 +303,12 @@ class PlanFailed(Cause):
 class NoGpu(Cause):
     """This machine cannot run kernels, or the suite is not built for its GPU."""
 
-    code = "no_gpu"
     message: str
 
 
 class Incapable(Cause):
     """This machine lacks something that a stage needs."""
 
-    code = "incapable"
     message: str
     hint: str = ""
 
@@ -337,14 +316,12 @@ class Incapable(Cause):
 class FailedBefore(Cause):
     """An earlier stage failed on this case, or skipped it."""
 
-    code = "failed_before"
     because: Cause
 
 
 class WrongBefore(Cause):
     """The variant is wrong, or hangs, on another shape."""
 
-    code = "wrong_before"
     shape: str
     because: Cause
 
@@ -352,7 +329,6 @@ class WrongBefore(Cause):
 class CasesFailed(Cause):
     """Some cases of a stage failed."""
 
-    code = "cases_failed"
     failed: int
     cases: int
 
@@ -360,7 +336,6 @@ class CasesFailed(Cause):
 class BuildsFailed(Cause):
     """Some variants did not compile, or their launch plans crashed."""
 
-    code = "builds_failed"
     failed: int
     builds: int
     plans: int = 0
@@ -391,7 +366,6 @@ class WrongElements(Basis):
 class WrongAnswer(Cause):
     """The answer is wrong, in these ways. Older runs have no ``elements``."""
 
-    code = "wrong_answer"
     complaints: tuple[str, ...]
     elements: Detail | None = None
 
@@ -399,20 +373,16 @@ class WrongAnswer(Cause):
 class OutOfBounds(WrongAnswer):
     """The kernel writes outside its tensors."""
 
-    code = "out_of_bounds"
-
 
 class NotCompared(Cause):
     """There was no answer to compare."""
 
-    code = "not_compared"
     because: Cause | None = None
 
 
 class NotFinite(Cause):
     """The error of a result is not a finite number."""
 
-    code = "not_finite"
     value: str
     seed: int
     kind: str
@@ -421,7 +391,6 @@ class NotFinite(Cause):
 class SanitizerErrors(Cause):
     """A sanitizer's tool reports errors or warnings; ``first`` is its first message."""
 
-    code = "sanitizer_errors"
     tool: str
     errors: int
     warnings: int
@@ -431,7 +400,6 @@ class SanitizerErrors(Cause):
 class NotSanitized(Cause):
     """A sanitizer's tool has no result for the case."""
 
-    code = "not_sanitized"
     tool: str
     because: Cause
 
@@ -439,7 +407,6 @@ class NotSanitized(Cause):
 class BatchNotClean(Cause):
     """The tool reports errors in a process that ran several cases."""
 
-    code = "batch_not_clean"
     errors: int
     warnings: int
 
@@ -447,21 +414,19 @@ class BatchNotClean(Cause):
 # --- times ----------------------------------------------------------------------------------------------
 
 
-class VoidTiming(Cause):
+class VoidTiming(Cause, abstract=True):
     """The timing is invalid: it cannot be the time of the work."""
 
 
 class OtherProcesses(VoidTiming):
     """Other processes used the GPU."""
 
-    code = "other_processes"
     count: int
 
 
 class ClocksDisagree(VoidTiming):
     """The times by difference and by events around single calls disagree (µs)."""
 
-    code = "clocks_disagree"
     difference_us: float
     events_us: float
 
@@ -469,7 +434,6 @@ class ClocksDisagree(VoidTiming):
 class NcuDisagrees(VoidTiming):
     """The cold time by events and ncu's duration differ by more than ``share`` plus ``slack_us`` (µs)."""
 
-    code = "ncu_disagrees"
     events_us: float
     ncu_us: float
     share: float
@@ -479,7 +443,6 @@ class NcuDisagrees(VoidTiming):
 class LaunchesMissing(VoidTiming):
     """The captured graph of a call contains fewer kernels than the plan."""
 
-    code = "launches_missing"
     kernels: int
     planned: int
 
@@ -487,7 +450,6 @@ class LaunchesMissing(VoidTiming):
 class BelowEmptyKernel(VoidTiming):
     """The time is below that of an empty kernel (µs)."""
 
-    code = "below_empty_kernel"
     regime: str
     us: float
     empty_us: float
@@ -496,7 +458,6 @@ class BelowEmptyKernel(VoidTiming):
 class WrongTimedAnswer(VoidTiming):
     """A timed call returned a wrong answer."""
 
-    code = "wrong_timed_answer"
     complaint: str
     regime: str
     turn: int
@@ -506,7 +467,6 @@ class WrongTimedAnswer(VoidTiming):
 class SlowOnNewData(VoidTiming):
     """A call takes longer on new data than on data of an earlier call (µs): it reuses results."""
 
-    code = "slow_on_new_data"
     new_us: float
     known_us: float
 
@@ -514,7 +474,6 @@ class SlowOnNewData(VoidTiming):
 class BelowFloor(VoidTiming):
     """The time is below what a resource allows (µs)."""
 
-    code = "below_floor"
     fact: str
     us: float
     resource: str
@@ -524,47 +483,38 @@ class BelowFloor(VoidTiming):
 class NotTimed(Cause):
     """The case was not timed in ``regime``; empty: not at all."""
 
-    code = "not_timed"
     regime: str = ""
 
 
 class ReferenceNotTimed(Cause):
     """The baseline ``reference`` was not timed; empty: no reference was."""
 
-    code = "reference_not_timed"
     reference: str = ""
 
 
 class NoFormula(Cause):
     """The problem does not define this amount."""
 
-    code = "no_formula"
     name: str
 
 
 class OneSample(Cause):
     """One sample has no deviation."""
 
-    code = "one_sample"
-
 
 class NotRanked(Cause):
     """Not measured, since the case cannot be among the first of its shape."""
-
-    code = "not_ranked"
 
 
 class TooFewCalls(Cause):
     """Too few single calls for a percentile."""
 
-    code = "too_few_calls"
     calls: int
 
 
 class BelowMedian(Cause):
     """A percentile of single calls is below the median by difference (µs)."""
 
-    code = "below_median"
     calls: int
     us: float
 
@@ -572,7 +522,6 @@ class BelowMedian(Cause):
 class NoNvml(Cause):
     """NVML gave no such reading."""
 
-    code = "no_nvml"
     message: str = ""
 
 
@@ -582,27 +531,22 @@ class NoNvml(Cause):
 class NoTool(Cause):
     """A tool is missing on this machine."""
 
-    code = "no_tool"
     tool: str
 
 
 class Unreadable(Cause):
     """A tool could not read the machine code."""
 
-    code = "unreadable"
     tool: str
 
 
 class NotInLog(Cause):
     """The compiler's log does not name the kernel, and the cubin lists no spills of it."""
 
-    code = "not_in_log"
-
 
 class SpillsDisagree(Cause):
     """The cubin lists more bytes of spill stores or loads than the compiler's log has."""
 
-    code = "spills_disagree"
     logged_stores: int
     logged_loads: int
     listed_stores: int
@@ -612,34 +556,28 @@ class SpillsDisagree(Cause):
 class CalledSeparately(Cause):
     """A function with spills is compiled separately, and its callers are unknown."""
 
-    code = "called_separately"
     function: str
 
 
 class UnknownArch(Cause):
     """The limits of the arch are unknown."""
 
-    code = "unknown_arch"
     arch: str
 
 
 class NoMachineCode(Cause):
     """There is no machine code to read."""
 
-    code = "no_machine_code"
-
 
 class NoLines(Cause):
     """The machine code has no line information, or none that fits the source file here."""
 
-    code = "no_lines"
     file: str = ""
 
 
 class NoPiece(Cause):
     """The source has no such function, mark or quote, or has it at several lines, or no instruction is of its lines."""
 
-    code = "no_piece"
     piece: str
     lines: tuple[str, ...] = ()
 
@@ -647,7 +585,6 @@ class NoPiece(Cause):
 class NotOnArch(Cause):
     """The arch has no such instruction."""
 
-    code = "not_on_arch"
     name: str
     arch: str
 
@@ -655,41 +592,34 @@ class NotOnArch(Cause):
 class GridUnknown(Cause):
     """The grid is unknown: the kernel was recorded."""
 
-    code = "grid_unknown"
-
 
 class KernelNotBuilt(Cause):
     """The launch plan names a kernel that the cubin does not have."""
 
-    code = "kernel_not_built"
     kernel: str
 
 
 class ClusterUnknown(Cause):
     """Only the driver knows how many clusters of this size fit."""
 
-    code = "cluster_unknown"
     blocks: int
 
 
 class DoesNotFit(Cause):
     """The kernel cannot be launched: it needs more resources than an SM has."""
 
-    code = "does_not_fit"
     message: str
 
 
 class NoCounter(Cause):
     """The chip has no such counter."""
 
-    code = "no_counter"
     chip: str
 
 
 class CounterRefused(Cause):
     """ncu refuses the metric, with this message."""
 
-    code = "counter_refused"
     metric: str
     message: str
 
@@ -697,7 +627,6 @@ class CounterRefused(Cause):
 class NotReturned(Cause):
     """ncu or its report does not have the metric. ``many_passes``: it is requested only in runs of few cases."""
 
-    code = "not_returned"
     report: bool = False
     many_passes: bool = False
 
@@ -705,7 +634,6 @@ class NotReturned(Cause):
 class NoNumber(Cause):
     """A counter's text is not a valid number."""
 
-    code = "no_number"
     text: str
     expected: str = ""
 
@@ -713,28 +641,24 @@ class NoNumber(Cause):
 class CounterContradicts(Cause):
     """A counter contradicts other counters, the launch or the code, as ``evidence`` states."""
 
-    code = "counter_contradicts"
     evidence: str
 
 
 class ZeroDenominator(Cause):
     """The denominator of a ratio is 0."""
 
-    code = "zero_denominator"
     name: str
 
 
 class NoneOf(Cause):
     """The chip has none of the counters that the value is computed from."""
 
-    code = "none_of"
     names: tuple[str, ...]
 
 
 class PartUnmeasured(Cause):
     """A counter that the value is computed from is unmeasured."""
 
-    code = "part_unmeasured"
     name: str
     because: Cause
 
@@ -742,7 +666,6 @@ class PartUnmeasured(Cause):
 class LaunchUnmeasured(Cause):
     """The value of one of several launches is unmeasured."""
 
-    code = "launch_unmeasured"
     launch: int
     because: Cause
 
@@ -750,7 +673,6 @@ class LaunchUnmeasured(Cause):
 class CannotCombine(Cause):
     """The values of several launches cannot be combined: their weight is unmeasured, or 0."""
 
-    code = "cannot_combine"
     launches: int
     weight: str
     zero: bool
@@ -759,54 +681,44 @@ class CannotCombine(Cause):
 class NotAdditive(Cause):
     """The value does not add up over launches."""
 
-    code = "not_additive"
-
 
 class NoSamples(Cause):
     """No warp was sampled; ``stalls``: none stalled."""
 
-    code = "no_samples"
     stalls: bool = False
 
 
 class NotProfiled(Cause):
     """The case has no counters."""
 
-    code = "not_profiled"
     because: Cause
 
 
 class NoRows(Cause):
     """The case ran, but ncu returned no launch of it; ``output`` is ncu's last message."""
 
-    code = "no_rows"
     output: str
 
 
 class RowsMissing(Cause):
     """Dropped rows of ncu's report may belong to the case."""
 
-    code = "rows_missing"
     rows: tuple[str, ...]
 
 
 class NotRun(Cause):
     """The case was not run."""
 
-    code = "not_run"
-
 
 class PhasesUnknown(Cause):
     """The samples cannot be attributed to the phases of the code; ``evidence`` says why."""
 
-    code = "phases_unknown"
     evidence: str
 
 
 class Impossible(Cause):
     """The fact cannot have this value, so it was not recorded."""
 
-    code = "impossible"
     expected: str
     found: str
 
@@ -814,14 +726,12 @@ class Impossible(Cause):
 class OtherCompiler(Cause):
     """The static facts and the values they are compared with come from different compiler releases."""
 
-    code = "other_compiler"
     message: str
 
 
 class OtherGpu(Cause):
     """A budget is for other GPUs than the record's."""
 
-    code = "other_gpu"
     wanted: str
     gpu: str
 
@@ -829,28 +739,22 @@ class OtherGpu(Cause):
 class NoStage(Cause):
     """The record has no result of this stage for the case."""
 
-    code = "no_stage"
     stage: str
 
 
 class NoCubin(Cause):
     """The imported report has no cubin."""
 
-    code = "no_cubin"
-
 
 class Renamed(Cause):
     """No kernel matches a budget's names. ``fact``: no limit on it names this kernel."""
 
-    code = "renamed"
     kernels: tuple[str, ...] = ()
     fact: str = ""
 
 
 class Gone(Cause):
     """The baseline has a kernel or fact that no longer exists."""
-
-    code = "gone"
 
 
 # --- records --------------------------------------------------------------------------------------------
@@ -859,57 +763,46 @@ class Gone(Cause):
 class NotRecorded(Cause):
     """The record does not have it. ``what``: the requested stage or arch."""
 
-    code = "not_recorded"
     what: str = ""
 
 
-class Stale(Cause):
+class Stale(Cause, abstract=True):
     """The recorded results belong to other code."""
 
 
 class NeverMeasured(Stale):
     """No run measured the case."""
 
-    code = "never_measured"
-
 
 class ReferenceChanged(Stale):
     """The reference's file or the problem changed."""
-
-    code = "reference_changed"
 
 
 class FilesChanged(Stale):
     """Files changed that the problem or the variant's Python code read while it was checked."""
 
-    code = "files_changed"
     files: tuple[str, ...]
 
 
 class SettingsChanged(Stale):
     """The problem's ``seeds``, or the shape's ``repeats`` or ``rank_by``, changed."""
 
-    code = "settings_changed"
-
 
 class NoHostHash(Stale):
     """The ``recorded`` run, or the present build (``built``), has no hash of the host code."""
 
-    code = "no_host_hash"
     part: str
 
 
 class CodeChanged(Stale):
     """The machine code (``device`` or ``host``), the launch plan or the problem changed."""
 
-    code = "code_changed"
     part: str
 
 
 class SourcesChanged(Stale):
     """The compilers and the sources changed. Each of ``compilers``: part, recorded release, present release."""
 
-    code = "sources_changed"
     compilers: tuple[tuple[str, str, str], ...]
 
 
@@ -919,7 +812,6 @@ class SourcesChanged(Stale):
 class OverReference(Basis):
     """A ratio over a reference variant's time."""
 
-    code = "over_reference"
     reference: str
     regime: str
     rounds: int
@@ -928,20 +820,16 @@ class OverReference(Basis):
 class FirstRound(Basis):
     """Samples of a case that was timed no further after a first round."""
 
-    code = "first_round"
-
 
 class Caches(Basis):
     """ncu did not flush the caches before a kernel (``kept``), or the report does not say."""
 
-    code = "caches"
     kept: bool | None
 
 
 class Sampled(Basis):
     """A share of sampled warps; its standard error in percentage points."""
 
-    code = "sampled"
     samples: float
     error: float
 
@@ -949,7 +837,6 @@ class Sampled(Basis):
 class WorstInput(Basis):
     """The input with the largest error."""
 
-    code = "worst_input"
     seed: int
     kind: str
 
@@ -957,7 +844,6 @@ class WorstInput(Basis):
 class SpillsNotListed(Basis):
     """Spill bytes from the compiler's log. The cubin lists fewer: it omits the registers that a function saves."""
 
-    code = "spills_not_listed"
     logged_stores: int
     logged_loads: int
     listed_stores: int
@@ -974,7 +860,6 @@ class Decided(Basis):
         before: those in the newest recorded run in which all names held.
     """
 
-    code = "decided"
     file: str = ""
     line: int = 0
     missed: tuple[str, ...] = ()
@@ -985,7 +870,6 @@ class Decided(Basis):
 class SourceLine(Basis):
     """The source line that the value names."""
 
-    code = "source_line"
     file: str
     line: int
 
