@@ -24,7 +24,7 @@ from flashcore.explain.advice import advice
 from flashcore.explain.predictions import Readings
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Subject
-from flashcore.pipeline.present import each_present
+from flashcore.pipeline.recording import each_present
 
 SHARE = 0.9  # of the planted defects, to be named first
 _MOST_RULES = 3

@@ -18,7 +18,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model import intervals
 from flashcore.model.causes import OverReference
 from flashcore.model.record import CaseOutcome, Facts, Record, Source
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.records import store
 from tests import factory
 

@@ -32,7 +32,7 @@ from flashcore.model import cause_text
 from flashcore.model.record import Record
 from flashcore.model.suite import Shape, Suite, Variant
 from flashcore.pipeline import judging
-from flashcore.pipeline.present import present as present_record
+from flashcore.pipeline.recording import present as present_record
 from flashcore.records import assemble, lookup
 from flashcore.suites import load as loading
 

@@ -24,9 +24,8 @@ from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model import plugin
 from flashcore.model.record import Fact, Record
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import TIERS, Tier
-from flashcore.model.text import shortened
+from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import judging, plugins
 from flashcore.records import lookup, store
 from flashcore.suites import load

@@ -22,7 +22,6 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Measured, Record, Roof, SharingGpu, Subject, Value
 from flashcore.model.suite import Suite
-from flashcore.pipeline import roofs as roofs_module
 from flashcore.pipeline import run as run_module
 from flashcore.pipeline.opening import open_context
 from flashcore.records import lookup
@@ -246,10 +245,6 @@ def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
     assert found.id == ("new" if taken is None else known[taken])
 
 
-def never(_: Context) -> Record:
-    raise AssertionError("roofs are recorded")
-
-
 def test_each_gpu_that_shares_a_run_has_its_own_roofs(
     monkeypatch: pytest.MonkeyPatch, suite: Suite, tmp_path: Path
 ) -> None:
@@ -262,20 +257,20 @@ def test_each_gpu_that_shares_a_run_has_its_own_roofs(
         return factory.bare_record(suite, gpus=(_gpu(settings.gpus),)), [one]
 
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(roofs_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
     monkeypatch.setattr(gpu_choice, "visible", lambda: {f"GPU-{n}": H200 for n in "abc"})
     context = open_context(Settings(suite=str(TOY), build=str(tmp_path)))
     cases = {"bench": ("plain/small",)}
     gpus = (_gpu("GPU-a", cases=cases), _gpu("GPU-b"), _gpu("GPU-c", cases=cases), _gpu("GPU-gone", cases=cases))
-    measured, roofs = roofs_module.with_roofs(context, Measured(gpus=gpus), never)
+    measured, roofs = run_module.with_roofs(context, Measured(gpus=gpus))
     assert asked == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
     own = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
     assert own == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
     assert roofs == measured.gpus[0].roofs and "on GPU-a" in roofs[0].note
-    alone, roofs = roofs_module.with_roofs(context, Measured(), never)
+    alone, roofs = run_module.with_roofs(context, Measured())
     assert asked[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
     untold = replace(context, settings=replace(context.settings, upto="bench"))
-    assert roofs_module.with_roofs(untold, alone, never) == (alone, None) and len(asked) == 3
+    assert run_module.with_roofs(untold, alone) == (alone, None) and len(asked) == 3
 
 
 def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:

@@ -1,11 +1,21 @@
-"""How values read, in each of the styles."""
+"""How values read, in each of the styles, and which name is suggested."""
 
 from __future__ import annotations
 
 import pytest
 
 from flashcore.model.record import Value
-from flashcore.model.text import exact, fixed, in_words, number, quantity, shortened, significant, unit_text
+from flashcore.model.text import (
+    did_you_mean,
+    exact,
+    fixed,
+    in_words,
+    number,
+    quantity,
+    shortened,
+    significant,
+    unit_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +85,13 @@ def test_a_long_value_is_cut_to_a_hundred_characters(length: int, shown: int) ->
 
 def test_a_column_has_one_digit_unless_it_says_otherwise() -> None:
     assert [fixed(v) for v in (1.26, 1000.0, True)] == ["1.3", "1,000.0", "True"]
+
+
+def test_the_nearest_name_is_offered_and_only_a_near_one() -> None:
+    known = ("registers", "spill_store_bytes", "NVIDIA H200")
+    assert did_you_mean("regsters", known) == " (did you mean registers?)"
+    assert did_you_mean("spill_stores_*", known) == " (did you mean spill_store_bytes?)"
+    assert did_you_mean("nvidia h20", known) == " (did you mean NVIDIA H200?)"
+    assert did_you_mean("spill*", known) == " (did you mean spill_store_bytes?)"
+    assert did_you_mean("occupancy", known) == did_you_mean("*", known) == did_you_mean("r", known) == ""
+    assert did_you_mean("x", ()) == ""

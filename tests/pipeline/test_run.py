@@ -1,10 +1,12 @@
-"""What a run begins with: the suite as the user asks for it."""
+"""What a run begins with: the suite as the user asks for it, and the machine's roofs."""
 
 from __future__ import annotations
 
 import datetime
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +17,14 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
+from flashcore.measure.workers.pool import Pool
+from flashcore.model.record import Record
 from flashcore.pipeline import resume
 from flashcore.pipeline import run as run_module
-from flashcore.pipeline.kinds import each_kind
-from flashcore.pipeline.opening import open_context
+from flashcore.pipeline.opening import each_kind, open_context
 from flashcore.records import store
-from tests import factory
-from tests.conftest import TOY
+from tests import factory, stages
+from tests.conftest import TOY, published_run
 
 
 def test_archs_that_are_not_asked_about_are_not_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +145,73 @@ def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
     out, err = capsys.readouterr()
     assert runs == asked and all(text in err for text in said), err
     assert out.count(", run 2026") == (2 * tables if tables > 1 else 0), "a table and the gate's line for each chip"
+
+
+# --- roofs: measured once for a machine; another GPU, driver or limit makes it another machine ---
+
+RUN = "20261122T202015Z-0fac"
+
+
+class Host:
+    """An executor with one GPU."""
+
+    def __init__(self, uuid: str, gpu: Gpu) -> None:
+        self.gpus = {uuid: gpu}
+
+    def places(self, requested: str, say: object) -> tuple[dict[str, Gpu], Pool]:
+        return self.gpus, Pool()
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Record:
+    """The only run of a folder: of the roofs of one of two GPUs."""
+    shutil.copy(Path(__file__).parents[2] / "profiles" / f"{RUN}.run.zip", tmp_path)
+    return store.read(published_run(RUN))
+
+
+def chosen(
+    recorded: Record,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    uuid: str = "",
+    limits: str | None = None,
+    fresh: bool = False,
+    **changes: Any,
+) -> str:
+    """The run whose roofs are used by a machine like the recorded one, but for the changes."""
+    e = recorded.environment
+    assert e.gpu and e.gpu_memory_bytes and e.gpu_sm_clock_mhz and e.driver
+    gpu = Gpu(e.gpu, (9, 0), 132, e.gpu_memory_bytes, 1, e.gpu_sm_clock_mhz, e.driver)
+    host = Host(uuid or recorded.gpus[0].uuid, replace(gpu, **changes))
+    monkeypatch.setattr(run_module, "executor_of", lambda settings: host)
+    monkeypatch.setattr(run_module, "limits", lambda uuid: limits)
+    context = stages.context(folder)
+    monkeypatch.setattr(run_module, "open_recordable", lambda settings, say, *, needs_gpu: context)
+    measured = replace(recorded, id="20270101T000000Z-0001")
+    monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(measured, folder, context.settings))
+    record, _ = run_module.measure_roofs(Settings("suite", profiles=str(folder)), lambda _: None, fresh=fresh)
+    return record.id
+
+
+def test_the_same_machine_has_the_roofs_that_it_had(
+    recorded: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen(recorded, tmp_path, monkeypatch) == RUN
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fresh": True},
+        {"uuid": "GPU-00000000-0000-0000-0000-000000000000"},
+        {"limits": "500 W, 1500 MHz"},
+        {"driver": "999.1"},
+        {"max_sm_clock_mhz": 1755.0},
+        {"memory_bytes": 1},
+        {"name": "NVIDIA H100"},
+    ],
+)
+def test_another_machine_is_measured(
+    recorded: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    assert chosen(recorded, tmp_path, monkeypatch, **change) != RUN

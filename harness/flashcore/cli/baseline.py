@@ -13,7 +13,7 @@ from flashcore.gate.baseline import Baseline
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
 from flashcore.pipeline.judging import baseline_path
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 
 EXAMPLES = (
     ("flashcore baseline save", "the current facts of every variant"),

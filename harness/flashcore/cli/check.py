@@ -11,7 +11,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.on_cpu import check_references
+from flashcore.pipeline.recording import check_references
 from flashcore.pipeline.run import Run
 
 EXAMPLES = (

@@ -24,7 +24,7 @@ from flashcore.model.suite import Budget
 from flashcore.model.text import UNMEASURED
 from flashcore.pipeline import plugins
 from flashcore.pipeline.judging import Judged, Rules, baseline_of, judge_records
-from flashcore.pipeline.present import each_present
+from flashcore.pipeline.recording import each_present
 from flashcore.records import lookup, store
 from flashcore.suites.load import load
 

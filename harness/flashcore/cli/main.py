@@ -20,8 +20,7 @@ from flashcore import __version__
 from flashcore.cli import terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.model import plugin
-from flashcore.model.suggest import did_you_mean
-from flashcore.model.text import shortened
+from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import plugins
 
 #: Groups of commands, in the help's order.

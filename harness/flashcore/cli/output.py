@@ -19,8 +19,7 @@ from flashcore.errors import UsageError
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.groups import picked as picked
-from flashcore.model.suggest import did_you_mean
-from flashcore.model.text import visible
+from flashcore.model.text import did_you_mean, visible
 
 VERSION = 1
 

@@ -11,7 +11,7 @@ from flashcore.errors import worst
 from flashcore.explain.measured_roofs import Measured
 from flashcore.model.text import fixed, unit_text
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.kinds import each_gpu
+from flashcore.pipeline.opening import each_gpu
 
 EXAMPLES = (
     ("flashcore roofs", "bandwidths and peak rates of this GPU"),

@@ -1,8 +1,8 @@
 """Typed causes: why something failed, was skipped or could not be measured.
 
 Each cause is a frozen dataclass; :mod:`flashcore.model.cause_text` has its text for people. Records store a cause by
-its ``code``, so a renamed class must keep its code. A :class:`Basis` states how a value was measured, where programs need
-to know. Plugins add classes and texts in the same way.
+its ``code``, so a renamed class must keep its code. A :class:`Basis` states how a value was measured, where programs
+need to know. Plugins add classes and texts in the same way.
 """
 
 from __future__ import annotations

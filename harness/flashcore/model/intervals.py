@@ -1,6 +1,6 @@
-"""Computes ratios of median times with bootstrap intervals, and the two levels of a bimodal time.
+"""Computes the facts of time samples, ratios of medians with bootstrap intervals, and the two levels of a bimodal time.
 
-Records, pages, README and gate all use these ratios.
+Measurement, record checks, pages, README and gate all use these definitions. Times are in us.
 """
 
 from __future__ import annotations
@@ -55,6 +55,25 @@ class Levels:
         """``two levels: 3.24 µs in 76 % of the samples, 3.58 µs in the others``."""
         low, high = significant(self.low, 3), significant(self.high, 3)
         return f"two levels: {low} µs in {100 * self.share:.0f} % of the samples, {high} µs in the others"
+
+
+def of_samples(samples: Sequence[float]) -> Mapping[str, float | None]:
+    """Median, mean, sample standard deviation (``None`` for one sample) and count, by suffix of the fact's name."""
+    count, mean = len(samples), statistics.fmean(samples)
+    squares = math.fsum((x - mean) ** 2 for x in samples)
+    std = math.sqrt(squares / (count - 1)) if count > 1 else None
+    return {"p50": statistics.median(samples), "mean": mean, "std": std, "samples": count}
+
+
+def speedup(before: Sequence[float], after: Sequence[float]) -> float:
+    """Speedup of ``after`` over ``before``: the ratio of medians over their common rounds."""
+    rounds = min(len(before), len(after))
+    return statistics.median(before[:rounds]) / statistics.median(after[:rounds])
+
+
+def tflops(flop: float, samples: Sequence[float]) -> float:
+    """TFLOP/s at the median of ``samples`` (us)."""
+    return flop / statistics.median(samples) / 1e6
 
 
 def levels(samples: Sequence[float]) -> Levels | None:

@@ -1,4 +1,4 @@
-"""Formats values as text for every output; compares names.
+"""Formats values as text for every output; compares names and suggests the nearest one.
 
 One style per place: :func:`number` for verdicts, :func:`quantity` for pages, :func:`significant` within their
 sentences, :func:`fixed` for terminal columns, :func:`in_words` for findings, :func:`exact` for recorded values.
@@ -6,9 +6,10 @@ sentences, :func:`fixed` for terminal columns, :func:`in_words` for findings, :f
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 #: A fact's value.
@@ -45,6 +46,18 @@ def matches_any(name: str, globs: Sequence[str]) -> bool:
 def same_hardware(one: str, other: str) -> bool:
     """Whether two archs name the same hardware: sm_90 and sm_90a do."""
     return one.rstrip("af") == other.rstrip("af")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`` (did you mean X?)`` with the closest name, else one that starts with ``name``; empty if there is none."""
+    by_lower, text = {n.lower(): n for n in names}, name.strip("*?").lower()
+    near = difflib.get_close_matches(text, by_lower, n=1) or [n for n in by_lower if text[2:] and n.startswith(text)]
+    return f" (did you mean {by_lower[near[0]]}?)" if near else ""
+
+
+def misspelled(name: str, names: Iterable[str]) -> str:
+    """The quoted name, with :func:`did_you_mean`."""
+    return repr(name) + did_you_mean(name, names)
 
 
 def unit_text(unit: str) -> str:

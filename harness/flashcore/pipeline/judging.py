@@ -15,8 +15,8 @@ from flashcore.gate.baseline import DEFAULT, Baseline
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.together import together
 from flashcore.model.record import Record
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import TIERS, Budget, Suite, Tier
+from flashcore.model.text import did_you_mean
 from flashcore.suites.load import select
 
 

@@ -1,17 +1,31 @@
-"""Makes the record of a run's build and measurements, joined with recorded runs."""
+"""Makes records: of a run, of the present sources, and of references checked on a CPU.
+
+Those of a run and of the present sources are joined with recorded runs' results that are still fresh.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flashcore.errors import UsageError
 from flashcore.explain import clocks
-from flashcore.measure.context import Context
+from flashcore.measure.cases import child_cases
+from flashcore.measure.check import check
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context, Say
+from flashcore.measure.formulas import formula_facts
 from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.environment import of_this_machine
-from flashcore.model.record import Built, Fact, Measured, Record, Roof
-from flashcore.records import assemble
+from flashcore.measure.settings import Settings
+from flashcore.model.progress import prefixed
+from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof, StageNote
+from flashcore.pipeline.opening import open_context, open_recordable
+from flashcore.records import assemble, store
 
 
 def recorded_before(context: Context, run_id: str | None) -> list[Record]:
@@ -28,7 +42,7 @@ class Outcome:
 
     formulas: Sequence[Fact]
     built: Built
-    measured: Measured
+    measured: Measured = field(default_factory=Measured)
     roofs: tuple[Roof, ...] | None = None
 
 
@@ -56,3 +70,70 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[R
     if record.stale:
         say(f"join: {len(record.stale)} cases are stale or were never measured; they count as unmeasured")
     return record
+
+
+def present(settings: Settings, say: Say) -> Record:
+    """The record of the present sources, joined with measured facts that are still fresh; nothing is stored."""
+    context, outcome = _compiled(settings, say)
+    return joined(context, store.new_id(), outcome, recorded_before(context, None))
+
+
+def each_present(settings: Settings, say: Say) -> list[Record]:
+    """Like :func:`present`, but if one command recorded runs on several GPU models, one record for each of them whose
+    arch is selected."""
+    context, outcome = _compiled(settings, say)
+    run_id = store.new_id()
+    gpu = context.gpu.name if context.gpu else None
+    first, *others = assemble.each_to_join(settings.places, context.suite.name, gpu) if settings.join else [[]]
+    each = [first, *(recorded for recorded in others if recorded[0].gpu_arch in context.suite.archs)]
+    if len(each) == 1:
+        return [joined(context, run_id, outcome, first)]
+    return [_of_gpu(recorded, context, run_id, outcome) for recorded in each]
+
+
+def _compiled(settings: Settings, say: Say) -> tuple[Context, Outcome]:
+    context = replace(open_recordable(settings), say=say)
+    built = compile_all(context)
+    return context, Outcome(formula_facts(context), built)
+
+
+def _of_gpu(recorded: Sequence[Record], context: Context, run_id: str, outcome: Outcome) -> Record:
+    """The present sources, joined with the runs of one of several GPU models."""
+    newest, say = recorded[0], context.say
+    name = newest.gpu or ""
+    if context.gpu is None or context.gpu.name != name:
+        context = replace(context, gpu=None, gpu_arch=None)
+    context = replace(context, say=lambda text: say(prefixed(f"{name}: ", text)))
+    record = joined(context, run_id, outcome, recorded)
+    if record.gpu is None:  # nothing is fresh, but the missing facts are still this GPU's
+        record = replace(record, joined=(Origin(newest.id, name, newest.gpu_arch or "", "nothing"),))
+    return record
+
+
+def check_references(settings: Settings, say: Say) -> Record:
+    """Checks every reference variant, and with it the problem's inputs, answers and emulations. Writes no record.
+
+    Raises:
+        CapabilityError: torch is not installed.
+        UsageError: no reference is selected.
+    """
+    if toolchain.torch_root() is None:
+        raise lacking("torch")
+    settings = replace(settings, check=replace(settings.check, opcheck=False))
+    context = open_context(settings)
+    pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
+    if not pairs:
+        raise UsageError(
+            f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
+            "  hint: add a Python reference to the suite, such as torch's function"
+        )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
+        context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
+        result = check.run(context, child_cases(context, pairs))
+    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
+    environment = of_this_machine(Path(context.suite.root), None, None, None, None)
+    findings = assemble.Findings(
+        settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)
+    )
+    return assemble.record_of(store.new_id(), findings, [])

@@ -1,6 +1,7 @@
 """The main pipeline: suite → build → check → bench → profile → record.
 
-On a machine without a GPU the GPU stages are skipped, and fresh results of recorded runs are joined.
+On a machine without a GPU the GPU stages are skipped, and fresh results of recorded runs are joined. A run that
+profiles uses this machine's roofs: recorded, or measured in a separate run.
 """
 
 from __future__ import annotations
@@ -12,20 +13,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from flashcore.explain import measured_roofs
 from flashcore.measure import gpu_stages
 from flashcore.measure.check.recorded import already_checked
 from flashcore.measure.compiling import Compiling
-from flashcore.measure.context import Context, Say
+from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.formulas import formula_facts
-from flashcore.measure.settings import Settings
+from flashcore.measure.machine.gpu import Gpu, limits
+from flashcore.measure.machine.gpu_choice import ALL
+from flashcore.measure.settings import Bench, Check, Settings
+from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import PARTIAL
-from flashcore.model.record import Record
+from flashcore.model.progress import prefixed
+from flashcore.model.record import Measured, Record, Roof
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline import roofs
-from flashcore.pipeline.kinds import each_kind
-from flashcore.pipeline.opening import executor_of, open_recordable
+from flashcore.pipeline.opening import each_kind, executor_of, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import lookup, store
+from flashcore.suites.find import roofs_suite
+from flashcore.suites.load import load
+
+#: The run that measured the roofs, and the ceilings.
+Ceilings = tuple[Record, list[measured_roofs.Measured]]
+#: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
+_CHECK = Check(repeats=3, opcheck=False)
+_BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,7 @@ def run(context: Context, resumed: Path | None = None) -> Run:
             trusted = already_checked(context, compiling.first, recorded)
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
-            measured, ceilings = roofs.with_roofs(context, measured, _for_this_gpu)
+            measured, ceilings = with_roofs(context, measured)
             record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
             store.keep(folder, built.artifacts)
             store.write(record, folder)
@@ -120,13 +132,80 @@ def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
         yield compiling
 
 
-def _for_this_gpu(context: Context) -> Record:
-    """The record of a run that compiles for this machine's GPU alone."""
-    archs = (context.gpu_arch,) if context.gpu_arch else ()
-    suite, options = replace(context.suite, archs=archs), replace(context.options, archs=archs)
-    return run(replace(context, suite=suite, options=options)).record
+# --- roofs --------------------------------------------------------------------------------------
 
 
-def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> roofs.Ceilings:
-    """The roofs of this machine; see :func:`flashcore.pipeline.roofs.measure_roofs`."""
-    return roofs.measure_roofs(settings, say, _for_this_gpu, fresh=fresh)
+def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> Ceilings:
+    """This machine's roofs: recorded ones, or measured now.
+
+    Args:
+        settings: the settings of the run that uses the roofs; ``roofs`` names their suite.
+        fresh: measure even if this machine's roofs are recorded.
+
+    Raises:
+        CapabilityError: there is no GPU.
+    """
+    folder = settings.roofs or str(roofs_suite())
+    gpus, _ = executor_of(settings).places(settings.gpus, silent)
+    uuid = next(iter(gpus), "")
+    gpu = gpus.get(uuid) or Gpu.find()
+    recorded = () if fresh else lookup.measured_runs(Path(settings.profiles), load(folder).name)
+    record = next((r for r in recorded if gpu is None or _is_of(r, gpu, uuid)), None)
+    if record is None:
+        chosen = Settings(
+            suite=folder,
+            profiles=settings.profiles,
+            build=settings.build,
+            upto="bench",
+            join=False,
+            check=_CHECK,
+            bench=_BENCH,
+            gpus=uuid if len(gpus) > 1 or settings.gpus != ALL else ALL,  # one GPU's ceilings
+            roofs=None,
+            executor=settings.executor,
+            command=settings.command,
+        )
+        context = open_recordable(chosen, lambda text: say(prefixed("roofs: ", text)), needs_gpu=True)
+        say("roofs: measuring this machine")
+        archs = (context.gpu_arch,) if context.gpu_arch else ()  # compiles for this GPU alone
+        suite, options = replace(context.suite, archs=archs), replace(context.options, archs=archs)
+        record = run(replace(context, suite=suite, options=options)).record
+    return record, _ceilings(record, folder)
+
+
+def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:
+    """Whether a run was measured on the same GPU model, memory size, maximum clock and driver, with its present limits,
+    and, if it records a UUID, on this GPU."""
+    e = record.environment
+    names = {e.gpu_uuid, *(g.uuid for g in record.gpus)} - {None}
+    if uuid and names and uuid not in names:
+        return False
+    machine = (e.gpu, e.gpu_memory_bytes, e.gpu_sm_clock_mhz, e.driver, e.gpu_limits)
+    return machine == (gpu.name, gpu.memory_bytes, gpu.max_sm_clock_mhz, gpu.driver, limits(uuid))
+
+
+def _ceilings(record: Record, folder: str) -> list[measured_roofs.Measured]:
+    amounts = {}
+    for shape in record.suite.shapes.values():
+        problem = load_problem(folder, record.suite.problems[shape.problem].file)
+        if hasattr(problem, "ceiling"):
+            amounts[shape.name] = problem.ceiling(dict(shape.params))
+    return measured_roofs.measured(record, amounts)
+
+
+def with_roofs(context: Context, measured: Measured) -> tuple[Measured, tuple[Roof, ...] | None]:
+    """The measurements with each sharing GPU's measured roofs, and the first GPU's roofs (``None`` if the run does not
+    profile)."""
+    settings, say = context.settings, context.say
+    if settings.upto != "profile" or context.cannot_measure or settings.roofs is None:
+        return measured, None
+
+    def roofs(of: Settings) -> tuple[Roof, ...]:
+        record, ceilings = measure_roofs(of, say)
+        say(f"roofs: measured {record.created[:10]}, run {record.id}")
+        return measured_roofs.ceilings(record, ceilings)
+
+    sharing = [g.uuid for g in measured.gpus if g.uuid in context.workers.uuids and any(g.cases.values())]
+    each = {uuid: roofs(replace(settings, gpus=uuid)) for uuid in sharing}
+    gpus = tuple(replace(g, roofs=each.get(g.uuid, ())) for g in measured.gpus)
+    return replace(measured, gpus=gpus), next(iter(each.values())) if each else roofs(settings)

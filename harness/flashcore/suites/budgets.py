@@ -20,9 +20,8 @@ from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
 from flashcore.model.catalogue import DECISION, FACTS, GROUP_STAGE, FactSpec, spec_of
 from flashcore.model.decisions import meanings
-from flashcore.model.suggest import misspelled
 from flashcore.model.suite import Budget, Decision, GateRule, Shape, Variant, Waiver
-from flashcore.model.text import matches_any
+from flashcore.model.text import matches_any, misspelled
 from flashcore.suites import lines, schema
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.schema import BudgetForm, DecisionForm, GateRuleForm, Manifest, ScopeForm, WaiverForm

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import cache, plugin
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.model.text import did_you_mean
 from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 

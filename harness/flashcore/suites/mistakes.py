@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 
 from flashcore.model.catalogue import FACTS, FactSpec
-from flashcore.model.suggest import misspelled
+from flashcore.model.text import misspelled
 
 
 class Mistakes:

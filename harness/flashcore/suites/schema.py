@@ -17,9 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Regime, Stage, Suite
-from flashcore.model.text import shortened
+from flashcore.model.text import did_you_mean, shortened
 from flashcore.suites.parts import LISTS, tables
 
 MOST_LETTERS = 100  # in a name: file names contain a variant's and a shape's

@@ -13,7 +13,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import TOY, Built, hide_disassembler

@@ -18,8 +18,8 @@ from flashcore.plugins.capture.capture import Captured, Ran
 from flashcore.plugins.capture.record import record
 from flashcore.plugins.capture.survey import TIME, Launch, select, survey
 from flashcore.plugins.imports import kernels, traces
-from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.api import read_report
+from flashcore.plugins.imports.assemble import record_of
 from flashcore.records import store
 from tests.recorded import RECORDED
 

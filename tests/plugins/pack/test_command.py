@@ -20,7 +20,7 @@ from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import CaseOutcome, Facts, Source
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.plugins.pack import command as pack
 from flashcore.records import lookup, store
 from tests import factory

@@ -14,7 +14,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.measure.settings import Settings
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.plugins.pack import command as pack
 from flashcore.plugins.signatures.command import SIGNATURE
 from flashcore.records import store

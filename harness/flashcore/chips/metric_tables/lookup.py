@@ -17,8 +17,8 @@ from typing import Literal
 
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, FactSpec
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite
+from flashcore.model.text import did_you_mean
 
 TABLES = Path(__file__).parent
 SUFFIX = ".txt.gz"

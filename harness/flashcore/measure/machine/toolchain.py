@@ -1,4 +1,4 @@
-"""Finds the build tools: nvcc, g++, ninja, nvdisasm, torch's headers.
+"""Finds the build tools: nvcc, g++, ninja, nvdisasm, torch's headers. Compiles programs of ours with g++.
 
 Finds torch without importing it, which takes over a second.
 """
@@ -6,17 +6,19 @@ Finds torch without importing it, which takes over a second.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flashcore.errors import UsageError
+from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.model import cache
 
@@ -211,3 +213,35 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def host_program(source: Path, flags: Sequence[str], name: str) -> Path:
+    """A program or library of ours, compiled once per machine and source into the user's cache.
+
+    Its headers are next to the source.
+
+    Args:
+        flags: libraries last.
+        name: of the file, before the hash: ``activity``, ``launcher.so``.
+
+    Raises:
+        CapabilityError: there is no compiler, or it rejects the source.
+        OSError: the cache cannot be written.
+    """
+    compiler = find_cxx()
+    command = [str(source), *flags]
+    version = ask([compiler, "--version"]).stdout
+    texts = [path.read_text("utf-8") for path in (source, *sorted(source.parent.glob("*.hpp")))]
+    key = hashlib.sha256("\0".join([version, *command, *texts]).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashcore")
+    stem, dot, suffix = name.partition(".")
+    made = folder / f"{stem}-{key}{dot}{suffix}"
+    if not made.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            fresh = Path(place, made.name)
+            done = ask([compiler, "-o", fresh, *command])
+            if done.returncode:
+                raise CapabilityError(f"{compiler} cannot compile {source.name}: {done.stderr.strip()[-400:]}", "")
+            fresh.replace(made)
+    return made

@@ -10,7 +10,7 @@ from pathlib import Path
 from flashcore.errors import UsageError
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.plugins.against import checkout
 from flashcore.plugins.compare import command
 

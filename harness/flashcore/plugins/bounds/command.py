@@ -16,8 +16,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import picked
 from flashcore.model.record import Roof
-from flashcore.model.suggest import did_you_mean
-from flashcore.model.text import fixed, unit_text
+from flashcore.model.text import did_you_mean, fixed, unit_text
 from flashcore.records import lookup
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, select

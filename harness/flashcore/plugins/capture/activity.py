@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.machine import host_program, toolchain
+from flashcore.measure.machine import toolchain
 from flashcore.model.cause_text import FORMS
 from flashcore.model.causes import Cause
 from flashcore.plugins.capture.survey import Key, Launch
@@ -101,7 +101,7 @@ def compiled(headers: Sequence[Path]) -> Path:
         CapabilityError: there is no compiler, or it rejects the source.
         OSError: the cache cannot be written.
     """
-    return host_program.compiled(
+    return toolchain.host_program(
         SOURCE, [*_FLAGS, *(f"-I{folder}" for folder in headers), "-pthread", "-ldl"], "activity.so"
     )
 

@@ -16,9 +16,9 @@ from flashcore.model.suite import Suite
 from flashcore.plugins.capture.capture import Captured, Ran, Stopped
 from flashcore.plugins.capture.survey import Case, Key
 from flashcore.plugins.imports import traces
+from flashcore.plugins.imports.api import read_report
 from flashcore.plugins.imports.assemble import record_of
 from flashcore.plugins.imports.names import shape, shape_parameters
-from flashcore.plugins.imports.api import read_report
 from flashcore.readers.kernel_names import canonical, demangled
 from flashcore.readers.ncu.results import Report, Result
 

@@ -18,7 +18,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model import plugin
 from flashcore.model.record import Record, Subject
 from flashcore.model.text import number
-from flashcore.pipeline.present import present
+from flashcore.pipeline.recording import present
 from flashcore.plugins.compare import differences, kernels
 from flashcore.records import lookup, store
 from flashcore.suites.load import NothingMatches, select

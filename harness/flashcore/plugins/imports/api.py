@@ -41,7 +41,8 @@ def read_report(path: Path) -> Report:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: expected a report (.ncu-rep, CSV or trace), cannot read it: {error.strerror}") from error
+        expected = "expected a report (.ncu-rep, CSV or trace)"
+        raise UsageError(f"{path}: {expected}, cannot read it: {error.strerror}") from error
     if data[:4] == container.MAGIC or path.suffix == ".ncu-rep":
         return ncu_rep.read(path, data)
     if data.startswith((traces.SQLITE, traces.GZIP, b"{")):

@@ -11,7 +11,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.build.launch_plan import LaunchRecord
 from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE, OBJECT
 from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.host_program import compiled
+from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Artifact
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
@@ -67,7 +67,7 @@ def _recording(artifact: Artifact) -> ctypes.CDLL:
         *("-Wl,-z,muldefs", "-Wl,-Bsymbolic", str(nvcc.cudart_static), "-ldl", "-lrt", "-lpthread"),
     )
     recorder = HARNESS_INCLUDE / "flashcore/recorder.cpp"
-    return ctypes.CDLL(str(compiled(recorder, flags, f"recorded-{artifact.host}.so")))
+    return ctypes.CDLL(str(host_program(recorder, flags, f"recorded-{artifact.host}.so")))
 
 
 def _argument(content: bytes, places: dict[str, int]) -> list[Value]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.machine.host_program import compiled
+from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.launcher.plan import Plan
 from flashcore.plugins.launcher.planned import planned
@@ -26,7 +26,7 @@ class LauncherError(FlashcoreError):
 def built(name: str, *flags: str) -> Path:
     """The program or, with flags, its library; compiled if this machine has none of this source yet."""
     flags = (*flags, "-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
-    return compiled(Path(__file__).with_name("launcher.cpp"), flags, name)
+    return host_program(Path(__file__).with_name("launcher.cpp"), flags, name)
 
 
 class Launcher:

@@ -22,7 +22,7 @@ from flashcore.cli import brief, check, doctor, main, options
 from flashcore.cli import list as listing
 from flashcore.errors import ManifestError, worst
 from flashcore.explain.predictions import Readings
-from flashcore.gate.formats.json import render
+from flashcore.gate.formats import as_json
 from flashcore.gate.locate import Places
 from flashcore.measure.context import Say
 from flashcore.model import plugin
@@ -207,5 +207,5 @@ def _measured(records: list[Record]) -> Answer:
 def _gate(records: list[Record], rules: Rules) -> Answer:
     """The gate's JSON, without the verdicts that pass."""
     judged = judge_records(rules, records)
-    data = _parsed(render(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
+    data = _parsed(as_json(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
     return data | {"verdicts": [verdict for verdict in data["verdicts"] if verdict["status"] != "pass"]}

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping
 
 from flashcore.errors import UsageError
-from flashcore.model.suggest import did_you_mean
 from flashcore.model.suite import Suite, Variant
+from flashcore.model.text import did_you_mean
 from flashcore.plugins.tune.space import Space, holds, parse, spaces_of
 
 Point = dict[str, int | str]

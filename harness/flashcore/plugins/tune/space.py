@@ -16,8 +16,8 @@ from typing import Annotated, Literal, NoReturn
 
 from pydantic import Field, TypeAdapter
 
-from flashcore.model.suggest import misspelled
 from flashcore.model.suite import Suite
+from flashcore.model.text import misspelled
 from flashcore.suites.schema import Name, TableForm, Text
 
 MOST_POINTS = 100_000
