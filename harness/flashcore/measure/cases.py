@@ -81,12 +81,14 @@ def _target(
         return {"library": None, "callable": kind.callable if isinstance(kind, PythonCallable) else None}
     if not isinstance(kind, CompiledCallable):
         return {"library": str(Path(artifact.library or "").resolve()), "callable": None, "operator": artifact.host}
+    language = plugin.find("languages", kind.language)
+    launcher = launcher or language.launcher
     files = {kernel: str(Path(file).resolve()) for kernel, file in artifact.cubins.items()}
     return {
         "library": None,
         "callable": kind.callable,
         "config": dict(variant.config),
-        "calls": tuple(plugin.find("languages", kind.language).calls(artifact, shape.name)),
+        "calls": tuple(language.calls(artifact, shape.name)),
         "language": dict(plugin.entries("languages"))[kind.language],
         "launcher": {"target": launcher, "cubins": files, "plan": asdict(plan)}
         if launcher and plan and plan.launches

@@ -14,7 +14,12 @@ Launched = Mapping[str, Any]
 
 
 class Language(Protocol):
-    """A module of a plugin; see ``languages`` of :class:`flashcore.model.plugin.Plugin`."""
+    """An object of a plugin; see ``languages`` of :class:`flashcore.model.plugin.Plugin`."""
+
+    #: The installed release; ``None`` without one.
+    version: str | None
+    #: The reference of a function that launches kernels from their cubins, if the variant itself cannot; else empty.
+    launcher: str
 
     def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
         """Compiles the variants for each arch, each build in its subfolder of ``folder``.

@@ -53,7 +53,7 @@ class Plugin(NamedTuple):
             :data:`flashcore.model.cause_text.FORMS`.
         tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
         api: an attribute of ``flashcore`` → the function or class.
-        languages: a value of ``cubins`` in manifests → a module, a :class:`flashcore.model.languages.Language`.
+        languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
         readers: a file's suffix → ``read(path) -> Report``, for ``flashcore import``.
         executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`, which may
@@ -112,7 +112,7 @@ SHIPPED: Mapping[str, Entries] = {
         "--require-signed": "signatures",
     },
     "tables": {"space": "tune"},
-    "languages": {"triton": "triton"},
+    "languages": {name: name for name in ("triton", "gluon", "numba", "cute", "cutile")},
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster", "host": "ssh"},
     "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),

@@ -217,7 +217,7 @@ def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[int, ...]:
     for number, payload in attributes:
         if number in (_PARAMETER, _LARGE_PARAMETER):
             _, ordinal, _, size = struct.unpack("<IHHI", payload[:12])
-            sizes[ordinal] = size >> 18 if number == _PARAMETER else size
+            sizes[ordinal] = size >> 18 if number == _PARAMETER else size & 0xFFFFFF  # flags above
     return tuple(size for _, size in sorted(sizes.items()))
 
 

@@ -11,6 +11,7 @@ from flashcore import __version__
 from flashcore.errors import CapabilityError
 from flashcore.measure.machine import git, toolchain
 from flashcore.measure.machine.gpu import Gpu, limits
+from flashcore.model import plugin
 from flashcore.model.record import Environment
 
 
@@ -19,8 +20,9 @@ def of_this_machine(
 ) -> Environment:
     """This machine, with its tools; ``uuid`` is that of its only GPU."""
     commit, dirty = commit_of(root)
-    packages = ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")
-    libraries = {name: version for name in packages if (version := toolchain.version_of(name))}
+    packages = {name: toolchain.version_of(name) for name in ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")}
+    packages |= {name: plugin.resolve(language).version for name, language in plugin.entries("languages")}
+    libraries = {name: version for name, version in packages.items() if version}
     properties: dict[str, Any] = {}
     if gpu:
         properties = {f"gpu_{name}": getattr(gpu, name) for name in ("sms", "memory_bytes", "l2_bytes")}

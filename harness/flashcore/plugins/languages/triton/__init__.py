@@ -2,4 +2,4 @@
 
 from flashcore.model.plugin import Plugin
 
-PLUGIN = Plugin(name="triton", languages={"triton": "flashcore.plugins.languages.triton.traced"})
+PLUGIN = Plugin(name="triton", languages={"triton": "flashcore.plugins.languages.triton.language:LANGUAGE"})

@@ -1,8 +1,8 @@
-"""The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what Triton compiled.
+"""The child that compiles Python variants: calls each with stand-ins for its tensors, and keeps what was compiled.
 
-Reads one JSON object, ``{"jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a process of its own,
-forked when Triton is imported, and leaves ``answer.json`` in its folder: what was made, the ``error``, or the time
-limit of a ``hang``.
+Reads one JSON object, ``{"language": MODULE, "jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a
+process of its own, forked when the compiler is imported, and leaves ``answer.json`` in its folder: what was made, the
+``error``, or the time limit of a ``hang``.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.model.files import file_hash
 from flashcore.model.suite import Argument
-from flashcore.plugins.languages.triton import calls as triton_calls
-from flashcore.plugins.languages.triton.traced import ANSWER
+from flashcore.plugins.languages.launches import Call, StandIn, names
+from flashcore.plugins.languages.traced import ANSWER
 
 
 def main() -> None:
     """Runs the tasks, so many at once."""
-    import triton  # once, for all forked processes; so is the hash of all its files, which takes a second
-
-    with contextlib.suppress(ImportError, AttributeError):
-        importlib.import_module("triton.runtime.cache").triton_key()
     question = json.load(sys.stdin)
     os.dup2(2, 1)  # what a launcher prints is no answer
+    language = importlib.import_module(question["language"])
+    kernel_types = language.prepare()  # once, for all forked processes
     going: dict[int, Mapping[str, Any]] = {}
     hung = set[str]()  # a launcher that hangs would hang again for every other arch
     todo = list(question["tasks"])
@@ -49,7 +47,7 @@ def main() -> None:
                 else:
                     os.setpgid(0, 0)
                     signal.alarm(question["limit"])
-                    _one(task, f"triton {triton.__version__}")
+                    _one(task, language, kernel_types)
                 continue
             pid, status = os.wait()
             _end(pid)
@@ -70,11 +68,11 @@ def _end(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _one(task: Mapping[str, Any], compiler: str) -> None:
+def _one(task: Mapping[str, Any], language: Any, kernel_types: tuple[type, ...]) -> None:
     """One task; ends the process."""
     folder = Path(task["folder"])
     try:
-        _answer(folder, {"compiler": compiler, **trace(task, folder)})
+        _answer(folder, trace(task, folder, language, kernel_types))
     except FlashcoreError as error:
         _answer(folder, {"error": str(error)})
     except BaseException as error:
@@ -99,39 +97,35 @@ def _answer(folder: Path, answer: Mapping[str, Any]) -> None:
     (folder / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def trace(task: Mapping[str, Any], folder: Path, language: Any, kernel_types: tuple[type, ...]) -> dict[str, Any]:
     """Compiles what a variant launches on each shape, for one arch. Kernels' files lie in ``folder`` by their number.
 
-    A ``ValueError`` or ``NotImplementedError`` of the launcher refuses a shape; anything else is a mistake.
+    A ``ValueError`` or ``NotImplementedError`` of the function refuses a shape; anything else is a mistake.
 
     Raises:
         FlashcoreError: it launches nothing, or files changed meanwhile.
     """
-    triton_calls.ahead_of_time(int(task["arch"].removeprefix("sm_").rstrip("af")))
     before, since = set(sys.modules), time.time_ns()
     file, _, name = task["callable"].partition(":")
-    launcher = getattr(_module(Path(task["root"], file)), name, None)
-    if not callable(launcher):
-        raise FlashcoreError(f"{file}: expected a function {name}, found {launcher!r}")
+    function = getattr(_module(Path(task["root"], file)), name, None)
+    if not callable(function):
+        raise FlashcoreError(f"{file}: expected a function {name}, found {function!r}")
     shapes: dict[str, dict[str, Any]] = {}
-    calls: dict[str, list[triton_calls.Call]] = {}
+    calls: dict[str, list[Call]] = {}
     for shape, params in task["shapes"].items():
-        made: list[triton_calls.StandIn] = []
+        made: list[StandIn] = []
         given = [_stand_in(a, params, made) for a in task["arguments"]]
-        names = {t.data_ptr(): t.name for t in given if isinstance(t, triton_calls.StandIn)}
-        error = ""
-        with triton_calls.recorded(names, launch=False) as launches:
-            try:
-                launcher(*given, **task["config"])
-            except (ValueError, NotImplementedError) as refusal:
-                error = str(refusal) or type(refusal).__name__
-        if not (launches or error):
-            raise FlashcoreError(f"{task['callable']}: expected a launch of a Triton kernel, found none on {shape}")
-        workspace = sum(t.numel() * t.itemsize for t in made) + sum(c.workspace for c in launches)
+        error, calls[shape] = "", []
+        try:
+            calls[shape] = language.launches(function, given, task["config"], task["arch"])
+        except (ValueError, NotImplementedError) as refusal:
+            error = str(refusal) or type(refusal).__name__
+        if not (calls[shape] or error):
+            raise FlashcoreError(f"{task['callable']}: expected a launch of a kernel, found none on {shape}")
+        workspace = sum(t.numel() * t.itemsize for t in made) + sum(c.workspace for c in calls[shape])
         shapes[shape] = {"error": error, "workspace": workspace}
-        calls[shape] = launches
     every = [call for launches in calls.values() for call in launches]
-    called = dict(zip(map(id, every), triton_calls.names(every), strict=True))
+    called = dict(zip(map(id, every), names(every), strict=True))
     kernels: dict[str, str] = {}
     codes: dict[str, str] = {}
     for call in every:
@@ -141,25 +135,26 @@ def trace(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         if name not in kernels:
             kernels[name] = f"{len(kernels)}.cubin"
             (folder / kernels[name]).write_bytes(call.code)
-            (folder / kernels[name]).with_suffix(".log").write_text(call.log, encoding="utf-8")
+            if call.log:
+                (folder / kernels[name]).with_suffix(".log").write_text(call.log, encoding="utf-8")
     for shape, launches in calls.items():
         choices: dict[int, list[dict[str, Any]]] = {}
         for i, call in enumerate(launches):
             choices.setdefault(call.choice or -i - 1, []).append({"kernel": called[id(call)], **call.identity})
         shapes[shape]["calls"] = list(choices.values())
-    return {"kernels": kernels, "shapes": shapes, "read": _read(Path(task["root"]), before, since)}
+    return {"kernels": kernels, "shapes": shapes, "read": _read(Path(task["root"]), before, since, kernel_types)}
 
 
-def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list[triton_calls.StandIn]) -> Any:
+def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list[StandIn]) -> Any:
     declared = Argument(**{**argument, "dims": tuple(argument["dims"])})
     name = declared.name
     if declared.absent(params):
         return None
     if declared.kind == "tensor":
-        return triton_calls.StandIn(name, declared.sizes(params), declared.dtype, made)
+        return StandIn(name, declared.sizes(params), declared.dtype, made)
     if (
         name not in params and declared.default is None
-    ):  # it may decide which kernel Triton compiles, and it distinguishes launches
+    ):  # it may decide which kernel is compiled, and it distinguishes launches
         raise FlashcoreError(f"{name}: expected its value among the shape's params, found none")
     return params.get(name, declared.default)
 
@@ -173,20 +168,18 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _read(root: Path, before: set[str], since: int) -> dict[str, str]:
+def _read(root: Path, before: set[str], since: int, kernel_types: tuple[type, ...]) -> dict[str, str]:
     """The Python files that the kernels may depend on, with hashes: the suite's own, what lies outside of
-    site-packages, and every module there that has a Triton kernel."""
-    from triton.runtime.jit import JITFunction
-
+    site-packages, and every module there that has a kernel."""
+    packages = {*sys.stdlib_module_names, "flashcore", *(kind.__module__.partition(".")[0] for kind in kernel_types)}
     files: dict[str, str] = {}
     suite_folder = os.path.realpath(root)
     for module in set(sys.modules) - before:
         file = getattr(sys.modules[module], "__file__", None) or ""
-        of_compiler = module.partition(".")[0] in (*sys.stdlib_module_names, "triton")
-        if of_compiler or not file.endswith(".py") or not os.path.isfile(file):
+        if module.partition(".")[0] in packages or not file.endswith(".py") or not os.path.isfile(file):
             continue
         real = os.path.realpath(file)
-        kernels = any(isinstance(v, JITFunction) for v in vars(sys.modules[module]).values())
+        kernels = any(isinstance(v, kernel_types) for v in vars(sys.modules[module]).values())
         if kernels or not {"site-packages", "dist-packages"} & {*Path(real).parts}:
             if os.stat(real).st_ctime_ns > since:
                 raise FlashcoreError(f"{real}: changed while it was compiled\n  hint: build again")

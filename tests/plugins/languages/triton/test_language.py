@@ -25,8 +25,9 @@ from flashcore.model.causes import CodeChanged, CompileFailed, Decided, Hang
 from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.languages.triton import calls as triton_calls
-from flashcore.plugins.languages.triton import trace_child, traced
+from flashcore.plugins.languages import compile_child, traced
+from flashcore.plugins.languages.launches import Call, StandIn, difference
+from flashcore.plugins.languages.triton.language import LANGUAGE
 from flashcore.records import freshness
 from flashcore.suites.load import load
 from tests import factory
@@ -158,7 +159,7 @@ class Compiled:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder = tmp_path_factory.mktemp("triton")
     suite = written(folder / "suite")
-    made = traced.build(suite, folder / "build", (ARCH,), suite.variants.values())
+    made = LANGUAGE.build(suite, folder / "build", (ARCH,), suite.variants.values())
     return Compiled(suite, folder / "build", {a.variant: a for a in made})
 
 
@@ -168,7 +169,7 @@ def record(compiled: Compiled, name: str, called: str = "") -> Record:
     variant = dataclasses.replace(compiled.suite.variants[name], name=called or name)
     suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
     found, code = static_facts.facts(artifact, Path(suite.root))
-    plans = tuple(traced.plans(artifact, suite.shapes.values()))
+    plans = tuple(LANGUAGE.plans(artifact, suite.shapes.values()))
     found += list(static_facts.plan_facts(artifact, plans, found, None))
     made = factory.bare_record(suite=suite)
     machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
@@ -271,44 +272,44 @@ def test_each_configuration_of_a_tuned_kernel_has_its_facts(compiled: Compiled) 
     spilled = {f.subject.kernel: f.number for f in found.named("spill_store_bytes")}
     assert [name for name, stores in spilled.items() if stores] == ["softmax_kernel<num_warps=1,maxnreg=24>"]
     assert len(spilled) == 3
-    (possible,) = traced.plans(artifact, shapes, possible=True)
+    (possible,) = LANGUAGE.plans(artifact, shapes, possible=True)
     assert sorted(x.block[0] for x in possible.launches) == [32, 32, 128]
-    assert traced.plans(artifact, shapes) == []  # which of them is launched only a GPU says
-    (call,) = traced.calls(artifact, "rows")
-    assert triton_calls.difference([call], [call[1]]) == ""
-    assert "none of the 3" in triton_calls.difference([call], [{**call[1], "grid": [1, 1, 1]}])
+    assert LANGUAGE.plans(artifact, shapes) == []  # which of them is launched only a GPU says
+    (call,) = LANGUAGE.calls(artifact, "rows")
+    assert difference([call], [call[1]]) == ""
+    assert "none of the 3" in difference([call], [{**call[1], "grid": [1, 1, 1]}])
 
 
 def test_launches_are_held_to_code_grid_and_arguments(compiled: Compiled) -> None:
-    ((call,),) = traced.calls(compiled.artifacts["sound"], "rows")
+    ((call,),) = LANGUAGE.calls(compiled.artifacts["sound"], "rows")
     assert call["arguments"] == ["x", "out", "1024"]
-    assert triton_calls.difference([[call]], [dict(call)]) == ""
+    assert difference([[call]], [dict(call)]) == ""
     for key in call:
-        assert key in triton_calls.difference([[call]], [{**call, key: "other"}])
-    assert "1 launches were compiled, 2 ran" in triton_calls.difference([[call]], [call, call])
+        assert key in difference([[call]], [{**call, key: "other"}])
+    assert "1 launches were compiled, 2 ran" in difference([[call]], [call, call])
 
 
 def test_a_call_is_compared_by_what_it_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
 
     @contextlib.contextmanager
-    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[triton_calls.Call]]:
+    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
         assert names == {1: "x"} and launch
         yield launches
 
-    launches: list[triton_calls.Call] = []
-    monkeypatch.setattr(triton_calls, "recorded", recorded)
-    assert traced.run(lambda: launches.append(triton_calls.Call("k", (), b"", "", launch)), {1: "x"}, [[launch]]) == ""
-    assert traced.run(lambda: None, {1: "x"}, [[{**launch, "code": "0ther"}]]) == (
+    launches: list[Call] = []
+    monkeypatch.setattr(LANGUAGE, "_recorder", recorded)
+    assert LANGUAGE.run(lambda: launches.append(Call("k", (), b"", "", launch)), {1: "x"}, [[launch]]) == ""
+    assert LANGUAGE.run(lambda: None, {1: "x"}, [[{**launch, "code": "0ther"}]]) == (
         "launch 0: code was 0ther when it was compiled, c0de when it ran"
     )
 
 
 def test_a_second_build_starts_nothing(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traced, "_make", None)
-    again = traced.build(compiled.suite, compiled.build, (ARCH,), compiled.suite.variants.values())
+    monkeypatch.setattr(LANGUAGE, "_make", None)
+    again = LANGUAGE.build(compiled.suite, compiled.build, (ARCH,), compiled.suite.variants.values())
     assert all(a.cached for a in again) and len(again) == len(compiled.artifacts)
-    assert {Path(a.log or "").parent for a in again} <= traced.in_use(
+    assert {Path(a.log or "").parent for a in again} <= LANGUAGE.in_use(
         compiled.suite, compiled.build, compiled.suite.variants.values()
     )
 
@@ -328,7 +329,7 @@ def test_what_is_compiled_anew(
     suite = written(tmp_path)
     change(suite, tmp_path)
     suite = load(tmp_path)
-    unit = traced._unit(suite, compiled.build / "planted", suite.variants["sound"], ARCH)
+    unit = LANGUAGE._unit(suite, compiled.build / "planted", suite.variants["sound"], ARCH)
     assert traced._is_made(unit, suite) == same
 
 
@@ -352,7 +353,7 @@ def test_what_is_not_as_it_was_made_is_compiled_anew(
     compiled: Compiled, tmp_path: Path, change: Callable[[Path], object], request: pytest.FixtureRequest
 ) -> None:
     build = Path(shutil.copytree(compiled.build, tmp_path / "build"))
-    unit = traced._unit(compiled.suite, build / "planted", compiled.suite.variants["sound"], ARCH)
+    unit = LANGUAGE._unit(compiled.suite, build / "planted", compiled.suite.variants["sound"], ARCH)
     assert traced._is_made(unit, compiled.suite)
     change(unit.folder)
     assert traced._is_made(unit, compiled.suite) == request.node.name.endswith("[none]")
@@ -374,7 +375,7 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
     Path(suite.root, "sound.py").write_text(wrong, encoding="utf-8")
     Path(suite.root, "text.py").write_text("x = (\n", encoding="utf-8")
     own = [suite.variants[n] for n in ("sound", "text")]
-    first, second = traced.build(suite, tmp_path / "build", (ARCH,), own)
+    first, second = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), own)
     assert first.status == second.status == "failed"
     line = wrong.splitlines().index("    x.sum()") + 1
     assert first.message.startswith(f"sound.py({line}): error: AttributeError: the tensor x was asked for .sum")
@@ -405,10 +406,10 @@ def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: p
 
 def test_a_tensor_that_the_shape_leaves_out_is_none() -> None:
     argument = dataclasses.asdict(Argument("bias", "tensor", False, ("N",), "float32", optional=True))
-    made: list[triton_calls.StandIn] = []
-    assert trace_child._stand_in(argument, {"N": 4, "bias": False}, made) is None
+    made: list[StandIn] = []
+    assert compile_child._stand_in(argument, {"N": 4, "bias": False}, made) is None
     for params in ({"N": 4, "bias": True}, {"N": 4}):
-        assert trace_child._stand_in(argument, params, made).shape == (4,)
+        assert compile_child._stand_in(argument, params, made).shape == (4,)
 
 
 def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_path: Path) -> None:
@@ -423,21 +424,21 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     path = Path(suite.root, "suite.toml")
     path.write_text(path.read_text().replace('cubins = "triton"', 'cubins = "recorded"', 1))
     suite = load(Path(suite.root))
-    (artifact,) = traced.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
+    (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
     found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
     kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
     assert (found.number("spill_store_bytes", kernel) or 0) > 0
     assert artifact.code == "" and artifact.cxx == "recorded"
-    assert traced.plans(artifact, suite.shapes.values()) == []
-    plans = traced.plans(artifact, suite.shapes.values(), possible=True)
+    assert LANGUAGE.plans(artifact, suite.shapes.values()) == []
+    plans = LANGUAGE.plans(artifact, suite.shapes.values(), possible=True)
     assert len(plans) == 1
     planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plans, found, 132)}
     assert planned["theoretical_occupancy"] == 50 and planned["blocks"] is None and "waves" not in planned
-    ((call,),) = traced.calls(artifact, "rows")
-    ((known,),) = traced.calls(compiled.artifacts["spilling"], "rows")
+    ((call,),) = LANGUAGE.calls(artifact, "rows")
+    ((known,),) = LANGUAGE.calls(compiled.artifacts["spilling"], "rows")
     assert call["code"] == known["code"] and "arguments" not in call
     (recorded / "triton_red_fused_0.log").unlink()
-    (artifact,) = traced.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
+    (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
     found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
     spilled = found.get("spill_store_bytes", kernel)
     assert spilled is not None and spilled.value and spilled.source == "cubin"

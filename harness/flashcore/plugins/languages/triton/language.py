@@ -1,99 +1,47 @@
-"""What a Python function launches through Triton: each kernel as it was compiled, its grid and its arguments.
+"""Triton's launches, recorded.
 
 The same recorder is used in two places. Without a GPU a function is called with stand-ins for its tensors, and
-Triton compiles what it would launch for a named arch (:func:`ahead_of_time`). Triton's own rules decide about types,
+Triton compiles what it would launch for a named arch (:func:`launches`). Triton's own rules decide about types,
 divisibility and constants, so the kernel is the one that a launch would load. On a GPU the recorder tells which kernels
-were loaded. Only children import Triton, so it is imported inside the functions here.
+were loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from flashcore.errors import FlashcoreError
+from flashcore.plugins.languages.launches import Call, StandIn
+from flashcore.plugins.languages.traced import Traced
 from flashcore.readers import cubin
 
 #: Options of a kernel that tell its configurations apart, where they differ.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One launch.
+def prepare() -> tuple[type, ...]:
+    """Imports Triton and hashes its files, which takes a second; the type of its kernels."""
+    from triton.runtime import jit
 
-    Args:
-        labels: which of several kernels of one name it is: constants, types, divisibility, options.
-        identity: what makes it this launch, as plain JSON: the hash of its code, ``grid``, ``threads``, blocks a
-            ``cluster``, ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``.
-            Tensors stand by their names in the problem; nothing stands by a name that only the source has.
-        workspace: bytes.
-        choice: launches of one choice above 0 are configurations of one launch, of which a GPU takes the fastest.
-    """
-
-    symbol: str
-    labels: tuple[str, ...]
-    code: bytes
-    log: str
-    identity: dict[str, Any]
-    workspace: int = 0
-    choice: int = 0
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("triton.runtime.cache").triton_key()
+    return (jit.JITFunction,)
 
 
-class StandIn:
-    """A tensor without memory, with what a launcher may ask for: sizes, strides, element type, an aligned address.
-
-    Args:
-        dtype: torch's name of the element type; torch's own where torch is imported already.
-        made: is called with the workspace that the launcher makes from it.
-    """
-
-    is_cuda, requires_grad = True, False
-    _addresses = itertools.count(1 << 32, 1 << 32)
-
-    def __init__(self, name: str, sizes: Sequence[int], dtype: str, made: list[StandIn]) -> None:
-        torch = sys.modules.get("torch")
-        self.name, self.shape, self.ndim, self._dtype, self._made = name, tuple(sizes), len(sizes), dtype, made
-        self.dtype = getattr(torch, dtype) if torch else f"torch.{dtype}"
-        self.device = torch.device("cuda", 0) if torch else "cuda:0"
-        self.itemsize = next((n // 8 for n in (64, 32, 16, 8) if str(n) in dtype), 1)
-        answers = {
-            "data_ptr": next(self._addresses),
-            "dim": self.ndim,
-            "numel": math.prod(sizes),
-            "element_size": self.itemsize,
-            "is_contiguous": True,
-            "contiguous": self,
-        }
-        self.__dict__.update({name: lambda answer=answer: answer for name, answer in answers.items()})
-
-    def stride(self, dim: int | None = None) -> Any:
-        strides = [math.prod(self.shape[i + 1 :]) for i in range(self.ndim)]
-        return tuple(strides) if dim is None else strides[dim]
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def new_empty(self, *sizes: Any, dtype: Any = None) -> StandIn:
-        """Workspace."""
-        flat = sizes[0] if sizes and not isinstance(sizes[0], int) else sizes
-        dtype_name = self._dtype if dtype is None else str(dtype).split(".")[-1]
-        self._made.append(StandIn("workspace", flat, dtype_name, self._made))
-        return self._made[-1]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise AttributeError(
-            f"the tensor {self.name} was asked for .{name}: without a GPU it has only sizes, strides, element type, "
-            "address and new_empty(); a launcher of Triton kernels needs no more"
-        )
+def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+    """The kernels that a function launches, compiled for that arch, whatever GPU there is or is not."""
+    ahead_of_time(int(arch.removeprefix("sm_").rstrip("af")))
+    names = {t.data_ptr(): t.name for t in arguments if isinstance(t, StandIn)}
+    with recorded(names, launch=False) as calls:
+        function(*arguments, **config)
+    return calls
 
 
 def ahead_of_time(capability: int) -> None:
@@ -213,24 +161,4 @@ def _call(
     return Call(meta.name, words, kernel.asm["cubin"], log, identity, scratch)
 
 
-def names(calls: Sequence[Call]) -> list[str]:
-    """A name for the kernel of each call: its own, and in ``<>`` what distinguishes it from others of the same name."""
-    made = []
-    for call in calls:
-        common = set.intersection(*(set(c.labels) for c in calls if c.symbol == call.symbol))
-        rest = ",".join(label for label in call.labels if label not in common)
-        made.append(call.symbol + (f"<{rest}>" if rest else ""))
-    return made
-
-
-def difference(expected: Sequence[Sequence[Mapping[str, Any]]], launches: Sequence[Mapping[str, Any]]) -> str:
-    """How launches differ from those that were expected, each of which may be one of several; empty if they do not."""
-    if len(expected) != len(launches):
-        return f"{len(expected)} launches were compiled, {len(launches)} ran"
-    for i, (configurations, launch) in enumerate(zip(expected, launches, strict=True)):
-        if len(configurations) > 1 and launch not in configurations:
-            return f"launch {i}: it ran as none of the {len(configurations)} configurations that were compiled"
-        for what, compiled in configurations[0].items() if len(configurations) == 1 else ():
-            if compiled != launch[what]:
-                return f"launch {i}: {what} was {compiled} when it was compiled, {launch[what]} when it ran"
-    return ""
+LANGUAGE = Traced("triton", "triton", __name__, variables="TRITON_", recorder=recorded)

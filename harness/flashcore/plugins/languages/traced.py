@@ -1,0 +1,339 @@
+"""Compiles the variants that are Python functions launching a language's kernels, and lists what they launch, without
+a GPU.
+
+A child calls each function with stand-ins for its tensors (:mod:`flashcore.plugins.languages.compile_child`). The
+result lies in a folder of the variant and arch, named by a hash of all inputs known beforehand, with the hashes of the
+files that were read: while these are the same, nothing is started. Where the kernels were recorded on a GPU instead,
+they are copied there.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from flashcore.errors import CapabilityError
+from flashcore.measure.build.workplace import made_in
+from flashcore.measure.machine import python_process, toolchain
+from flashcore.model import cache
+from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
+from flashcore.model.files import file_hash, writing
+from flashcore.model.record import Artifact, Launch, Plan
+from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
+from flashcore.plugins.languages.launches import Call, difference
+from flashcore.readers import cubin
+from flashcore.readers.compiler_log import failed
+
+ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
+_FORMAT = 5  # of what is kept; raise it when that changes
+LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    variant: Variant
+    arch: str
+    folder: Path
+    task: dict[str, Any]
+
+
+class Compiler(Protocol):
+    """A module that compiles a language's kernels. Only children call it, so that it may import the language."""
+
+    def prepare(self) -> tuple[type, ...]:
+        """Imports the language; the types of its kernels."""
+
+    def launches(
+        self, function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str
+    ) -> list[Call]:
+        """What a function launches on one shape: cubins with line tables, their compiler's remarks, and launches.
+
+        Args:
+            arguments: the operator's; each tensor a :class:`flashcore.plugins.languages.launches.StandIn`.
+
+        Raises:
+            ValueError, NotImplementedError: the function refuses the shape.
+        """
+
+
+class Traced:
+    """A :class:`flashcore.model.languages.Language` whose kernels a :class:`Compiler` compiles.
+
+    Args:
+        package: the distribution whose version is the compiler's.
+        compiler: the compiler's module.
+        variables: the prefix of environment variables that change what is compiled.
+        recorder: a context with the launches of the function as it runs on a GPU. Without one, kernels are launched
+            from their cubins only.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        package: str,
+        compiler: str,
+        variables: str = "FLASHCORE_NONE",
+        recorder: Callable[..., AbstractContextManager[list[Call]]] | None = None,
+    ) -> None:
+        self.name, self._package, self._compiler = name, package, compiler
+        self._variables, self._recorder = variables, recorder
+        #: What launches the kernels if the command does not say.
+        self.launcher = "" if recorder else "flashcore.plugins.launcher.program:target"
+
+    @property
+    def version(self) -> str | None:
+        return toolchain.version_of(self._package)
+
+    def build(self, suite: Suite, folder: Path, archs: Sequence[str], variants: Iterable[Variant]) -> list[Artifact]:
+        """Compiles the variants for each arch.
+
+        Raises:
+            CapabilityError: the language is not installed, and there is no build of these sources.
+            WriteError: the build folder cannot be written.
+        """
+        artifacts: list[Artifact] = []
+        units: list[_Unit] = []
+        for variant in variants:
+            for arch in archs:
+                if arch in variant.where.archs:
+                    units.append(self._unit(suite, folder / suite.name, variant, arch))
+                else:
+                    cause = UnsupportedArch(variant.where.archs, variant.where.unsupported.get(arch, ""))
+                    artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
+        missing = [u for u in units if not _is_made(u, suite)]
+        started = time.monotonic()
+        if missing:
+            self._make(missing, folder / suite.name, suite)
+        seconds = round(time.monotonic() - started, 3)
+        return [*artifacts, *(_artifact(u, seconds if u in missing else None) for u in units)]
+
+    def in_use(self, suite: Suite, folder: Path, variants: Iterable[Variant]) -> set[Path]:
+        """The folders of the variants as they are now."""
+        root = folder / suite.name
+        return {self._unit(suite, root, v, arch).folder for v in variants for arch in v.where.archs}
+
+    def plans(self, artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
+        """The launch plan on each shape that was traced, for the artifact's own arch.
+
+        Args:
+            possible: also where only a GPU knows the plan: every configuration of what is tuned while it runs, and
+                every kernel that was recorded, without grids.
+        """
+        traced = _traced(Path(artifact.log or "").parent) if artifact.cubins else {}
+        by_shape: Mapping[str, Any] = traced.get("shapes", {})
+        by_name = {s.name: by_shape[s.name] for s in shapes if s.name in by_shape}
+        return [
+            _plan(artifact, shape, traced)
+            for shape, traced in by_name.items()
+            if possible or all(len(call) == 1 and "arguments" in call[0] for call in traced["calls"])
+        ]
+
+    def calls(self, artifact: Artifact, shape: str) -> list[list[dict[str, Any]]]:
+        """The launches of a variant on a shape, each as the configurations that it may have: of those
+        :attr:`flashcore.plugins.languages.launches.Call.identity`."""
+        traced = _traced(Path(artifact.log or "").parent)
+        return _unnamed(traced["shapes"][shape]["calls"]) if traced and shape in traced["shapes"] else []
+
+    def run(
+        self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]
+    ) -> str:
+        """Calls the variant; how its launches differ from the expected ones, empty if they do not."""
+        if self._recorder is None:
+            return f"kernels of {self.name} are launched from their cubins, whose launch plan is unmeasured"
+        with self._recorder(names, launch=True) as ran:
+            call()
+        return difference(expected, [one.identity for one in ran])
+
+    def _unit(self, suite: Suite, root: Path, variant: Variant, arch: str) -> _Unit:
+        task = {
+            **manifest_keys(variant.kind),
+            "config": dict(variant.config),
+            "arch": arch,
+            "arguments": [asdict(a) for a in suite.problems[variant.problem].arguments],
+            "shapes": {s.name: dict(s.params) for s in suite.shapes.values() if variant.runs_on(s)},
+        }
+        given = {n: v for n, v in os.environ.items() if n.startswith(self._variables) and not n.endswith("CACHE_DIR")}
+        same = _hash([_FORMAT, self.name, task])[:16]
+        key = _hash([same, self.version, sys.version, given])[:16]
+        unit = _Unit(variant, arch, root / f"{variant.name}-{arch}-{key}", {**task, "root": _root(suite), "same": same})
+        if self.version or not isinstance(variant.kind, AheadOfTime):
+            return unit
+        for folder in sorted(root.glob(f"{variant.name}-{arch}-*")):  # from a machine that has the language
+            if _is_made(elsewhere := replace(unit, folder=folder), suite) and _traced(folder)["same"] == same:
+                return elsewhere
+        raise CapabilityError(
+            f"no {self._package} on this machine, nor a build of {variant.name}'s present sources",
+            f"pip install 'flashcore-harness[{self.name}]'",
+        )
+
+    def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:
+        """Makes the units' folders in a place of this build only, and moves complete ones to their final place."""
+        with made_in(root) as place:
+            folders = [(place / str(i)).resolve() for i in range(len(units))]
+            tasks = []
+            for unit, made in zip(units, folders, strict=True):
+                made.mkdir()
+                if isinstance(unit.variant.kind, AheadOfTime):
+                    tasks.append({**unit.task, "variant": unit.variant.name, "folder": str(made)})
+                else:
+                    (made / ANSWER).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
+            output = self._child(tasks, place) if tasks else ""
+            for unit, made in zip(units, folders, strict=True):
+                traced: dict[str, Any] = {"error": output[-4000:].strip() or "no reason was given"}
+                with contextlib.suppress(OSError, ValueError):
+                    traced = json.loads((made / ANSWER).read_bytes())
+                if "read" in traced:
+                    logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
+                    (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
+                    traced["closure"] = _closure(unit, suite, traced["read"])
+                traced = {"compiler": f"{self.name} {self.version}", "same": unit.task["same"], **traced}
+                cache.keep(made, TRACED, unit.folder.name, {**traced, "files": _files(made)})
+                if _is_made(unit, suite):
+                    continue  # another build was first
+                with writing(unit.folder):
+                    shutil.rmtree(unit.folder, ignore_errors=True)
+                    made.rename(unit.folder)
+
+    def _child(self, tasks: list[dict[str, Any]], place: Path) -> str:
+        """Compiles; returns the child's output."""
+        jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
+        question = {"language": self._compiler, "jobs": jobs, "limit": LIMIT, "tasks": tasks}
+        return subprocess.run(
+            python_process.command("flashcore.plugins.languages.compile_child"),
+            input=json.dumps(question),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd=place,  # some compilers write there
+            env={**python_process.environment(), f"{self._variables}CACHE_DIR": str((place / "cache").resolve())},
+        ).stderr
+
+
+def _root(suite: Suite) -> str:
+    return str(Path(suite.root).resolve())
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _is_made(unit: _Unit, suite: Suite) -> bool:
+    """Whether a unit's folder is complete, and made from the present sources."""
+    read = _traced(unit.folder).get("read", {})
+    return bool(read) and all(file_hash(Path(suite.root, file)) == content for file, content in read.items())
+
+
+def _traced(folder: Path) -> dict[str, Any]:
+    """What a folder holds, or the ``error``; nothing if it is not complete, or not as it was made."""
+    traced: dict[str, Any] = cache.recall(folder, TRACED, folder.name) or {}
+    return traced if traced and traced["files"] == _files(folder) else {}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The hashes of the kernels and of what ptxas said about them."""
+    return {path.name: file_hash(path) for path in folder.iterdir() if path.suffix != ".json"}
+
+
+def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
+    """Kernels as a GPU left them: ``<name>.cubin`` with ``<name>.json`` (``num_warps``, ``shared``) and, where ptxas's
+    words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments are not known."""
+    root = Path(unit.task["root"])
+    kernels, calls, read = {}, [], {}
+    for i, path in enumerate(sorted((root / unit.task["cubins"] / unit.arch).glob("*.cubin"))):
+        for file in (path, path.with_suffix(".json"), path.with_suffix(".log")):
+            if file.is_file():
+                read[file.relative_to(root).as_posix()] = file_hash(file)
+                shutil.copyfile(file, made / f"{i}{file.suffix}")
+        meta = json.loads(path.with_suffix(".json").read_bytes())
+        kernels[path.stem] = f"{i}.cubin"
+        calls.append(
+            [
+                {
+                    "kernel": path.stem,
+                    "code": cubin.code_of(path.read_bytes()),
+                    "grid": [0, 0, 0],
+                    "threads": 32 * meta["num_warps"],
+                    "cluster": meta.get("num_ctas", 1),
+                    "shared": meta["shared"],
+                    "flags": [False, False],
+                }
+            ]
+        )
+    read[unit.variant.kind.file] = file_hash(root / unit.variant.kind.file)
+    shapes = {shape: {"error": "", "workspace": 0, "calls": calls} for shape in unit.task["shapes"]}
+    return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
+
+
+def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
+    """Of the Python text without comments, and the config; the same on every machine."""
+    texts = []
+    for file in sorted(read):
+        text = Path(suite.root, file).read_text(encoding="utf-8", errors="replace")
+        with contextlib.suppress(SyntaxError, ValueError):
+            text = ast.dump(ast.parse(text))
+        texts.append(_hash([Path(file).name if Path(file).is_absolute() else file, text]))
+    task = {k: v for k, v in unit.task.items() if k not in ("root", "shapes", "same")}
+    return _hash([unit.variant.name, task, texts])
+
+
+def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
+    name, arch, folder = unit.variant.name, unit.arch, unit.folder
+    traced = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
+    if "hang" in traced:
+        return Artifact(name, arch, "failed", Hang(traced["hang"], unit.task["callable"]), seconds=seconds)
+    if "error" in traced:
+        return Artifact(name, arch, "failed", failed(traced["error"]), seconds=seconds)
+    return Artifact(
+        variant=name,
+        arch=arch,
+        status="ok",
+        closure=traced["closure"],
+        flags=(traced["compiler"], *(f"{k}={v}" for k, v in unit.variant.config.items())),
+        cubins={kernel: str(folder / file) for kernel, file in traced["kernels"].items()},
+        calls={
+            shape: _hash([call[0] if len(call) == 1 else call for call in _unnamed(launches["calls"])])
+            for shape, launches in traced["shapes"].items()
+        },
+        log=str(folder / LOG),
+        seconds=seconds,
+        cached=seconds is None,
+        cxx=traced["compiler"],
+    )
+
+
+def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Without the kernels' names: what is renamed is still the same."""
+    return [[{k: v for k, v in one.items() if k != "kernel"} for one in call] for call in calls]
+
+
+def _plan(artifact: Artifact, shape: str, traced: Mapping[str, Any]) -> Plan:
+    launches = tuple(
+        # The grid counts programs, each a cluster of blocks.
+        Launch(
+            c["kernel"], (x * c["cluster"], y, z), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"]
+        )
+        for call in traced["calls"]
+        for c in call
+        for x, y, z in [c["grid"]]
+    )
+    return Plan(
+        artifact.variant,
+        shape,
+        () if traced["error"] else launches,
+        traced["workspace"],
+        PlanRefused(traced["error"]) if traced["error"] else None,
+        (artifact.arch,),
+    )
