@@ -35,7 +35,9 @@ def prepare() -> tuple[type, ...]:
     return (jit.JITFunction,)
 
 
-def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+def launches(
+    function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str
+) -> list[Call]:
     """The kernels that a function launches, compiled for that arch, whatever GPU there is or is not."""
     ahead_of_time(int(arch.removeprefix("sm_").rstrip("af")))
     names = {t.data_ptr(): t.name for t in arguments if isinstance(t, StandIn)}
