@@ -10,17 +10,17 @@ import argparse
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from flashcore.cli import brief, check, doctor, main, options
+from flashcore.cli import brief, doctor, main, options
 from flashcore.cli import list as listing
-from flashcore.errors import ManifestError, worst
+from flashcore.errors import ManifestError
 from flashcore.explain.predictions import Readings
 from flashcore.gate.formats import as_json
 from flashcore.gate.locate import Places
@@ -32,8 +32,6 @@ from flashcore.pipeline.run import runs
 from flashcore.records import lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
-
-Answer = dict[str, Any]
 
 
 def _in_roots(path: str, info: ValidationInfo) -> str:
@@ -58,75 +56,65 @@ _Path = Annotated[str, AfterValidator(_in_roots)]
 _RunName = Annotated[str, AfterValidator(_run_in_roots), Field(description="a run's id, its prefix, or a path")]
 
 
-class Tool(BaseModel, ABC, extra="forbid", validate_default=True):
+class Tool(BaseModel, extra="forbid", validate_default=True):
     """A tool: its fields are its arguments, its docstring describes it to the model."""
 
     host_code: ClassVar[bool] = False
 
-    @abstractmethod
-    def run(self, say: Say) -> Answer:
-        """The answer.
+    def run(self, say: Say) -> Any:
+        """The answer, a JSON object.
 
         Raises:
             FlashcoreError: as the command's.
         """
+        raise NotImplementedError
 
 
 class Doctor(Tool):
     """What this machine supports, and how to add what is missing."""
 
-    def run(self, say: Say) -> Answer:
+    def run(self, say: Say) -> Any:
         parts = doctor.examine()
-        return _parsed(doctor.as_json(parts, doctor.abilities([part.name for part in parts if part.found])))
+        return json.loads(doctor.as_json(parts, doctor.abilities([part.name for part in parts if part.found])))
 
 
-class _OfSuite(Tool):
-    suite: _Path = Field(".", description="the suite's folder, relative to the first root")
-
-
-class List(_OfSuite):
+class List(Tool):
     """A suite's variants, shapes and budgets."""
 
-    def run(self, say: Say) -> Answer:
-        return _parsed(listing.as_json(load(suite_folder(self.suite))))
+    suite: _Path = Field(".", description="the suite's folder, relative to the first root")
+
+    def run(self, say: Say) -> Any:
+        return json.loads(listing.as_json(load(suite_folder(self.suite))))
 
 
-class _Measuring(_OfSuite):
+class Check(Tool):
+    """Builds a suite's variants, checks their answers on this GPU, and judges their budgets."""
+
     host_code = True
+    suite: _Path = Field(".", description="the suite's folder, relative to the first root")
     variant: str = Field("*", description="glob of variants")
     shapes: list[str] = Field([], description="names of shapes; none: all")
     profiles: _Path = "profiles"
     build: _Path = "build"
 
-    def measured(self, command: str, say: Say) -> list[Record]:
+    def run(self, say: Say) -> Any:
+        command = type(self).__name__.lower()
         words = [command, f"--suite={self.suite}", f"--profiles={self.profiles}", f"--build-dir={self.build}"]
         words += [f"--variant={self.variant}", *(f"--shape={shape}" for shape in self.shapes)]
         sys.argv[1:] = words  # the run records its command
         settings = options.settings(main.parser(words).parse_args(words), upto=command)
-        return [run.record for run in runs(settings, say, needed=command != "profile")]
-
-
-class Check(_Measuring):
-    """Builds a suite's variants and checks their answers on this GPU. A wrong answer has its first wrong elements."""
-
-    def run(self, say: Say) -> Answer:
-        return _measured(self.measured("check", say))
-
-
-class Bench(_Measuring):
-    """Builds, checks and times a suite's variants on this GPU."""
-
-    def run(self, say: Say) -> Answer:
-        return _measured(self.measured("bench", say))
-
-
-class Profile(_Measuring):
-    """Builds, checks, times and profiles a suite's variants, and judges its budgets. Without a GPU: static facts."""
-
-    def run(self, say: Say) -> Answer:
-        records = self.measured("profile", say)
+        records = [run.record for run in runs(settings, say, needed=command != "profile")]
+        each = [{"run": record.id, "gpu": record.gpu} for record in records]
         rules = Rules(variant=self.variant, shapes=tuple(self.shapes))
-        return _measured(records) | _gate(records, rules)
+        return {"runs": each, "cases": [row for record in records for row in _outcomes(record)]} | _gate(records, rules)
+
+
+class Bench(Check):
+    """Builds, checks and times a suite's variants on this GPU, and judges their budgets."""
+
+
+class Profile(Check):
+    """Builds, checks, times and profiles a suite's variants, and judges their budgets. Without a GPU: static facts."""
 
 
 class _OfRun(Tool):
@@ -142,8 +130,8 @@ class Explain(_OfRun):
     case: str = Field(description="VARIANT/SHAPE")
     recorded: _RunName | None = Field(None, alias="run", description="as of compare; none: the newest")
 
-    def run(self, say: Say) -> Answer:
-        return _parsed(brief.fitted(brief.brief(self.record(self.recorded), self.case), as_json=True))
+    def run(self, say: Say) -> Any:
+        return json.loads(brief.fitted(brief.brief(self.record(self.recorded), self.case), as_json=True))
 
 
 class Compare(_OfRun):
@@ -152,9 +140,9 @@ class Compare(_OfRun):
     before: _RunName
     after: _RunName
 
-    def run(self, say: Say) -> Answer:
+    def run(self, say: Say) -> Any:
         compared = plugin.resolve("flashcore.plugins.compare.command:as_json")
-        return _parsed(compared(self.record(self.before), self.record(self.after)))
+        return json.loads(compared(self.record(self.before), self.record(self.after)))
 
 
 class Audit(Tool):
@@ -162,9 +150,9 @@ class Audit(Tool):
 
     files: list[_Path] = Field(min_length=1, description="files or folders")
     kernel: str = Field("*", description="glob of kernels")
-    maximum: dict[str, float] = Field({}, description="limits by fact, such as registers")
+    maximum: dict[str, FiniteFloat] = Field({}, description="limits by fact, such as registers")
 
-    def run(self, say: Say) -> Answer:
+    def run(self, say: Say) -> Any:
         audit = plugin.resolve("flashcore.plugins.audit.command")
         content = audit.inventory(map(Path, self.files))
         record = audit.record_of(store.new_id(), content, name="audit", command="", seconds=0.0)
@@ -186,26 +174,18 @@ TOOLS: dict[str, type[Tool]] = {
 }
 
 
-def _parsed(document: str) -> Answer:
-    data: Answer = json.loads(document)
-    return data
-
-
-def _measured(records: list[Record]) -> Answer:
-    """Each case's outcome in each stage, those that failed first, with the time that ranks its shape."""
-    rows = []
-    for record in records:
-        readings = Readings(record)
-        for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
-            row: Answer = {"case": o.case, "stage": o.stage, "status": o.status, "why": o.reason}
+def _outcomes(record: Record) -> Iterator[dict[str, Any]]:
+    """Each case's outcome in each stage, those that failed first; of timed ones the time that ranks their shape."""
+    readings = Readings(record)
+    for o in sorted(record.outcomes, key=lambda o: o.status == "ok"):
+        yield {"case": o.case, "stage": o.stage, "status": o.status, "why": o.reason}
+        if o.stage == "bench":
             time = readings.of(record.suite.shapes[o.shape].time, o.variant, o.shape)
-            rows.append(row | {"us": time.value or time.why} if o.stage == "bench" else row)
-    each = [{"run": record.id, "gpu": record.gpu} for record in records]
-    return {"exit_code": worst(map(check.failed, records)), "runs": each, "cases": rows}
+            yield {"case": o.case, "mode": record.suite.shapes[o.shape].rank_by, "us": time.value or time.why}
 
 
-def _gate(records: list[Record], rules: Rules) -> Answer:
+def _gate(records: list[Record], rules: Rules) -> dict[str, Any]:
     """The gate's JSON, without the verdicts that pass."""
     judged = judge_records(rules, records)
-    data = _parsed(as_json(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
+    data: dict[str, Any] = json.loads(as_json(judged.judgement, judged.records[0], Places(judged.records[0], Path())))
     return data | {"verdicts": [verdict for verdict in data["verdicts"] if verdict["status"] != "pass"]}
