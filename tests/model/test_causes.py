@@ -15,6 +15,8 @@ VALUES = {
     "tuple[str, ...]": ("a",),
     "Cause": causes.Hang(2.0, "a"),
     "Cause | None": None,
+    "Detail | None": causes.WrongElements("out", 1, 9, (2, 3), "1", "nan", "one_element"),
+    "tuple[int, ...]": (2, 3),
     "tuple[Cause, ...]": (causes.Crash(-9), causes.Hang(1.0)),
     "tuple[tuple[str, str, str], ...]": (("device", "13.0", "13.1"),),
 }

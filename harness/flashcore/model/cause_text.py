@@ -173,7 +173,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.CasesFailed: "{failed} of {cases} cases failed",
     c.BuildsFailed: _builds,
     c.WrongAnswer: _wrong,
-    c.WrongElements: "{wrong} of {total} elements of {output} are wrong: {pattern}",
+    c.WrongElements: "{wrong} of {total} elements of {output} are wrong ({pattern}): first {actual}, not {expected}",
     c.NotCompared: lambda x: f"not compared: {text(x.because) or 'no answer to compare'}",
     c.NotFinite: "the error is {value} on seed {seed}, kind {kind}",
     c.SanitizerErrors: lambda x: f"{x.tool}: {reported(x.errors, x.warnings)}{_tail(x.first)}",
