@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.model.causes import Hang
 from flashcore.plugins.capture import capture as capturing
 from flashcore.plugins.capture.activity import NoCupti
@@ -162,11 +162,6 @@ def test_a_command_without_kernels_is_said_with_how_it_ended(tmp_path: Path) -> 
 def test_filters_that_let_nothing_pass_are_said(tmp_path: Path) -> None:
     with pytest.raises(FlashcoreError, match="30 launches of which the filters let none pass"):
         run(LOOP, tmp_path, skip=99)
-
-
-def test_a_program_that_is_not_there_is_said() -> None:
-    with pytest.raises(UsageError, match="expected a program to run, found none"):
-        capturing.require_program(["no-such-program"])
 
 
 def test_a_plain_run_comes_first_on_request_and_the_command_has_its_own_environment(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
+from flashcore.errors import Exit
 from flashcore.plugins.capture import activity
 from flashcore.plugins.capture.activity import Recorder
 from flashcore.plugins.capture.capture import Captured, Ran
@@ -59,3 +60,9 @@ def test_an_option_out_of_its_range_is_wrong_usage(option: str, capsys: pytest.C
     name, value = option.split()
     assert main(["capture", f"{name}={value}", "--", "true"]) == 2
     assert name in capsys.readouterr().err
+
+
+def test_a_missing_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", "--profiles", str(tmp_path), "--", "no-such-program"]) == Exit.USAGE
+    assert "no-such-program: expected a program to run, found none" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]

@@ -1,7 +1,7 @@
-"""The survey without ncu: a library in each process of the command writes its launches, from CUPTI's records.
+"""The survey without ncu: a library in each of the command's processes writes its launches, from CUPTI's records.
 
-``activity.cpp`` is compiled once per machine, and loaded by the CUDA driver. It costs no measurable time; ncu
-costs about 80 ms a launch.
+``activity.cpp`` is compiled once per machine, and loaded by the CUDA driver. It costs no measurable time; ncu costs
+about 80 ms per launch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.machine import toolchain
@@ -67,8 +67,7 @@ FORMS[NothingRecorded] = "CUPTI recorded no launch"
 FORMS[OnlyNcu] = "only ncu applies {option}"
 
 
-@dataclass(frozen=True, slots=True)
-class Recorder:
+class Recorder(NamedTuple):
     """The compiled library, and the ``libcupti`` that it loads."""
 
     library: Path

@@ -1,22 +1,45 @@
-"""The Python API of capturing: a function's kernels as a frame of facts, for notebooks and scripts."""
+"""The Python API of capturing: a function's kernels as a frame of facts, for notebooks and scripts.
+
+ncu cannot attach to a running process, so each call runs in a range in a process that ncu starts. That process imports
+the function as :mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it (run
+again without being ``__main__``). A function that is in neither, as in a notebook, is sent by cloudpickle. Arguments
+are pickled.
+"""
 
 from __future__ import annotations
 
+import base64
 import functools
+import importlib.util
 import inspect
+import os
+import pickle
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from multiprocessing import spawn
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from flashcore import frames
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.model.record import Fact
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine.ncu import find_ncu
+from flashcore.measure.profile import profile
+from flashcore.measure.settings import Profile
+from flashcore.measure.workers.journal import Task
+from flashcore.model.record import Fact, StageResult
 from flashcore.model.text import shortened
-from flashcore.plugins.capture import functions
+from flashcore.plugins.capture.call import INSIDE, TARGET
+from flashcore.plugins.imports.names import slug
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 P = ParamSpec("P")
+WARM_UP = 3  # calls before the one that is measured
+TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes together
 
 
 def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
@@ -29,7 +52,7 @@ def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFram
         CapabilityError: this machine has no GPU, no ncu or no permission to read counters.
         FlashcoreError: the call failed there, as it says.
     """
-    result = functions.profiled(function, {"call": (args, kwargs)})
+    result = profiled(function, {"call": (args, kwargs)})
     if result.outcomes[0].status != "ok":
         raise FlashcoreError(f"{function.__qualname__}: expected a call that ends, found: {result.outcomes[0].reason}")
     return frames.frame(Fact, result.facts)
@@ -40,7 +63,7 @@ def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
 
     @functools.wraps(function)
     def capturing(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        return function(*args, **kwargs) if functions.is_inside() else capture(capturing, *args, **kwargs)
+        return function(*args, **kwargs) if is_inside() else capture(capturing, *args, **kwargs)
 
     return capturing
 
@@ -59,7 +82,7 @@ def sweep(function: Callable[..., Any], configs: Iterable[Any]) -> DataFrame:
     named = [_named(function, *arguments) for arguments in given]
     calls = {f"c{i}_" + "_".join(f"{k}_{v}" for k, v in config.items()): config for i, config in enumerate(named)}
     names = list(dict.fromkeys(name for config in named for name in config))
-    result = functions.profiled(function, dict(zip(calls, given, strict=True)))
+    result = profiled(function, dict(zip(calls, given, strict=True)))
     facts = frames.frame(Fact, result.facts)
     if taken := [name for name in names if name in (*facts.columns, *facts.index.names)]:
         raise UsageError(f"expected arguments of other names than a frame's columns, found {', '.join(taken)}")
@@ -101,3 +124,76 @@ def _named(function: Callable[..., Any], positional: Sequence[Any], keywords: Ma
             case _:
                 names[name] = value
     return names
+
+
+def profiled(
+    function: Callable[..., Any],
+    calls: Mapping[str, tuple[Sequence[Any], Mapping[str, Any]]],
+) -> StageResult:
+    """Calls a function with each of these arguments, the last time under ncu.
+
+    Args:
+        calls: name in the facts → arguments and keyword arguments.
+
+    Raises:
+        UsageError: called where it would start itself again, or the function or an argument cannot be sent.
+        CapabilityError: no GPU, ncu, nvtx or permission.
+    """
+    if is_inside():
+        raise UsageError(
+            "expected only the function to run in the process under ncu, found its script capturing again\n"
+            '  hint: put what captures below `if __name__ == "__main__":`'
+        )
+    if (gpu := Gpu.find()) is None:
+        raise lacking("gpu")
+    main, names = _main(), [*map(slug, calls)]
+    tasks = []
+    for index, (name, (args, more)) in enumerate(zip(names, calls.values(), strict=True)):
+        shape = name if names.count(name) == 1 else f"{name}_{index}"
+        payload = {"main": main, "warm_up": WARM_UP, "call": _pickled((function, tuple(args), dict(more)), main)}
+        tasks.append(Task(f"{slug(function.__name__)}/{shape}", {"case": payload}))
+    settings = Profile(limits=replace(Profile().limits, time_limit=TIME_LIMIT))
+    profiling = profile.Profiling(
+        ncu=find_ncu(), chip=profile.chip_of(gpu.capability), settings=settings, target=TARGET
+    )
+    with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
+        return profile.profiled(tasks, Path(folder), profiling)
+
+
+def is_inside() -> bool:
+    """Whether this is the process under ncu."""
+    return bool(os.environ.get(INSIDE))
+
+
+def _main() -> dict[str, Any]:
+    """What a spawned process needs to import the same modules as this one; nothing about a script if there is none (a
+    notebook)."""
+    preparation = spawn.get_preparation_data("flashcore")
+    if not os.path.isfile(preparation.get("init_main_from_path", __file__)):  # <stdin>
+        del preparation["init_main_from_path"]
+    wanted = ("sys_path", "dir", "init_main_from_name", "init_main_from_path")
+    return {name: preparation[name] for name in wanted if name in preparation}
+
+
+def _pickled(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], main: Mapping[str, Any]) -> str:
+    """The call as text.
+
+    Raises:
+        UsageError: something in it cannot be pickled; says how to fix that.
+    """
+    function = call[0]
+    scripted = any(name.startswith("init_main") for name in main)
+    local = "<" in function.__qualname__ or (function.__module__ == "__main__" and not scripted)
+    if local and importlib.util.find_spec("cloudpickle") is None:
+        raise UsageError(
+            f"{function.__qualname__}: expected a function that another process can import, found one of a "
+            "notebook, a lambda or a function within a function\n"
+            "  hint: pip install cloudpickle, or put it in a separate module"
+        )
+    try:
+        return base64.b64encode(importlib.import_module("cloudpickle" if local else "pickle").dumps(call)).decode()
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{function.__qualname__}: expected arguments and a function that can be pickled, found: {error}\n"
+            "  hint: put the function in a module, and create in it the objects that cannot be pickled"
+        ) from error

@@ -1,21 +1,20 @@
-"""Runs a command: a cheap pass over all of its launches, then under ncu with all metrics for those that matter.
+"""Runs a command: first a cheap survey of all its launches, then under ncu with all metrics for the costly ones.
 
-The folder of a capture holds, for each time the command ran (``plain``, ``survey``, ``measure-1`` …), what it wrote
-(``output.txt``), what ncu said and its report. A run that was ended by a time limit, a crash or a hang keeps what was
-measured until then: the command is ended first, so that ncu can still write.
+A capture's folder holds, for each run of the command (``plain``, ``survey``, ``measure-1`` …), the output
+(``output.txt``), ncu's messages and its report. A run that ended by a time limit, a crash or a hang keeps its earlier
+measurements: the command is ended first, so that ncu can still write.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from flashcore.errors import FlashcoreError, UsageError
+from flashcore.errors import FlashcoreError
 from flashcore.measure.machine.capabilities import reported_in
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.ncu import (
@@ -30,7 +29,7 @@ from flashcore.measure.profile import ncu_facts
 from flashcore.measure.profile.profile import chip_of
 from flashcore.model.cause_text import FORMS, text
 from flashcore.model.causes import Cause, Crash, Hang
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically
 from flashcore.plugins.capture import activity
 from flashcore.plugins.capture import survey as surveys
 from flashcore.plugins.capture.activity import OnlyNcu, Recorder
@@ -54,7 +53,7 @@ FORMS[Stopped] = "ended once the chosen launches were measured"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a user may choose.
+    """The user's choices.
 
     Args:
         recorder: records the first pass; or why ncu does.
@@ -94,14 +93,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run of the command. ``code`` is its exit code (below 0: a signal's), ``None`` if it did not end by itself,
-    for ``cause``. ``report`` is ncu's, if it wrote one."""
+    """One run of the command. ``code`` is its exit code (below 0: a signal's); ``None`` if it was ended, with the
+    ``cause``. ``report`` is ncu's, if it wrote one."""
 
     name: str
     code: int | None
     cause: Cause | None
     seconds: float
-    report: Path | None
+    report: Path | None = None
     rows: tuple[Result, ...] = ()
 
 
@@ -118,14 +117,6 @@ class Captured:
     by_ncu: Cause | None = None
 
 
-def require_program(command: Sequence[str]) -> None:
-    """Raises:
-    UsageError: there is no such program.
-    """
-    if shutil.which(command[0]) is None:
-        raise UsageError(f"{command[0]}: expected a program to run, found none\n  hint: name it with its full path")
-
-
 def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
     """Captures a command in ``folder``.
 
@@ -134,8 +125,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
         FlashcoreError: the command launched no kernel that the filters let pass, or ncu failed.
     """
     passes = _Passes(tuple(command), folder, chosen)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if chosen.settle:
         passes.run("plain")
     survey = surveys.survey(passes.look())
@@ -147,16 +137,14 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
             f"filters let none pass\n  hint: look at {passes.runs[-1].name}/{OUTPUT}, and at --kernel, --nvtx, "
             "--launch-skip and --launch-count"
         )
-    todo, measured = surveys.choices(survey, cases, passes.runs[-1].seconds), set[surveys.Key]()
+    todo, left = surveys.choices(survey, cases, passes.runs[-1].seconds), cases
     for attempt in range(ATTEMPTS):
-        for choice in todo:
-            measured |= {survey.key_of(row) for row in passes.measure(choice).rows}
-        missing = {case.key for case in cases} - measured
-        if not missing or attempt == ATTEMPTS - 1 or isinstance(passes.runs[-1].cause, Hang):
+        measured = {survey.key_of(row) for choice in todo for row in passes.measure(choice).rows}
+        left = [case for case in left if case.key not in measured]
+        if not left or isinstance(passes.runs[-1].cause, Hang):
             break
-        todo = surveys.wider_choices(survey, [case for case in cases if case.key in missing], attempt)
-    left = tuple(case for case in cases if case.key not in measured)
-    return Captured(tuple(passes.runs), survey, tuple(cases), left, passes.refused, passes.by_ncu)
+        todo = surveys.wider_choices(survey, left, attempt)
+    return Captured(tuple(passes.runs), survey, tuple(cases), tuple(left), passes.refused, passes.by_ncu)
 
 
 class _Passes:
@@ -171,17 +159,15 @@ class _Passes:
 
     def look(self) -> Iterable[surveys.Launch]:
         """The times of all launches that the filters let pass, as the command left the caches."""
-        chosen = self.chosen
+        chosen, recorded = self.chosen, False
         most = None if chosen.count is None else chosen.skip + chosen.count
-        recorded = False
         if chosen.nvtx is not None:
             self.by_ncu = OnlyNcu("--nvtx")
         elif chosen.stop_early and most is not None:
             self.by_ncu = OnlyNcu("--stop-early with --launch-count")
         elif isinstance(chosen.recorder, Recorder):
             recorded, folder = True, self.folder / "survey" / LAUNCHES
-            with writing(folder):
-                folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self.run("survey", environment=chosen.recorder.environment(folder))
             launches, self.by_ncu = activity.read(folder)
             if self.by_ncu is None:
@@ -203,15 +189,13 @@ class _Passes:
     def measure(self, choice: surveys.Choice) -> Ran:
         """All metrics of the chosen launches; anew without those that ncu refuses."""
         hangs = any(isinstance(run.cause, Hang) for run in self.runs)
-        which = [
-            "--kernel-name-base",
-            choice.base,
-            "--kernel-id",
-            choice.kernel_id,
-            *(["--launch-count", str(choice.count), "--kill", "yes"] if hangs or self.chosen.stop_early else []),
-            *(["--section", "SourceCounters", "--import-source", "yes"] if self.chosen.source else []),
-            *(["--set", self.chosen.sections] if self.chosen.sections else []),
-        ]
+        which = ["--kernel-name-base", choice.base, "--kernel-id", choice.kernel_id]
+        if hangs or self.chosen.stop_early:
+            which += ["--launch-count", str(choice.count), "--kill", "yes"]
+        if self.chosen.source:
+            which += ["--section", "SourceCounters", "--import-source", "yes"]
+        if self.chosen.sections:
+            which += ["--set", self.chosen.sections]
         while True:
             metrics = ncu_facts.metrics_to_request(self.chip, self.refused)
             number = 1 + sum(run.name.startswith("measure") for run in self.runs)
@@ -261,7 +245,7 @@ class _Passes:
             if max(measured.values(), default=0) >= int(which[which.index("--launch-count") + 1]):
                 ran = replace(ran, code=None, cause=Stopped())
         self.runs[-1] = ran
-        return self.runs[-1]
+        return ran
 
     def run(self, name: str, wrapper: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})) -> Ran:
         """Runs the command once, with these variables added."""
@@ -269,17 +253,10 @@ class _Passes:
         chosen.progress(f"{name}: {' '.join(self.command)}")
         # Triton's autotuner caches its choice without ncu on disk, so that later runs choose the same.
         tuned = {"TRITON_CACHE_AUTOTUNING": "1"} if chosen.settle else {}
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        ended = execute(
-            self.command,
-            folder / OUTPUT,
-            wrapper=wrapper,
-            environment={**tuned, **environment},
-            time_limit=chosen.time_limit,
-            finish_limit=chosen.finish_limit,
-        )
-        self.runs.append(Ran(name, ended.code, ended.cause, ended.seconds, None))
+        make_folder(folder)
+        limits = {"time_limit": chosen.time_limit, "finish_limit": chosen.finish_limit}
+        ended = execute(self.command, folder / OUTPUT, wrapper=wrapper, environment={**tuned, **environment}, **limits)
+        self.runs.append(Ran(name, *ended))
         chosen.progress(f"{name}: {ended.seconds:.1f} s, {text(ended.cause) or f'exit code {ended.code}'}")
         return self.runs[-1]
 

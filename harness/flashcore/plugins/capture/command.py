@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import threading
 from dataclasses import fields
@@ -16,7 +17,7 @@ from flashcore.explain.predictions import Readings
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.ncu import find_ncu
 from flashcore.plugins.capture import activity, record
-from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture, require_program
+from flashcore.plugins.capture.capture import OUTPUT, Settings, Stopped, capture
 from flashcore.plugins.imports import kernels
 from flashcore.plugins.imports.names import checked, slug
 from flashcore.records import store
@@ -80,17 +81,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--name", metavar="NAME", help="of the record's suite (default: the program's)")
     add("--propagate", action="store_true", help="exit with the command's own exit code")
-    add("--profiles", default=options.default("profiles"), metavar="DIR", help="recorded runs (default: %(default)s)")
+    options.add_profiles(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     command = arguments.command_line[1:] if arguments.command_line[:1] == ["--"] else arguments.command_line
     if not command:
         raise UsageError("expected a command behind --, found none\n  hint: flashcore capture -- python train.py")
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]}: expected a program to run, found none\n  hint: name it with its full path")
     named = checked(arguments.name) if arguments.name else _name(command)
     with progress.shown(arguments.quiet) as say:
         chosen = _chosen(arguments, say)
-        require_program(command)
         run_id = store.new_id()
         folder = store.begin(Path(arguments.profiles), run_id)
         with _Echo(folder / ("plain" if chosen.settle else "survey") / OUTPUT):
@@ -110,10 +112,8 @@ def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settin
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
     if not arguments.time_limit > 0:
         raise UsageError(f"--time-limit {arguments.time_limit:g}: expected a number above 0")
-    names = {field.name for field in fields(Settings)} & vars(arguments).keys()
-    given = {name: getattr(arguments, name) for name in names}
-    given |= {"ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
-    return Settings(**given)
+    given = {**vars(arguments), "ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
+    return Settings(**{field.name: given[field.name] for field in fields(Settings) if field.name in given})
 
 
 def _name(command: list[str]) -> str:
@@ -155,7 +155,7 @@ class _Echo:
 
 
 def _exit(captured: Captured, *, propagate: bool) -> int:
-    """0 if all chosen kernels were measured, else 3. Or the command's own exit code of its first run."""
+    """0 if all chosen kernels were measured, else 3; with ``propagate``, the exit code of the command's first run."""
     code = captured.runs[0].code
     if propagate:
         if code is None:

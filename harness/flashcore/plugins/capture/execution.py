@@ -1,4 +1,4 @@
-"""Runs the captured command, alone or under ncu, and ends it with all that it started."""
+"""Runs the captured command, alone or under ncu, and ends it with all processes that it started."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import has_ended
@@ -22,10 +22,9 @@ _GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _POLL = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """``code`` is an exit code, below 0 for a signal (its number, under ncu); ``None`` if it did not end by itself, for
-    ``cause``."""
+class Ended(NamedTuple):
+    """``code`` is an exit code, below 0 for a signal (its number, under ncu); ``None`` if the command was ended, with
+    the ``cause``."""
 
     code: int | None
     cause: Cause | None

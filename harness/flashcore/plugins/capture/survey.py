@@ -1,9 +1,8 @@
-"""Chooses, from the launches that a cheap first pass saw, those to measure with all metrics. Pure.
+"""Chooses the launches to measure with all metrics, from those of the survey. Pure.
 
-What is measured is a *case*: a kernel at a launch configuration. Launches that are not steady are left out: each
-case's first, those after it that took another time (warm-up), and what an autotuner tried and dropped. ncu chooses
-launches by a name pattern and by each kernel's launch numbers, so one run of the command measures a few launches
-anywhere in it.
+A *case* is a kernel at a launch configuration. Launches that are not steady are left out: each case's first, those
+after it with another time (warm-up), and those that an autotuner tried and dropped. ncu selects launches by a name
+pattern and by each kernel's launch numbers, so one run of the command measures a few launches anywhere in it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from flashcore.model.groups import grouped
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.results import Result
@@ -57,9 +58,8 @@ class Key:
         return f"{name if len(name) <= _SHOWN else name[:_SHOWN] + '…'} <<<{grid}, {block}>>>"
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch that the survey saw, with the time that it took, if it is recorded."""
+class Launch(NamedTuple):
+    """A launch of the survey, with its time, if recorded."""
 
     process: str
     key: Key
@@ -96,9 +96,8 @@ class Case:
         return self.at[self.warm_up :]
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What the first pass saw: cases by falling time. ``launches`` holds the kernels' names in order, by process."""
+class Survey(NamedTuple):
+    """The survey's cases by falling time. ``launches`` holds the kernels' names in order, by process."""
 
     cases: tuple[Case, ...]
     launches: Mapping[str, tuple[str, ...]]
@@ -203,11 +202,12 @@ def select(
 
 def choices(surveyed: Survey, cases: Sequence[Case], seconds: float = 0.0) -> list[Choice]:
     """The launches to measure in each run of the command, which takes ``seconds``: each case is in one of them."""
-    by_process: dict[str, list[Case]] = {}
-    for case in cases:
-        by_process.setdefault(case.process, []).append(case)
-    numbered = {process: _Numbered(surveyed.launches[process]) for process in by_process}
-    return [c for process, group in by_process.items() for c in _split(numbered[process], group, seconds)]
+    by_process = grouped((case.process, case) for case in cases)
+    return [
+        choice
+        for process, group in by_process.items()
+        for choice in _split(_Numbered(surveyed.launches[process]), group, seconds)
+    ]
 
 
 class _Numbered:
