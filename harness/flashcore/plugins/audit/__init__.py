@@ -1,4 +1,4 @@
-"""Audits compiled CUDA code: wheels, libraries, objects, fatbins, cubins. Nothing is built, imported or run."""
+"""Audits compiled CUDA code in wheels, libraries, objects, fatbins and cubins, without building or running it."""
 
 from flashcore.model.plugin import Plugin
 

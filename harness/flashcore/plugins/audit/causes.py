@@ -8,21 +8,21 @@ from flashcore.model.causes import Cause
 
 
 class Damaged(Cause):
-    """The file, or a part of it, is cut short or altered."""
+    """A part of the file is truncated or altered."""
 
     code = "damaged_code"
     message: str
 
 
 class NeedsPackage(Cause):
-    """The code is compressed, and the package that decompresses it is not installed."""
+    """The package that decompresses the code is not installed."""
 
     code = "needs_package"
     package: str
 
 
 class TooLarge(Cause):
-    """Decompressed, the code would be larger than the limit."""
+    """The decompressed code would exceed the size limit."""
 
     code = "code_too_large"
     bytes: int
@@ -36,7 +36,7 @@ class NoDeviceCode(Cause):
 
 
 class SpillsUnlisted(Cause):
-    """The cubin has no note of a spill, as older compilers write none; or it calls functions with stack frames."""
+    """The cubin has no spill notes, which older compilers do not write, or it calls functions with stack frames."""
 
     code = "spills_unlisted"
     stack_bytes: int

@@ -1,4 +1,4 @@
-"""``flashcore audit``: the kernels in compiled files, and their budgets."""
+"""``flashcore audit``: lists the kernels in compiled files, and checks their budgets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", action="store_true", help="keep the result as a run in --profiles")
     options.add_profiles(parser)
-    # Each gives verdicts on the limits, of the suite without and with them and the kernels' names; plugins add theirs.
+    # Each yields verdicts from the suite without and with the limits, and the kernels' names; plugins add theirs.
     parser.set_defaults(checks=[])
 
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     every = decisions or not limited.isdisjoint(sass.NAMES)
     selected = ["*"] if every else [arguments.kernel] * arguments.sass
     content = _inventory(arguments.files or form.files, selected, arguments.archs, decisions)
-    for line in old.values if old else ():  # none may vanish with its file
+    for line in old.values if old else ():  # a missing file is a gap
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
     record = record_of(
@@ -142,7 +142,7 @@ def _inventory(patterns: Iterable[str], *options: Any) -> Inventory:
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:
-    """The kernels with the most spills, then the largest; of a template's instantiations the worst stands for all."""
+    """The kernels with the most spills, then the largest. The worst instantiation represents its template."""
     groups = kernels.groups(record, names, each=each)
     columns = {name: title for name, title in _COLUMNS.items() if record.facts.named(name)}
     cells = []

@@ -1,7 +1,7 @@
-"""Finds device code in files: yields each cubin, each PTX text and each thing that cannot be read, with its place.
+"""Finds device code in files: yields each cubin, each PTX text and each unreadable part, with its place.
 
-A file's content decides its format. Nothing is imported, unpickled or executed. Large files are mapped, members of zip
-archives are copied to a temporary file, and every decompression has a limit.
+The format is determined by the content. Nothing is imported, unpickled or executed. Large files are mapped, members of
+zip archives are copied to a temporary file, and the decompressed size is limited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flashcore.plugins.audit.causes import Damaged, NeedsPackage, NoDeviceCode, 
 from flashcore.readers import cubin
 
 MOST_CODE = 1 << 28  # bytes of one cubin or PTX text; cuBLAS has 60 MB
-_MOST_BYTES, _MOST_GROWTH = 1 << 29, 64  # all that is decompressed: bytes, and times the file's size
+_MOST_BYTES, _MOST_GROWTH = 1 << 29, 64  # total decompressed size: bytes, plus a multiple of the file's size
 _MOST_NESTED = 4  # archives in archives
 _ERRORS = (
     struct.error,
@@ -67,10 +67,10 @@ class Code:
     """Device code.
 
     Args:
-        file: the library, object or cubin that it lies in, as a path that goes on within archives.
+        file: the path of its library, object or cubin, continued within archives.
         content: the bytes, or why they cannot be read.
-        place: where in that file: a section's offset, a member's name; empty for all of it.
-        kind: ``ptx`` and ``lto`` (intermediate code) are compiled at run time, or when linked.
+        place: the section's offset or the member's name; empty for the whole file.
+        kind: ``ptx`` and ``lto`` (intermediate code) are compiled at run time or by the linker.
         arch: ``sm_90a``.
     """
 
@@ -83,12 +83,12 @@ class Code:
 
 @dataclass(slots=True)
 class _Room:
-    """The bytes that may still be decompressed."""
+    """The number of bytes that may still be decompressed."""
 
     left: int
 
     def refusal(self, size: int, most: int = MOST_CODE) -> Cause | None:
-        """Why so many more are too many."""
+        """The cause if ``size`` more bytes exceed a limit; else takes them from the rest."""
         if size > min(most, self.left):
             return TooLarge(size, min(most, self.left))
         self.left -= size
@@ -96,14 +96,14 @@ class _Room:
 
 
 def read(path: Path) -> Iterator[Code]:
-    """The device code of a file, or of the files in a folder.
+    """The device code of a file or folder.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: it does not exist.
     """
     if path.is_dir():
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            # In a compiler's cache the PTX beside a cubin is what it was made of.
+            # In a compiler's cache, each cubin was compiled from the PTX next to it.
             if not (file.suffix == ".ptx" and file.with_suffix(".cubin").is_file()):
                 yield from _file(file, file.relative_to(path).as_posix())
     elif path.is_file():
@@ -113,10 +113,12 @@ def read(path: Path) -> Iterator[Code]:
 
 
 def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
-    """Args:
-    listed: whether a file without device code is reported.
+    """The code of a file.
+
+    Args:
+        listed: whether to report a file without device code.
     """
-    name = name.encode(errors="replace").decode()  # no record can hold what is not UTF-8
+    name = name.encode(errors="replace").decode()  # records are UTF-8
     try:
         with _mapped(path) as data:
             codes, room = 0, _Room(_MOST_BYTES + _MOST_GROWTH * len(data))
@@ -142,7 +144,7 @@ def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
     """The code in a file's content.
 
     Args:
-        folder: where a thin archive's members are looked for; ``None`` within another archive.
+        folder: the folder of a thin archive's members; ``None`` within another archive.
     """
     magic = data[:8]
     if depth > _MOST_NESTED:
@@ -162,9 +164,9 @@ def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
 
 
 def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
-    """The fatbins in any data of a host program: of some libraries they are in no section of their own."""
+    """The fatbins in a host program's data sections, since some libraries have no separate section for them."""
     linked = False
-    # Where there is other code, relocatable code is linked into that; its resources are not final.
+    # Relocatable code next to linked code is part of it, and its resources are not final.
     for section in sorted(cubin.sections_of(data), key=lambda section: section.name == _RELOCATABLE):
         if (
             section.kind == _PROGRAM_DATA
@@ -177,11 +179,11 @@ def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
 
 
 def _fatbins(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[Code]:
-    """The entries of the fatbins between two offsets, which padding separates."""
+    """The entries of the fatbins between two offsets; padding separates fatbins."""
     while 0 <= (at := data.find(_FATBIN, at, end)) <= end - _HEADER.size:
         _, version, header, size = _HEADER.unpack_from(data, at)
         if (version, header) != (1, _HEADER.size):
-            at += 1  # the number by itself, in other data
+            at += 1  # the same number in other data
             continue
         entry, at = at + header, at + header + size
         if at > end:
@@ -205,7 +207,7 @@ def _fatbins(data: Buffer, name: str, section: str, at: int, end: int, room: _Ro
 
 
 def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
-    """An entry's content, or why it cannot be decompressed."""
+    """An entry's decompressed content, or the cause of a failure."""
     if not flags & (_LZ4 | _ZSTD):
         return data
     try:
@@ -250,7 +252,7 @@ def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
 
 
 def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
-    """The members of a static library. Those of a thin one are files beside it."""
+    """The members of a static library; a thin one's are files next to it."""
     at, long_names = len(_AR), b""
     while at + 60 <= len(data):
         header = data[at : at + 60]
@@ -279,7 +281,7 @@ def _member(content: Buffer | Path, file: str, room: _Room, depth: int) -> Itera
         if not isinstance(content, Path):
             yield from _content(content, file, None, room, depth + 1)
         elif not content.is_file() or room.refusal(content.stat().st_size, room.left):
-            raise ValueError(f"expected the file {content.name} beside the thin archive")
+            raise ValueError(f"expected the file {content.name} next to the thin archive")
         else:
             with _mapped(content) as data:
                 yield from _content(data, file, None, room, depth + 1)
@@ -288,7 +290,7 @@ def _member(content: Buffer | Path, file: str, room: _Room, depth: int) -> Itera
 
 
 def arch_of(data: Buffer) -> str:
-    """The arch that a cubin is for, by the compiler's note of its command or else by the ELF header."""
+    """A cubin's arch, from the compiler's note of its command line, else from the ELF header."""
     flags = struct.unpack_from("<I", data, 48)[0]
     newer = data[8] >= 8
     number = flags >> 8 & 0xFF if newer else flags & 0xFF

@@ -1,4 +1,4 @@
-"""A pytest fixture for the authors of extensions: ``pytest_plugins = ["flashcore.plugins.audit.fixture"]`` loads it."""
+"""A pytest fixture for extensions, loaded by ``pytest_plugins = ["flashcore.plugins.audit.fixture"]``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 @pytest.fixture
 def flashcore_audit(pytestconfig: pytest.Config) -> Callable[..., None]:
-    """Fails the test unless compiled files keep their limits: ``flashcore_audit("build/**/*.so", max={"registers":
-    128})``. Keywords are options of ``flashcore audit``, with ``except_`` for ``--except``. Patterns, and the
-    ``flashcore.toml`` whose limits hold too, are those of pytest's root folder."""
+    """Fails the test if a compiled file exceeds a limit: ``flashcore_audit("build/**/*.so", max={"registers": 128})``.
+
+    Keywords are options of ``flashcore audit``, with ``except_`` for ``--except``. Patterns are relative to pytest's
+    root folder, whose ``flashcore.toml`` also applies."""
 
     def audit(*files: str, **options: Mapping[str, float] | Sequence[str] | str) -> None:
         from flashcore.cli.main import main  # as slow as the rest of pytest's start

@@ -1,4 +1,4 @@
-"""The kernels in files: named, each with what its cubin says about it."""
+"""Lists the kernels in files, each with its name and the contents of its cubin."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.cpython-[\w-]+|\.abi3)?\.so[.\d]*$")
 
 
 class Kernel(NamedTuple):
-    """A kernel of one file and arch. ``name`` tells it from the file's others; ``disassembled`` is
-    what its cubin's code shows, if that is asked for.
+    """A kernel of one file and arch.
 
-    ``spills`` are bytes of stores and loads, or why they are not known: a cubin without spill notes shows that there
-    are none only where the kernel has no stack either."""
+    ``name`` is unique in the file. ``disassembled`` is the code of its cubin, if requested. ``spills`` are bytes of
+    stores and loads, or why they are unknown: a cubin without spill notes proves that there are none only if the kernel
+    has no stack."""
 
     variant: str
     arch: str
@@ -58,7 +58,7 @@ class Inventory:
         selected: globs of kernels whose cubins are disassembled.
         decisions: of budgets, by their facts.
         files: variant → the file.
-        later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries that hold no machine code.
+        later: (variant, ``ptx`` or ``lto``, arch) → the number of its entries without machine code.
         codes: (variant, arch) → the hashes of its cubins' code.
     """
 
@@ -77,18 +77,19 @@ def inventory(
     archs: Sequence[str] = (),
     decisions: sass.Decisions | None = None,
 ) -> Inventory:
-    """The kernels in files and folders; with their code in cubins with ``selected`` ones (globs).
+    """The kernels in files and folders.
 
     Args:
-        archs: those that PTX is compiled for.
-        decisions: as :class:`Inventory` has them.
+        selected: globs of kernels whose cubins are disassembled.
+        archs: the archs that PTX is compiled for.
+        decisions: as in :class:`Inventory`.
 
     Raises:
         UsageError: a path does not exist.
     """
     result = Inventory(selected, decisions or {})
     variants: dict[tuple[int, str], str] = {}
-    seen: dict[tuple[str, str, str], list[str]] = {}  # a kernel's variant, arch and name → the code of each of them
+    seen: dict[tuple[str, str, str], list[str]] = {}  # (variant, arch, kernel) → the code of each
     for number, path in enumerate(paths):
         for code in _codes(path, archs):
             variant = variants.get((number, code.file))
@@ -101,7 +102,7 @@ def inventory(
     uses = Counter(names.values())
 
     def shown(kernel: Kernel) -> str:
-        name = names[kernel.content.name]  # overloads that would share one stay mangled
+        name = names[kernel.content.name]  # overloads with equal names stay mangled
         return kernel.name if uses[name] > 1 else name + kernel.name.removeprefix(kernel.content.name)
 
     result.kernels = [kernel._replace(name=shown(kernel)) for kernel in result.kernels]
@@ -109,7 +110,7 @@ def inventory(
 
 
 def _variant(file: str, taken: Iterable[str]) -> str:
-    """A short name that the file keeps from version to version."""
+    """A short name that is the same for all versions of the file."""
     name = slug(_TAGS.sub("", file.partition("!")[2] or file))
     number = 1
     while (numbered := f"{name}_{number}" if number > 1 else name) in taken:
@@ -136,7 +137,7 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
     for kernel in content.kernels:
         same = seen.setdefault((variant, code.arch, kernel.name), [])
         if kernel.code in same:
-            continue  # a template that several objects instantiate
+            continue  # instantiated in several objects
         same.append(kernel.code)
         name = f"{kernel.name}@{len(same)}" if len(same) > 1 else kernel.name
         result.kernels.append(Kernel(variant, code.arch, name, kernel, _spills(kernel), disassembled))
@@ -162,7 +163,7 @@ def _codes(path: Path, archs: Sequence[str]) -> Iterator[containers.Code]:
 
 
 def _compiled(content: bytes, arch: str) -> bytes | Cause:
-    """The cubin, or ptxas' first error."""
+    """The cubin, or the first error of ptxas."""
     compiler = toolchain.optional_tool("ptxas")
     if compiler is None:
         return NoTool("ptxas")

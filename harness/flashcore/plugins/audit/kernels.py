@@ -1,9 +1,10 @@
-"""The kernels of an audit's record, the worst first, with the instantiations of a template as one."""
+"""Groups the kernels of an audit's record by template, the worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record, Subject
@@ -21,7 +22,7 @@ class Group:
         worst: the kernel with the most spills, then the largest; ``facts`` are its facts by name.
         name: the template's, or the only kernel's.
         spills: bytes stored and loaded by each kernel; ``None`` where unmeasured.
-        code_bytes: of all its kernels.
+        code_bytes: the machine code of all its kernels.
     """
 
     worst: Subject
@@ -35,7 +36,7 @@ def groups(record: Record, names: str = "*", *, each: bool = False) -> list[Grou
     """The kernels whose names match, unmeasured spills first, then the most.
 
     Args:
-        each: a group for each kernel.
+        each: whether each kernel is a group.
     """
     by_kernel = grouped(
         (f.subject, f) for f in record.facts if f.subject.arch and matches_any(f.subject.kernel or "", (names,))
@@ -49,24 +50,20 @@ def groups(record: Record, names: str = "*", *, each: bool = False) -> list[Grou
 def _group(template: Subject, members: list[tuple[Subject, dict[str, Fact]]]) -> Group:
     worst, facts = members[0]
     name = (template if len(members) > 1 else worst).kernel or ""
-    spills = tuple(_spilled(of) for _, of in members)
-    return Group(worst, facts, name, spills, sum(_number(of, "code_bytes") or 0.0 for _, of in members))
+    spills = tuple(_sum(of, *_SPILLS) for _, of in members)
+    return Group(worst, facts, name, spills, sum(_sum(of, "code_bytes") or 0.0 for _, of in members))
 
 
 def _template(subject: Subject) -> Subject:
-    return Subject(subject.variant, subject.arch, kernel=without_arguments(subject.kernel or ""))
+    return replace(subject, kernel=without_arguments(subject.kernel or ""))
 
 
-def _number(facts: Mapping[str, Fact], name: str) -> float | None:
-    return facts[name].number if name in facts else None
-
-
-def _spilled(facts: Mapping[str, Fact]) -> float | None:
-    stores, loads = (_number(facts, name) for name in _SPILLS)
-    return None if stores is None or loads is None else stores + loads
+def _sum(facts: Mapping[str, Fact], *names: str) -> float | None:
+    """The sum of these facts; ``None`` if one is unmeasured."""
+    values = [facts[name].number if name in facts else None for name in names]
+    return None if None in values else sum(filter(None, values))
 
 
 def _rank(facts: Mapping[str, Fact]) -> tuple[float, ...]:
-    spilled = _spilled(facts)
-    sizes = (_number(facts, name) or 0.0 for name in ("stack_bytes", "code_bytes"))
-    return -(float("inf") if spilled is None else spilled), *(-size for size in sizes)
+    spilled = _sum(facts, *_SPILLS)
+    return -(inf if spilled is None else spilled), *(-(_sum(facts, n) or 0.0) for n in ("stack_bytes", "code_bytes"))

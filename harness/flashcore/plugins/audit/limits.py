@@ -1,4 +1,4 @@
-"""The limits of an audit: the table ``[audit]`` of the current folder's ``flashcore.toml``, and options."""
+"""An audit's limits: the table ``[audit]`` of ``flashcore.toml`` in the current folder, and options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = "flashcore.toml"
 
 
 class AuditForm(GateForm):
-    """``[audit]``: ``max`` and ``min`` are budgets on every kernel, called ``max_FACT`` and ``min_FACT``."""
+    """``[audit]``: ``max`` and ``min`` are budgets of every kernel, named ``max_FACT`` and ``min_FACT``."""
 
     files: list[Text] = Field(default=[])
     maximum: dict[str, float] = Field(default={}, alias="max")
@@ -38,10 +38,10 @@ class ProjectFile(Form):
 
 
 def read(path: Path | None) -> tuple[AuditForm, dict[str, Decision]]:
-    """The table of a file, which need not exist, and its budgets' compiler decisions by fact.
+    """The table of a file, and its budgets' compiler decisions by fact; empty if the file does not exist.
 
     Raises:
-        ManifestError: it is wrong; holds every mistake found.
+        ManifestError: the file is wrong; lists every mistake.
     """
     if not path or not path.is_file():
         return AuditForm(), {}
@@ -57,7 +57,7 @@ def read(path: Path | None) -> tuple[AuditForm, dict[str, Decision]]:
 
 
 def limit(text: str) -> tuple[str, float]:
-    """What ``--max`` and ``--min`` take.
+    """Parses a value of ``--max`` or ``--min``.
 
     Raises:
         ValueError: it has no finite number.
@@ -71,7 +71,7 @@ def limit(text: str) -> tuple[str, float]:
 def limited(
     suite: Suite, form: AuditForm, options: argparse.Namespace, kernels: Collection[str]
 ) -> tuple[Suite, list[str]]:
-    """The suite with the budgets and waivers of the table and the options, and the mistakes in these."""
+    """The suite with the budgets and waivers of the table and the options, and their mistakes."""
     everywhere = [
         BudgetForm.model_construct(name=f"{bound[:3]}_{fact}", fact=fact, source="flashcore audit", **{bound: value})
         for bound in ("maximum", "minimum")

@@ -1,4 +1,4 @@
-"""The overview of a binary: what spills, the largest kernels, and where the bytes of code are."""
+"""The overview page of binaries: spills, the largest kernels, and code size by kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = {
     "code_bytes": "code",
 }
 _ROWS = 20
-_TILES = 24  # of a file and arch; the rest is one tile
+_TILES = 24  # per file and arch; the rest is one tile
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
@@ -31,7 +31,8 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     every = groups(book.record)
     spills = [spilled for group in every for spilled in group.spills]
     largest = sorted(every, key=lambda group: -group.code_bytes)
-    tree = [(*key, _tiles(of)) for key, of in grouped((_place(group), group) for group in largest).items()]
+    places = grouped(((group.worst.variant, group.worst.arch or ""), group) for group in largest)
+    tree = [(*place, _tiles(of)) for place, of in places.items()]
     view = {
         "kernels": len(spills),
         "spilling": sum(bool(spilled) for spilled in spills),
@@ -46,12 +47,8 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     return Page(INDEX, "Overview", str(TEMPLATE), view)
 
 
-def _place(group: Group) -> tuple[str, str]:
-    return group.worst.variant, group.worst.arch or ""
-
-
 def _tiles(of: Sequence[Group]) -> list[tuple[str, int, float]]:
-    """Name, kernels and bytes of the largest templates, and of all others together."""
+    """Name, number of kernels and bytes of the largest templates, and of the others together."""
     tiles = [(group.name, len(group.spills), group.code_bytes) for group in of[:_TILES]]
     rest = of[_TILES:]
     others = (f"{len(rest)} others", sum(len(g.spills) for g in rest), sum(g.code_bytes for g in rest))

@@ -21,7 +21,7 @@ from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
-#: Kinds of code that is compiled at the first use, or when linked.
+#: Kinds of code that are compiled at first use, or by the linker.
 _LATER = {"ptx": "PTX texts", "lto": "pieces of link-time code"}
 _RESOURCES = (
     "registers",
@@ -32,7 +32,7 @@ _RESOURCES = (
     "code_bytes",
     "constant_bytes",
 )
-#: A part that cannot be read is a gap, whatever kernels the other budgets are about.
+#: An unreadable part is a gap, whatever the other budgets select.
 _READABLE = Budget(
     "readable", "code_bytes", "B", "static", "limit", "every audit", minimum=0, kernels=("unreadable:*",)
 )
@@ -49,27 +49,28 @@ def record_of(
     block: int | None = None,
     gpus: Mapping[str, int] | None = None,
 ) -> Record:
-    """The record of the files; budgets are added later.
+    """The record of the files, without budgets.
 
     Args:
-        name: of its suite: records of one name are compared with each other.
-        seconds: the time that reading took.
-        block: as :func:`facts` has it.
-        gpus: those of which is said whether they run the files.
+        name: the suite's name; records of one name are compared with each other.
+        seconds: the time of reading the files.
+        block: as in :func:`facts`.
+        gpus: the GPUs of :func:`facts_of_gpus`.
     """
     runs = list(facts_of_gpus(inventory, gpus or {}))
     judged = {(k.variant, k.arch): None for k in inventory.kernels}
     judged |= {(one.variant, one.arch or UNKNOWN): None for one in inventory.unread}
     places = judged | inventory.codes
-    # nvcc gives every file device code: one without kernels has nothing to limit
+    # nvcc adds device code to every file; one without kernels has nothing to limit.
     bare = {place for place, codes in inventory.codes.items() if codes and place not in judged}
     archs = {variant: [a for v, a in places if v == variant] or [UNKNOWN] for variant in inventory.files}
     every = tuple(dict.fromkeys(arch for of_file in archs.values() for arch in sorted(of_file, key=parts)))
-    failed = len(inventory.unread)
+    later = [f"{inventory.files[v]}: {n} {_LATER[kind]} for {arch}" for (v, kind, arch), n in inventory.later.items()]
+    unread = f"{len(inventory.unread)} parts cannot be read" if inventory.unread else ""
     return Record(
         id=run_id,
         command=command,
-        suite=_suite(name, inventory, archs, every, [*_notes(inventory), *(fact.note for fact in runs)]),
+        suite=_suite(name, inventory, archs, every, [*later, *(fact.note for fact in runs)]),
         environment=Environment(None, "", "", "", __version__),
         artifacts=tuple(
             Artifact(
@@ -83,16 +84,16 @@ def record_of(
         ),
         plans=(),
         outcomes=(),
-        stages=(StageNote("audit", "failed" if failed else "ok", seconds, _unread(inventory)),),
+        stages=(StageNote("audit", "failed" if unread else "ok", seconds, unread),),
         facts=Facts([*facts(inventory, block), *runs]),
     )
 
 
 def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
-    """The facts of each kernel; of code that cannot be read, each is unmeasured with the reason.
+    """The facts of each kernel; those of unreadable code are unmeasured, with the cause.
 
     Args:
-        block: threads per block that occupancy is for; ``None``: those that the launch bounds allow.
+        block: the threads per block for occupancy; ``None``: all that the launch bounds allow.
     """
     for kernel in inventory.kernels:
         yield from _facts(kernel, block, inventory.decisions)
@@ -131,7 +132,7 @@ def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iter
 def _occupancy(
     arch: str, bounds: tuple[int, int], registers: int, smem: int, cluster: int
 ) -> tuple[float, float] | Cause:
-    """The least and the most occupancy of the block sizes that can be launched."""
+    """The lowest and highest occupancy of the possible block sizes."""
     low, high = bounds
     sizes = dict.fromkeys((*range(low, high, occupancy.WARP), high))
     fits = [occupancy.occupancy(arch, threads, registers, smem, 0, cluster) for threads in sizes]
@@ -139,13 +140,8 @@ def _occupancy(
     return (round(min(shares), 4), round(max(shares), 4)) if shares else fits[0].cause or UnknownArch(arch)
 
 
-@functools.cache
-def _unit(name: str) -> str:
-    return FACTS[name].unit
-
-
 def _fact(subject: Subject, name: str, value: Value | None, detail: Detail | str = "") -> Fact:
-    return Fact(subject, name, value, _unit(name), Source.CUBIN, detail)
+    return Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
 
 
 def _hash(codes: Sequence[str]) -> str:
@@ -183,14 +179,6 @@ def _suite(
         waivers=(),
         notes=tuple(notes),
     )
-
-
-def _notes(inventory: Inventory) -> list[str]:
-    return [f"{inventory.files[v]}: {n} {_LATER[kind]} for {arch}" for (v, kind, arch), n in inventory.later.items()]
-
-
-def _unread(inventory: Inventory) -> str:
-    return f"{len(inventory.unread)} parts cannot be read" if inventory.unread else ""
 
 
 # --- which GPUs run a file ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What nvdisasm shows of kernels: counts of instructions, and what uses local memory, in loops or not."""
+"""Counts the instructions of disassembled kernels, and finds their uses of local memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MORE = {
     "sass_tma": re.compile(r"UTMA(LDG|STG|REDG|PF)|UBLK(CP|RED|PF)"),
     "sass_128": re.compile(r"(LD|ST)[GS]?(STS)?\.(\w+\.)*128\b"),
 }
-#: The facts that need a disassembler, and are numbers.
+#: The numeric facts that need a disassembler.
 NAMES = (*static.sass_counts(()), *_MORE, "sass_local_loop")
-#: A budget's decision by its fact.
+#: Fact → a budget's decision.
 Decisions = Mapping[str, Decision]
-#: A kernel's counts and decisions by fact, each with its detail, and its loads and stores of local memory.
+#: A kernel's counts and decisions by fact, with details, and its accesses to local memory.
 Code = tuple[Mapping[str, tuple[int | None, Detail | str]], Sequence[spills.Site]]
 _CORES = os.cpu_count() or 1
 _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
@@ -38,7 +38,7 @@ _POOL, _ROOM = ThreadPoolExecutor(_CORES), threading.Semaphore(2 * _CORES)
 def disassembled(
     content: bytes, arch: str, separate: Sequence[str], decisions: Decisions
 ) -> Future[Mapping[str, Code]]:
-    """The code of a cubin's functions, none if it cannot be read. Waits while too many cubins are pending."""
+    """The code of a cubin's functions; empty if it cannot be read. Blocks while too many cubins are pending."""
 
     def read() -> Mapping[str, Code]:
         disassembler = toolchain.optional_tool("nvdisasm")
