@@ -140,8 +140,11 @@ def _occupancy(
     return (round(min(shares), 4), round(max(shares), 4)) if shares else fits[0].cause or UnknownArch(arch)
 
 
+_unit = functools.cache(lambda name: FACTS[name].unit)  # plugins' facts are slow to look up
+
+
 def _fact(subject: Subject, name: str, value: Value | None, detail: Detail | str = "") -> Fact:
-    return Fact(subject, name, value, FACTS[name].unit, Source.CUBIN, detail)
+    return Fact(subject, name, value, _unit(name), Source.CUBIN, detail)
 
 
 def _hash(codes: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Lists what a change loosens since a base revision: budgets, waivers, rules, baseline lines and what they select."""
+"""Lists the limits that a change loosens since a base revision: budgets, waivers, rules, baseline, selections."""
 
 from flashcore.model.plugin import Plugin
 

@@ -27,11 +27,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     def check(bare: Suite, suite: Suite, kernels: Collection[str]) -> Iterator[Verdict]:
         with extracted(arguments.base, Path(suite.root)) as revision:
-            forms = limits.read(revision.file(Path(limits.FILE)))[0], limits.read(Path(limits.FILE))[0]
+            project = Path(limits.FILE)
+            forms = [limits.read(file)[0] for file in (revision.file(project), project)]
             paths = [Path(path) if (path := arguments.baseline or form.baseline) else None for form in forms]
             files = paths[0] and revision.file(paths[0]), paths[1]
             before, after = (baseline.read(file) if file else None for file in files)
-            # A limit of the base that matches nothing anymore is no mistake of the change.
+            # Mistakes of the base's limits, such as globs that no longer match, do not count.
             old, _ = limits.limited(_with_places(bare, before), forms[0], arguments, kernels)
             changes = everything((old, before), (suite, after), today())
         removed = [Loosened("files", one, "removed") for one in forms[0].files if one not in forms[1].files]
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _with_places(suite: Suite, lines: Baseline | None) -> Suite:
-    """The suite with the files and archs of the baseline, which a change may have removed with their lines."""
+    """The suite with the baseline's files and archs, since a change may remove these and their lines."""
     if not (lines and suite.variants):
         return suite
     like = next(iter(suite.variants.values()))

@@ -38,7 +38,7 @@ def requested(arguments: argparse.Namespace) -> bool:
     """Whether to compare with a base revision.
 
     Raises:
-        UsageError: there is none, and something is allowed.
+        UsageError: ``--allow`` is given without ``--base``.
     """
     if arguments.base is None and arguments.allow:
         raise UsageError("--allow: expected together with --base REV, found it alone")
@@ -48,12 +48,9 @@ def requested(arguments: argparse.Namespace) -> bool:
 def run(arguments: argparse.Namespace) -> None:
     if not requested(arguments):
         return
-    for name in ("recorded", "baseline"):
-        if getattr(arguments, name):
-            option = "RUN" if name == "recorded" else "--baseline"
-            hint = (
-                "commit the file and name it in suite.toml: [gate] baseline" if name == "baseline" else "leave it out"
-            )
+    named = "commit the file and name it in suite.toml: [gate] baseline"
+    for option, value, hint in (("RUN", arguments.recorded, "leave it out"), ("--baseline", arguments.baseline, named)):
+        if value:
             raise UsageError(
                 f"--base: expected without {option}: it compares the suite and its baseline as committed; found both\n"
                 f"  hint: {hint}"
@@ -80,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     def check(runs: Sequence[Traversable]) -> Iterator[Verdict | str]:
         used = {run.name for run in runs}
-        unused = [run for run in here if run.name not in used]  # a run that is damaged is not used
+        unused = [run for run in here if run.name not in used]  # a damaged run is not used
         gone = [Loosened("run", name, "removed") for name in removed if name not in used]
         all_changes = (*changes, *gone, *_runs(before, [*runs, *unused]))
         yield from notes
@@ -93,7 +90,7 @@ def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loos
     """The limits of the working tree's suite that are looser than the revision's.
 
     Args:
-        budgets: a file of further budgets.
+        budgets: a file with more budgets.
     """
     folder = revision.folder(suite.name)
     if folder is None:
@@ -120,7 +117,7 @@ def _signers(suite: Path) -> set[str]:
 
 
 def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) -> Iterator[Loosened]:
-    """The runs that differ from the base's, by the hashes of its runs' files."""
+    """The runs whose files' hashes differ from the base's."""
     for run in runs:
         new = _hashes(run)
         old = before.get(run.name, new)
@@ -129,7 +126,7 @@ def _runs(before: Mapping[str, Mapping[str, str]], runs: Sequence[Traversable]) 
 
 
 def _run(file: Path) -> Traversable:
-    """The run of a header, or of a packed file."""
+    """The run of a header or packed file."""
     return file.parent if file.name == store.HEADER else lookup.runs_at(file)[0]
 
 
@@ -138,7 +135,7 @@ def _hashes(run: Traversable) -> dict[str, str]:
 
 
 def verdict(change: Loosened, revision: str, allowed: list[str]) -> Verdict:
-    """A looser limit, which fails unless it is allowed."""
+    """The verdict on a looser limit, which fails unless it is allowed."""
     glob = next((glob for glob in allowed if fnmatchcase(change.key, glob)), None)
     accepted = f" (allowed by --allow {glob})" if glob else " (it has no variant left)" if change.gone else ""
     return Verdict(

@@ -1,4 +1,4 @@
-"""Lists every limit that is looser in one state of a suite than in another: a pure function of both."""
+"""Compares two states of a suite, and lists every limit that became looser."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Loosened:
     Args:
         kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule``, ``baseline``, ``signer`` or
             ``run``.
-        name: of the suite's folder, the variant, shape, budget, or (of a rule) fact.
-        gone: whether nothing is left that it was about, since the variants were removed.
+        name: the name of the suite's folder, variant, shape or budget, or a rule's fact.
+        gone: whether all variants of the limit were removed.
     """
 
     kind: str
@@ -40,12 +40,12 @@ class Loosened:
 
     @property
     def key(self) -> str:
-        """What ``--allow`` matches: ``budget:registers``."""
+        """The text that ``--allow`` matches: ``budget:registers``."""
         return f"{self.kind}:{self.name}"
 
 
 def everything(before: State, after: State, today: date) -> list[Loosened]:
-    """All that is looser in ``after``, the subjects first."""
+    """The looser limits of ``after``; variants and shapes first."""
     (old, old_lines), (new, new_lines) = before, after
     changes = [
         *_references(old, new),
@@ -54,7 +54,7 @@ def everything(before: State, after: State, today: date) -> list[Loosened]:
         *_budgets(old, new),
         *_waivers(old, new),
     ]
-    if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may be one of these, renamed
+    if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may have been renamed
         changes = [replace(c, gone=False, text=f"{c.text}; {added} added") if c.gone else c for c in changes]
     baselines = [lines for lines in (old_lines, new_lines) if lines]
     return [*changes, *_rules(old, new, baselines, today), *_lines(old, new, old_lines, new_lines)]
@@ -64,11 +64,11 @@ def _judged(suite: Suite) -> set[str]:
     return {name for name, variant in suite.variants.items() if not variant.is_reference}
 
 
-# --- what there is to judge -----------------------------------------------------------------------
+# --- variants and shapes --------------------------------------------------------------------------
 
 
 def _references(old: Suite, new: Suite) -> Iterator[Loosened]:
-    """The standards that answers and times are compared with."""
+    """Changed references of answers and times."""
     if old.baseline != new.baseline:
         yield Loosened("suite", new.name, f"baseline {old.baseline} → {new.baseline}")
     for name, problem in old.problems.items():
@@ -151,10 +151,10 @@ def _range(budget: Budget) -> tuple[float, float]:
 
 
 def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:
-    """What a budget no longer selects, of what is still there."""
+    """The present variants, archs, shapes and kernels that a budget no longer selects."""
     for what in ("variants", "archs", "shapes"):
         was, now = getattr(before, what), getattr(after, what)
-        names = _judged(new) if what == "variants" else {*getattr(new, what)}  # also what is new
+        names = _judged(new) if what == "variants" else {*getattr(new, what)}  # new ones too
         lost = sorted(name for name in names if matches_any(name, was) and not matches_any(name, now))
         if lost or ("*" in was and "*" not in now and what == "shapes"):
             yield f"not for {', '.join(lost) or 'all shapes'}"
@@ -163,7 +163,7 @@ def _narrower(before: Budget, after: Budget, new: Suite) -> Iterator[str]:
 
 
 def _covers_kernels(inner: Sequence[str], outer: Sequence[str]) -> bool:
-    """Whether the globs ``outer`` select all that ``inner`` select; ``False`` if that takes more than equal globs."""
+    """Whether the globs ``outer`` select all kernels of ``inner``, as far as equal globs show it."""
     excluded = {glob for glob in outer if glob[:1] == "!"}
     return excluded <= {*inner} and ("*" in outer or {glob for glob in inner if glob[:1] != "!"} <= {*outer})
 
@@ -173,7 +173,7 @@ def _waivers(old: Suite, new: Suite) -> Iterator[Loosened]:
     added = {b.name for b in new.budgets} - {*limits}
     for waiver in new.waivers:
         if waiver.budget in added:
-            continue  # it loosens nothing of the base
+            continue  # the budget is new
         before = [w for w in old.waivers if w.budget == waiver.budget]
         if not any(_covers(w, waiver, limits.get(waiver.budget), old, new) for w in before):
             where = ", ".join((*waiver.variants, *(f"on {a}" for a in (*waiver.archs, *waiver.shapes) if a != "*")))
@@ -183,7 +183,7 @@ def _waivers(old: Suite, new: Suite) -> Iterator[Loosened]:
 
 
 def _covers(before: Waiver, after: Waiver, budget: Budget | None, old: Suite, new: Suite) -> bool:
-    """Whether a waiver of the base accepts all that ``after`` accepts."""
+    """Whether a waiver of the base accepts everything that ``after`` accepts."""
     if before.expires and not (after.expires and after.expires <= before.expires):
         return False
     worse = _is_above(budget, before.budget)
@@ -200,7 +200,7 @@ def _covers(before: Waiver, after: Waiver, budget: Budget | None, old: Suite, ne
 
 
 def _is_above(budget: Budget | None, name: str) -> bool | None:
-    """Whether the greater value is the worse one; ``None``: both may be."""
+    """Whether greater values are worse; ``None`` if either may be."""
     if budget is not None:
         one_sided = (budget.maximum is None) != (budget.minimum is None)
         return budget.maximum is not None if one_sided else None
@@ -213,7 +213,7 @@ def _is_above(budget: Budget | None, name: str) -> bool | None:
 
 
 def _rules(old: Suite, new: Suite, baselines: Sequence[Baseline], today: date) -> Iterator[Loosened]:
-    """The facts whose lines may get worse than the base's rules allow, today or after a rule expires."""
+    """The facts whose lines may get worse than under the base's rules, today or after a rule expires."""
     before, after = old.gate.rules, new.gate.rules
     if before == after:
         return
@@ -239,7 +239,7 @@ def _limit(lines: Baseline, key: Key, value: float, rules: Collection[GateRule])
 
 
 def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | None) -> Iterator[Loosened]:
-    """Each line that was removed or made worse, except those of removed variants, archs and shapes."""
+    """Each removed or worse line, except those of removed variants, archs and shapes."""
     if before is None or not before.values:
         return
     if after is None or not after.values:

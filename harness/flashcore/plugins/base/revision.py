@@ -1,4 +1,4 @@
-"""A git revision's files in a temporary folder: neither the working tree nor the index is touched."""
+"""Extracts a git revision into a temporary folder, without changing the working tree or the index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Revision:
     """The files of a revision.
 
     Args:
-        name: as the user calls it.
+        name: the user's name for it.
         tree: the folder with its files.
         top: the repository's working tree.
         suite: the suite's folder within the repository.
@@ -32,8 +32,8 @@ class Revision:
     suite: Path
 
     def folder(self, suite: str) -> Path | None:
-        """The suite's folder in the revision: the one at the same path, else a removed one of this name; ``None`` if
-        the suite is new."""
+        """The suite's folder in the revision: at the same path, else a removed one of this name; ``None`` if the suite
+        is new."""
         if (self.tree / self.suite / MANIFEST).is_file():
             return self.tree / self.suite
         for path in self.removed():
@@ -43,12 +43,12 @@ class Revision:
         return None
 
     def removed(self) -> list[str]:
-        """The folders of suites that the revision has and the working tree lacks."""
+        """The folders of the revision's suites that the working tree lacks."""
         folders = sorted(file.parent.relative_to(self.tree) for file in self.tree.rglob(MANIFEST))
         return [folder.as_posix() for folder in folders if not self._is_present(folder)]
 
     def _is_present(self, folder: Path) -> bool:
-        """Whether the working tree has the suite there, and not in another folder that a link names."""
+        """Whether the working tree has a suite there, not through a link."""
         place = self.top / folder
         return place.resolve() == place and (place / MANIFEST).is_file()
 
@@ -67,7 +67,7 @@ class Revision:
             ) from error
 
     def file(self, path: Path) -> Path | None:
-        """A file of the working tree as it is in the revision; ``None`` if it is not there."""
+        """The revision's version of a working tree's file; ``None`` if it has none."""
         if not path.resolve().is_relative_to(self.top):
             return None
         before = self.tree / path.resolve().relative_to(self.top)
@@ -76,11 +76,11 @@ class Revision:
 
 @contextmanager
 def extracted(name: str, suite: Path) -> Iterator[Revision]:
-    """The files of a revision of the suite's repository, until the context ends.
+    """Extracts a revision of the suite's repository until the context ends.
 
     Raises:
         UsageError: the suite is in no repository, or there is no such revision.
-        FlashcoreError: git cannot write them.
+        FlashcoreError: git cannot write the files.
     """
     top = git.run(suite, "rev-parse", "--show-toplevel")
     if top.returncode:
@@ -98,10 +98,10 @@ def extracted(name: str, suite: Path) -> Iterator[Revision]:
 
 
 def _check_out(repository: Path, revision: str, tree: Path) -> None:
-    """Writes the files of a revision, and of its submodules where the repository has them."""
+    """Writes the files of a revision and of its checked-out submodules."""
     tree.mkdir(parents=True, exist_ok=True)
     index = {"GIT_INDEX_FILE": f"{tree}.index"}
-    # `git archive` would leave out what .gitattributes marks export-ignore.
+    # `git archive` would omit files that .gitattributes marks export-ignore.
     for words in (["read-tree", revision], ["checkout-index", "--all", f"--prefix={tree}/"]):
         done = git.run(repository, *words, variables=index)
         if done.returncode:

@@ -1,4 +1,4 @@
-"""The least time that each resource allows."""
+"""Computes the least time that each resource allows."""
 
 from flashcore.model.plugin import Plugin
 

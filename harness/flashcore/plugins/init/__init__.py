@@ -1,4 +1,4 @@
-"""A new suite to fill in."""
+"""Writes a new suite to fill in."""
 
 from flashcore.model.plugin import Plugin
 

@@ -11,7 +11,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.model.files import writing
 
 HERE = Path(__file__).parent
-#: Each file of a new suite. ``suite.toml`` names the schema: editors complete by it.
+#: The files of a new suite. ``suite.toml`` names the schema, which editors use for completion.
 FILES = {name: HERE / f"{name}.txt" for name in ("suite.toml", "problem.py", "scale.cu")} | {
     "suite.schema.json": Path(suites.__file__).with_name("suite.schema.json")
 }
@@ -34,10 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def write(folder: Path) -> list[Path]:
-    """Writes a suite that builds, checks and gates as it is into a new or empty folder.
+    """Writes a suite that builds, checks and gates into a new or empty folder.
 
     Raises:
-        UsageError: the folder holds something already.
+        UsageError: the folder is not empty.
         FlashcoreError: it cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

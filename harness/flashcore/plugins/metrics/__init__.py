@@ -1,4 +1,4 @@
-"""Tables of the metrics that chips have, and how they are made."""
+"""Lists chips' metrics, and writes their tables."""
 
 from flashcore.model.plugin import Plugin
 

@@ -1,4 +1,4 @@
-"""``flashcore metrics``: which metrics a chip has."""
+"""``flashcore metrics``: lists a chip's metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_text(table: Table, names: Collection[str] = ()) -> str:
-    """The plan as plain text: first what the chip lacks, then every name."""
+    """The plan as text: the facts that the chip lacks, then every name."""
     rows = [row for row in lookup.plan(table) if not names or row.spec.name in names]
     lost = [row for row in rows if row.state == "lost"]
     width = max((len(row.spec.name) for row in rows), default=0)

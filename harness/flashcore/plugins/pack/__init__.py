@@ -1,4 +1,4 @@
-"""Runs as one file, to transport them."""
+"""Packs a run into one file."""
 
 from flashcore.model.plugin import Plugin
 

@@ -1,4 +1,4 @@
-"""Removal of old runs and builds."""
+"""Removes old runs and builds."""
 
 from flashcore.model.plugin import Plugin
 

@@ -1,7 +1,7 @@
-"""``flashcore prune``: removes the runs and builds that nothing needs any more.
+"""``flashcore prune``: removes runs and builds that nothing needs.
 
-Runs that are kept: those that git tracks, the newest ones, those that the gate and a new run would join facts from, and
-those that a process holds. Builds that are kept: those of the suite's present sources.
+It keeps runs that git tracks, the newest runs, those that the gate or a new run would join facts from, and those that a
+process has locked. It keeps the builds of the suite's present sources.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
-    """Removes, or lists, what is old; of builds also those in ``folders``."""
+    """Removes or lists old runs and builds; also those in ``folders``."""
     if arguments.keep < 0 or arguments.older_than < 0:
         raise UsageError("--keep and --older-than: expected 0 or more")
     before = time.time() - arguments.older_than * _DAY
@@ -101,7 +101,7 @@ def _began(run_id: str) -> float:
 
 
 def _tracked(folder: Path) -> set[str]:
-    """The names below the folder under which git tracks any file."""
+    """The entries of the folder in which git tracks a file."""
     whole = folder.resolve()
     if not any((p / ".git").exists() for p in (whole, *whole.parents)):
         return set()
@@ -112,23 +112,23 @@ def _tracked(folder: Path) -> set[str]:
 
 
 def _joined(profiles: Path) -> set[str]:
-    """The runs that facts are joined from, for each suite and GPU: the newest measured one is among them."""
+    """The runs that facts are joined from for each suite and GPU, including the newest measured one."""
     measured = set()
     for folder in lookup.runs(profiles):
         try:
             header = json.loads((folder / store.HEADER).read_bytes())
             measured.add((header["suite"]["name"], header["environment"]["gpu"]))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # damaged: nothing can be joined from it
+            continue  # damaged, so nothing can be joined from it
     return {r.id for suite, gpu in measured if gpu for r in assemble.to_join(profiles, suite, gpu, before=None)}
 
 
 def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Path] = ()) -> list[Path]:
-    """What was compiled for no present source of the suite, and all builds in the folders ``more``; none of it since
-    ``before`` (seconds since 1970).
+    """The builds older than ``before`` (seconds since 1970) that no present source of the suite uses, and all in the
+    folders ``more``.
 
     Raises:
-        CapabilityError: there are old builds, and no compiler, whose version is part of a build's name.
+        CapabilityError: there are old builds but no compiler, whose version is part of a build's name.
     """
     loaded = load(suite_folder(suite))
     places = [folder / loaded.name, *more]
@@ -144,10 +144,10 @@ def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Pa
 
 
 def _remove(path: Path) -> bool:
-    """Removes the folder, unless a process now holds it."""
+    """Removes the folder, unless a process has it locked; whether it did."""
     try:
         with store.claimed(path), writing(path):
-            (path / store.HEADER).unlink(missing_ok=True)  # first, since an incomplete run is no run
+            (path / store.HEADER).unlink(missing_ok=True)  # first: an interrupted removal leaves no run
             shutil.rmtree(path)
     except UsageError as error:
         print(f"flashcore: left as it is: {error}", file=sys.stderr)

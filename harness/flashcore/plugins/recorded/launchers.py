@@ -1,6 +1,6 @@
-"""Records the launches of foreign CUDA launchers without a GPU: the arguments and the device that one is called with.
+"""Records the launches of foreign CUDA launchers without a GPU, from given arguments and device properties.
 
-Nothing is read from the tensors.
+The launcher must not read from the tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flashcore.model.suite import Argument, Problem, Shape
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
 
-#: A field of the generated ``flashcore_arguments`` → what it is here.
+#: C++ type of a member of the generated ``flashcore_arguments`` → its ctypes type.
 _FIELDS: Mapping[str, Any] = {
     "void*": ctypes.c_void_p,
     "const void*": ctypes.c_void_p,
@@ -28,9 +28,9 @@ _FIELDS: Mapping[str, Any] = {
     "double": ctypes.c_double,
     "bool": ctypes.c_bool,
 }
-#: Tensors lie far from each other and are aligned as torch's are.
+#: Tensors are far apart, and aligned like torch's.
 _FIRST_ADDRESS, DISTANCE = 1 << 40, 1 << 36
-#: Static shared memory that any block may have, in bytes.
+#: Static shared memory available to every block, in bytes.
 _SMEM_PER_BLOCK = 48 * 1024
 
 
@@ -50,7 +50,7 @@ def recording(problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
 
 
 def cache_key(arguments: Sequence[tuple[str, float | int]], device: Sequence[int]) -> list[str | float | int]:
-    """What a recorded plan depends on besides the dimensions: numbers, which tensors are absent, and the device."""
+    """What a recorded plan depends on besides dimensions: numbers, absent tensors and the device."""
     values = [
         value if "*" not in kind else f"no {i}"
         for i, (kind, value) in enumerate(arguments)
@@ -60,7 +60,7 @@ def cache_key(arguments: Sequence[tuple[str, float | int]], device: Sequence[int
 
 
 def record(library: Any, recording: Mapping[str, Any], dims: Any, *out: Any) -> int:
-    """Calls the launcher in a child; the number of launches, or below 0 for an error."""
+    """Calls the launcher in a child process. Returns the number of launches, or a negative error."""
     if not hasattr(library, "flashcore_recorded_plan"):
         return int(library.flashcore_launch_plan(dims, *out))
     arguments, numbers = struct(recording["arguments"]), Device(*recording["device"])
@@ -68,7 +68,7 @@ def record(library: Any, recording: Mapping[str, Any], dims: Any, *out: Any) -> 
 
 
 def completed(plan: Plan, artifact: Artifact) -> Plan:
-    """The plan with the clusters that kernels' sources fix: a launch call does not name these."""
+    """The plan with the cluster sizes fixed in kernels' sources, which launch calls do not name."""
     if artifact.cubin is None:
         return plan
     kernels = cubin.read(Path(artifact.cubin), artifact.arch).kernels
@@ -77,8 +77,10 @@ def completed(plan: Plan, artifact: Artifact) -> Plan:
 
 
 def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tuple[str, float | int]]:
-    """The type and value of each member of ``flashcore_arguments``: numbers as the shape's params have them, else 1;
-    an optional tensor is absent where they say ``false``; strides are those of a contiguous tensor."""
+    """The type and value of each member of ``flashcore_arguments``.
+
+    Numbers are from the shape's parameters, else their defaults, else 1. Tensors are contiguous; a parameter ``false``
+    makes an optional one absent."""
     members: list[tuple[str, float | int]] = []
     for i, argument in enumerate(arguments):
         if argument.kind != "tensor":
@@ -93,16 +95,16 @@ def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tup
 
 
 def struct(given: Sequence[tuple[str, float | int]]) -> ctypes.Structure:
-    """The arguments as C has them."""
+    """The arguments as a C structure."""
     fields = tuple((f"a{i}", _FIELDS[kind]) for i, (kind, _) in enumerate(given))
     layout = type("Arguments", (ctypes.Structure,), {"_fields_": fields})
     return layout(*(value if _FIELDS[kind] is ctypes.c_double else int(value) for kind, value in given))  # type: ignore[no-any-return]
 
 
 def device(arch: str) -> tuple[int, ...]:
-    """The fields of a :class:`Device` of that arch, 0 where they are not known.
+    """The fields of a :class:`Device` of that arch; unknown ones are 0.
 
-    It has as many SMs as this machine's GPU; of another arch, or without a GPU, as the largest of the datasheets'.
+    The number of SMs is that of this machine's GPU if it has this arch, else of the largest GPU in the device table.
     """
     number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
     sms_of_arch = [d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]

@@ -1,4 +1,4 @@
-"""Who signed the runs that ``flashcore gate`` uses, and ``--require-signed``."""
+"""``flashcore gate --require-signed``, and a note on the signature of each run that the gate uses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _signers(suite: str | None, base: str | None) -> str:
-    """The trusted keys: of the base revision if there is one, never of a folder that a record names."""
+    """The trusted keys of the suite, in the base revision if there is one. Records cannot name them."""
     with suppress(UsageError, FileNotFoundError):  # RUN without one suite here; a suite without the file
         folder = Path(suite_folder(suite))
         return (
@@ -56,7 +56,7 @@ def _signers(suite: str | None, base: str | None) -> str:
 
 
 def _signed(run: Traversable, signers: str) -> tuple[str, bool]:
-    """Who signed the run, empty without a signature, and whether ``signers`` has the key."""
+    """The run's signature in words, empty without one, and whether ``signers`` has its key."""
     if not ((run / SIGNATURE).is_file() and (run / SUMS).is_file()):
         return "", False
     hashes = (run / SUMS).read_bytes().decode(errors="replace")
