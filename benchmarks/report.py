@@ -158,7 +158,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if PROGRAM is None:
         raise UsageError("Chromium: expected one on PATH, found none\n  hint: install chromium")
     profiles = Path("profiles")
-    record = store.read(lookup.find(profiles, options.run)) if options.run else lookup.latest(profiles, "attention")
+    record = (
+        store.read(lookup.find(profiles, options.run))
+        if options.run
+        else next(lookup.measured_runs(profiles, "attention"), None)
+    )
     if record is None:
         raise UsageError(f"{profiles}: expected a recorded run of the suite attention, found none")
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:

@@ -73,6 +73,11 @@ def published() -> Record:
     return store.read(published_run("20261122T201621Z-c175"))
 
 
+def latest(places: lookup.Places, suite: str) -> Record | None:
+    """The newest run of a suite with times."""
+    return next((run for run in lookup.measured_runs(places, suite) if run.samples), None)
+
+
 def published_run(name: str) -> Traversable:
     """A run of ``profiles/``; its id may be shortened."""
     return lookup.find(ROOT / "profiles", name)

@@ -12,9 +12,8 @@ from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import PLANNED
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Launch, Plan, Record, Roof, Subject, Value
-from flashcore.records import lookup
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import ROOT, latest
 
 KERNEL = "fast_kernel"
 Values = dict[str, Value | None]
@@ -251,7 +250,7 @@ def test_a_launch_stands_in_for_the_code_of_imported_kernels() -> None:
 
 
 def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
-    published = lookup.latest(ROOT / "profiles", "attention")
+    published = latest(ROOT / "profiles", "attention")
     assert published is not None
     line = {v.name: v.parent for v in published.suite.variants.values()}
     first = advice(Readings(published), "tma_split_keys", "mission")[0]
@@ -261,7 +260,7 @@ def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
 
 
 def test_a_remedy_at_an_identical_shape_counts() -> None:
-    published = lookup.latest(ROOT / "profiles", "attention")
+    published = latest(ROOT / "profiles", "attention")
     assert published is not None
     first = advice(Readings(published), "cluster_keys", "d64_s512_h8")[0]  # mission under another name
     assert first.remedy and first.remedy.variant == "mma_split_keys"

@@ -13,9 +13,8 @@ from flashcore.explain.limiter import NEAR, limiter, limiters, phase_shares, rem
 from flashcore.explain.predictions import Readings
 from flashcore.model.causes import Sampled
 from flashcore.model.record import Fact, Facts, Record, Subject
-from flashcore.records import lookup
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import ROOT, latest
 from tests.recorded import RECORDED
 
 MISSION = Subject("fast", shape="mission")
@@ -54,7 +53,7 @@ def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
 
 
 def published(suite: str) -> Readings:
-    found = lookup.latest(ROOT / "profiles", suite)
+    found = latest(ROOT / "profiles", suite)
     assert found is not None
     return Readings(found)
 

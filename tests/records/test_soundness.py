@@ -20,9 +20,9 @@ from flashcore.errors import Exit, RecordError
 from flashcore.model import intervals
 from flashcore.model.causes import OverReference
 from flashcore.model.record import Fact, Facts, Source, Subject
-from flashcore.records import lookup, soundness, store
+from flashcore.records import soundness, store
 from tests import conftest, factory
-from tests.conftest import Change
+from tests.conftest import Change, latest
 
 RUN = "20260102T030405Z-0001"
 BUDGET = dataclasses.asdict(factory.budget("registers", maximum=9))
@@ -127,7 +127,7 @@ def test_a_date_in_the_future_is_refused_and_is_not_the_newest(run: Path, capsys
     shutil.copytree(run, later)
     dates = {"id": later.name, "created": "2099-01-02T03:04:05Z"}
     refused(later, store.HEADER, dates, f"id: expected no time in the future, found {later.name}")
-    newest = lookup.latest(run.parent, "attention")
+    newest = latest(run.parent, "attention")
     assert newest is not None and newest.id == RUN
     assert "no time in the future" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.cli import output, terminal
@@ -56,9 +57,6 @@ def examine() -> list[Part]:
         compiler = toolchain.find_nvcc()
         return f"{compiler.version} at {compiler.path}, runtime {compiler.cudart_static.name}"
 
-    def torch() -> str:
-        return f"{package('torch')} at {toolchain.torch_root()}"
-
     def gpu() -> str:
         one = Gpu.find()
         if one is None:
@@ -66,13 +64,11 @@ def examine() -> list[Part]:
         capability = ".".join(map(str, one.capability))
         return f"{one.name}, compute capability {capability}, {one.sms} SMs, driver {one.driver}"
 
-    def counters() -> str:
-        program = ncu.find_ncu()
-        return f"{toolchain.tool_version(program)} at {program}"
+    def tool(program: Path) -> str:
+        return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
 
     def sanitizer() -> str:
-        program = plugin.resolve("flashcore.plugins.sanitize.sanitize:find_sanitizer")()
-        return f"{toolchain.tool_version(program) or 'of an unknown version'} at {program}"
+        return tool(plugin.resolve("flashcore.plugins.sanitize.sanitize:find_sanitizer")())
 
     def package(name: str) -> str:
         version = toolchain.version_of(name)
@@ -86,9 +82,9 @@ def examine() -> list[Part]:
         ("ninja", "build"): lambda: str(toolchain.find_ninja()),
         ("triton", "build of Triton kernels"): lambda: package("triton"),
         ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm")),
-        ("torch", "operators, check, bench, profile"): torch,
+        ("torch", "operators, check, bench, profile"): lambda: f"{package('torch')} at {toolchain.torch_root()}",
         ("GPU", "check, bench, profile"): gpu,
-        ("ncu", "profile"): counters,
+        ("ncu", "profile"): lambda: tool(ncu.find_ncu()),
         ("compute-sanitizer", "sanitize"): sanitizer,
     }
     packages = {

@@ -146,16 +146,6 @@ def _of_sanitizer(run: Traversable) -> bool:
     return (run / "sanitize").is_dir() and not (run / "check").is_dir()
 
 
-def latest(places: Places, suite: str, *, before: str | None = None) -> Record | None:
-    """The newest run of this suite with times; if there is none, the newest with GPU results."""
-    newest = None
-    for record in measured_runs(places, suite, before=before):
-        if record.samples:
-            return record
-        newest = newest or record
-    return newest
-
-
 def measured_runs(places: Places, suite: str, *, before: str | None = None) -> Iterator[Record]:
     """The runs of this suite with GPU results, newest first."""
     return filter(is_readable, opened_runs(places, suite, before=before))

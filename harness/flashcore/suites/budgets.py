@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import starmap
@@ -62,6 +63,7 @@ def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
 # --- a manifest -----------------------------------------------------------------------------------
 
 
+@dataclass
 class Limits:
     """Converts a manifest's budgets, waivers and gate rules, and collects the mistakes in them.
 
@@ -69,53 +71,48 @@ class Limits:
         archs: every arch that a variant targets.
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        archs: Sequence[str],
-        shapes: Mapping[str, Shape],
-        variants: Mapping[str, Variant],
-        mistakes: Mistakes,
-    ) -> None:
-        self._manifest, self._archs, self._shapes, self._variants = manifest, archs, shapes, variants
-        self._mistakes = mistakes
+    manifest: Manifest
+    archs: Sequence[str]
+    shapes: Mapping[str, Shape]
+    variants: Mapping[str, Variant]
+    mistakes: Mistakes
 
     def budgets(self) -> tuple[Budget, ...]:
-        budgets = tuple(b for i, f in enumerate(self._manifest.budget) if (b := self._declared(i, f)))
+        budgets = tuple(filter(None, starmap(self._declared, enumerate(self.manifest.budget))))
         names = [b.name for b in budgets]
         for name in sorted({n for n in names if names.count(n) > 1}):
-            self._mistakes.add("budget", "unique names", f"{name!r} {names.count(name)} times")
+            self.mistakes.add("budget", "unique names", f"{name!r} {names.count(name)} times")
         return budgets
 
     def _scope(self, key: str, form: ScopeForm, globs: Sequence[str]) -> dict[str, Any]:
-        check = self._mistakes.check_globs
+        check = self.mistakes.check_globs
         return {
-            "variants": check(f"{key}.variants", globs, self._variants, "variant"),
-            "archs": check(f"{key}.archs", form.archs, self._archs, "suite's arch"),
-            "shapes": check(f"{key}.shapes", form.shapes, self._shapes, "shape"),
+            "variants": check(f"{key}.variants", globs, self.variants, "variant"),
+            "archs": check(f"{key}.archs", form.archs, self.archs, "suite's arch"),
+            "shapes": check(f"{key}.shapes", form.shapes, self.shapes, "shape"),
             "kernels": tuple(form.kernels),
         }
 
     def _declared(self, index: int, form: BudgetForm) -> Budget | None:
         key = f"budget[{index}]"
-        if decision := decision_of(key, form, self._mistakes):
+        if decision := decision_of(key, form, self.mistakes):
             form = form.model_copy(update={"fact": DECISION + form.name, "maximum": 0})
-        _check_limits(key, form, self._mistakes)
-        spec = self._mistakes.check_fact(f"{key}.fact", form.fact or "")
+        _check_limits(key, form, self.mistakes)
+        spec = self.mistakes.check_fact(f"{key}.fact", form.fact or "")
         if spec is None:
             return None
         if spec.tier is None:
-            self._mistakes.add(f"{key}.fact", "a numeric fact", repr(form.fact))
+            self.mistakes.add(f"{key}.fact", "a numeric fact", repr(form.fact))
             return None
         scope = self._scope(key, form, self._names(key, form)) | {"decision": decision}
         budget = _budget(form, spec, scope)
         if not any(
             self._applies_to(budget, v)
-            for v in self._variants.values()
+            for v in self.variants.values()
             if not v.is_reference and matches_any(v.name, budget.variants)
         ):
             case = "a variant that is no reference, on an arch and shape that it supports"
-            self._mistakes.add(key, f"{form.name} to apply to a case: {case}", "none")
+            self.mistakes.add(key, f"{form.name} to apply to a case: {case}", "none")
         return budget
 
     def _names(self, key: str, form: BudgetForm) -> list[str]:
@@ -123,15 +120,15 @@ class Limits:
         if form.documents is None:
             return form.variants
         for document in form.documents:
-            if document not in self._manifest.documents:
-                self._mistakes.add(f"{key}.documents", "a document of the manifest", repr(document))
+            if document not in self.manifest.documents:
+                self.mistakes.add(f"{key}.documents", "a document of the manifest", repr(document))
         names = [
             n
-            for n, v in self._variants.items()
+            for n, v in self.variants.items()
             if v.document in form.documents and any(fnmatchcase(n, glob) for glob in form.variants)
         ]
         if not names:
-            self._mistakes.add(f"{key}.documents", "documents of at least one variant", "no variant")
+            self.mistakes.add(f"{key}.documents", "documents of at least one variant", "no variant")
         return names
 
     def _applies_to(self, budget: Budget, variant: Variant) -> bool:
@@ -140,31 +137,31 @@ class Limits:
         if spec.group != "formula" and not any(matches_any(a, budget.archs) for a in variant.where.archs):
             return False
         stage = "bench" if budget.tier == "timing" else GROUP_STAGE.get(spec.group, "profile")
-        shapes = [s for s in self._shapes.values() if matches_any(s.name, budget.shapes) and variant.runs_on(s)]
+        shapes = [s for s in self.shapes.values() if matches_any(s.name, budget.shapes) and variant.runs_on(s)]
         return (static and budget.shapes == ("*",)) or any(static or stage in s.stages for s in shapes)
 
     def rules(self) -> tuple[GateRule, ...]:
-        return tuple(self._rule(i, form) for i, form in enumerate(self._manifest.gate.rule))
+        return tuple(starmap(self._rule, enumerate(self.manifest.gate.rule)))
 
     def _rule(self, index: int, form: GateRuleForm) -> GateRule:
         key = f"gate.rule[{index}]"
-        facts = self._mistakes.check_globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline")
+        facts = self.mistakes.check_globs(f"{key}.facts", form.facts, gate_policy.ALLOWANCES, "fact of a baseline")
         scope = self._scope(key, form, form.variants)
         rule = GateRule(**{**dict(form), "facts": facts, "reason": form.reason or "", **scope})
         if (loose := gate_policy.looser(rule)) and not rule.reason:
-            self._mistakes.add(f"{key}.reason", f"why {', '.join(loose)} may get worse", "nothing")
+            self.mistakes.add(f"{key}.reason", f"why {', '.join(loose)} may get worse", "nothing")
         return rule
 
     def waivers(self, budgets: Sequence[Budget]) -> tuple[Waiver, ...]:
         names = [b.name for b in budgets]
-        return tuple(self._waiver(i, form, names) for i, form in enumerate(self._manifest.waiver))
+        return tuple(self._waiver(i, form, names) for i, form in enumerate(self.manifest.waiver))
 
     def _waiver(self, index: int, form: WaiverForm, budgets: Sequence[str]) -> Waiver:
         key = f"waiver[{index}]"
         # The baseline's limits and implicit ones can be waived too: baseline_registers, runs.
         implicit = (gate_policy.CORRECT, gate_policy.RUNS, gate_policy.AS_PLANNED)
         if form.budget.removeprefix(gate_policy.PREFIX) not in {*implicit, *gate_policy.ALLOWANCES}:
-            self._mistakes.check_name(f"{key}.budget", form.budget, budgets, "the name of a budget")
+            self.mistakes.check_name(f"{key}.budget", form.budget, budgets, "the name of a budget")
         return Waiver(**{**dict(form), **self._scope(key, form, form.variants)})
 
 
@@ -213,7 +210,7 @@ def read(path: Path) -> tuple[Budget, ...]:
     file, mistakes = parsed(path, BudgetFile)
     if not file.budget:
         mistakes.add("budget", "at least one [[budget]]", "none")
-    budgets = [budget for i, form in enumerate(file.budget) if (budget := _of_any(i, form, mistakes))]
+    budgets = [*filter(None, (_of_any(i, form, mistakes) for i, form in enumerate(file.budget)))]
     if mistakes.lines:
         raise ManifestError(str(path), mistakes.lines)
     return tuple(budgets)

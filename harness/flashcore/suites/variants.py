@@ -171,9 +171,7 @@ class Variants:
         if form.shape is not None:
             self._mistakes.check_name(f"{where}.shape", form.shape, self._manifest.shape, "a shape")
         spec = self._mistakes.check_fact(f"{where}.fact", form.fact)
-        if spec is None:
-            return None
-        return Prediction(**form.model_dump(), unit=spec.unit)
+        return Prediction(**form.model_dump(), unit=spec.unit) if spec else None
 
     def _check_ancestry(self, key: str, name: str, variants: Mapping[str, Variant]) -> None:
         """Rejects a variant that is its own ancestor."""

@@ -73,9 +73,9 @@ def test_a_place_is_a_folder_of_runs_and_packed_ones_or_one_of_them(run: Path, p
         assert [r.name for r in lookup.all_runs([nowhere, place])] == [ID]
         assert store.read(lookup.find([nowhere, place], ID[:10])).id == ID
     assert store.read(lookup.find(nowhere, str(packed))).id == ID
-    found = lookup.latest([nowhere, packed], "attention")
+    found = next(lookup.measured_runs([nowhere, packed], "attention"), None)
     assert found is not None and found.id == ID
-    assert lookup.latest([nowhere, packed], "another") is None
+    assert not [*lookup.measured_runs([nowhere, packed], "another")]
 
 
 def test_a_file_of_another_name_is_no_run(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
