@@ -33,9 +33,9 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import UsageError
 from flashcore.measure.machine import python_process
-from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
-from flashcore.measure.workers.journal import Result, Task, answer_of, parse, read_journal
+from flashcore.measure.workers.journal import Result, Task, answer_of, lost_in, measured_on, parse, read_journal
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.records import lookup, store
 

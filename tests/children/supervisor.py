@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Task
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits, Program
 
 tasks = [Task(t["name"], t["payload"]) for t in json.loads(sys.argv[2])]

@@ -13,9 +13,9 @@ from flashcore.measure.build import build
 from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Command, Place
 from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import Step

@@ -12,12 +12,12 @@ from flashcore.measure import gpu_stages
 from flashcore.measure.bench import bench, case_times, gpu_probe
 from flashcore.measure.bench.gpu_probe import Probe
 from flashcore.measure.context import Context, Say, silent
-from flashcore.measure.machine import gpu_lease, toolchain
+from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Settings
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.model.progress import Step
 from flashcore.model.record import Built, Facts, Measured, StageNote, StageResult, Subject
 from flashcore.pipeline.opening import open_context
@@ -139,10 +139,10 @@ def test_gpus_are_leased_while_they_measure(tmp_path: Path, monkeypatch: pytest.
     seen = []
 
     def run(*_: object) -> StageResult:
-        seen.append([gpu_lease.is_free(uuid) for uuid in workers.uuids])
+        seen.append([gpu_choice.is_free(uuid) for uuid in workers.uuids])
         return StageResult((), ())
 
     monkeypatch.setattr("flashcore.measure.check.check.run", run)
     for one in (context, replace(context, gpu=None)):
         gpu_stages.measure(one, stages.Finished(Built("", (), ())))
-    assert seen == [[False, False]] and gpu_lease.is_free("GPU-a")
+    assert seen == [[False, False]] and gpu_choice.is_free("GPU-a")

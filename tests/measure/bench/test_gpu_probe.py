@@ -9,8 +9,8 @@ import pytest
 
 from flashcore.measure.bench import gpu_probe
 from flashcore.measure.bench.gpu_probe import Probe, unfit
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import Cause, Message
 

@@ -1,14 +1,17 @@
-"""Which GPUs a run uses."""
+"""Which GPUs a run uses; their leases: one holder at a time, whoever waits is told, and nothing is left of it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import UsageError
-from flashcore.measure.machine import gpu, gpu_lease
+from flashcore.measure.machine import gpu, gpu_choice, python_process
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.gpu_choice import by_kind, chosen, visible
 
@@ -60,7 +63,7 @@ def test_gpus_come_by_kind(asked: str, kinds: list[list[str]], tmp_path: Path, m
 
 def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with gpu_lease.lease("GPU-a1"):
+    with gpu_choice.lease("GPU-a1"):
         assert list(chosen("2", HERE)) == ["GPU-b2", "GPU-c4"]
         assert list(chosen("3", HERE)) == ["GPU-b2", "GPU-c4", "GPU-a1"]
     assert list(chosen("2", HERE)) == ["GPU-a1", "GPU-b2"]
@@ -89,3 +92,52 @@ def test_a_driver_that_is_hidden_shows_no_gpu(monkeypatch: pytest.MonkeyPatch) -
     assert visible() == {"GPU-a1": H200, "GPU-b2": L4}
     monkeypatch.setattr(Gpu, "find", staticmethod(lambda: None))
     assert visible() == {}
+
+
+# --- leases ---
+
+
+def test_a_second_holder_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def told(text: str) -> None:
+        order.append(text)
+        waiting.set()
+
+    def second() -> None:
+        with gpu_choice.lease("GPU-1", told):
+            order.append("second")
+
+    with gpu_choice.lease("GPU-1"), gpu_choice.lease("GPU-2"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(120)
+        order.append("first")
+    thread.join(120)
+    assert order == ["GPU-1 is leased by another process: waiting for it", "first", "second"]
+    with gpu_choice.lease("GPU-1"):
+        pass
+
+
+def test_several_are_held_together_and_seen_as_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with gpu_choice.leases(["GPU-2", "GPU-1"]):
+        assert [gpu_choice.is_free(f"GPU-{n}") for n in (1, 2, 3)] == [False, False, True]
+    assert gpu_choice.is_free("GPU-1") and gpu_choice.is_free("GPU-2")
+
+
+def test_two_that_want_the_same_two_do_not_wait_in_a_circle(tmp_path: Path) -> None:
+    code = (
+        "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n"
+        "from flashcore.measure.machine import gpu_choice\n"
+        "for _ in range(50):\n"
+        "    with gpu_choice.leases(sys.argv[2:]): time.sleep(0.001)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    both = [
+        subprocess.Popen([*command, *order], env=python_process.environment())
+        for order in (("GPU-1", "GPU-2"), ("GPU-2", "GPU-1"))
+    ]
+    assert [process.wait(200) for process in both] == [0, 0]

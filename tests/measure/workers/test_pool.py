@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.gpus import LocalGpu, measured_on
-from flashcore.measure.workers.journal import Task, read_journal
+from flashcore.measure.workers.journal import Task, measured_on, read_journal
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, does, gone, until
 from tests.stages import program, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Task
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.shares import Shares
 

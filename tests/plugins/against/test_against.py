@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.context import Context
-from flashcore.measure.machine import gpu_choice, gpu_lease, toolchain
+from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.plugins.against import against, time_pairs
@@ -127,13 +127,13 @@ def test_the_gpu_that_times_is_leased(spin: Path, monkeypatch: pytest.MonkeyPatc
     free: list[bool] = []
 
     def wrong(*_: object) -> dict[str, Row]:
-        free.extend(gpu_lease.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
+        free.extend(gpu_choice.is_free(uuid) for uuid in ("GPU-a", "GPU-b"))
         return {"spun/small": Row("spun/small", "undecided", "not asked")}
 
     monkeypatch.setattr(against, "_wrong", wrong)
     monkeypatch.setattr(Context, "cannot_measure", "")
     compared("spun", device="cuda")
-    assert free == [False, True] and gpu_lease.is_free("GPU-a")
+    assert free == [False, True] and gpu_choice.is_free("GPU-a")
 
 
 def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
-from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
-from flashcore.measure.workers.journal import Result, Task, answers
+from flashcore.measure.workers.journal import Result, Task, answers, lost_in, measured_on
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.cluster import cluster
 from tests import stages

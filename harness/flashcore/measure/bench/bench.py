@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flashcore.measure.bench import case_times, gpu_probe
 from flashcore.measure.context import Context
-from flashcore.measure.workers.gpus import lost_in, measured_on
+from flashcore.measure.workers.journal import lost_in, measured_on
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Place
 from flashcore.model.record import Fact, Measured, SharingGpu, StageResult

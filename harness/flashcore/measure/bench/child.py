@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flashcore.measure.bench.interleave import Turns, Watch, distributions, release, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, distributions, release, sample
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.proof import Proof, Sets
 from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.journal import Journal, Task, answers, hung, raised
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, synchronize
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.causes import Cause
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flashcore.measure.bench.interleave import Turns, Watch, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, sample
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Result, Task, answers
+from flashcore.measure.workers.kernel_call import serve
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits, Place, Program
 from flashcore.model.cause_text import text

@@ -9,7 +9,7 @@ import gc
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, rotated
 from flashcore.measure.machine.gpu import Nvml
-from flashcore.measure.workers import kernel_call
-from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import synchronize
 from flashcore.model.suite import Regime
 
@@ -174,9 +172,3 @@ def release(device: str) -> None:
         synchronize(device)
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def serve(arguments: Sequence[str], perform: Callable[[Task, Journal], dict[str, Any]]) -> int:
-    """Runs a timing child with the arguments ``TASKFILE JOURNAL``; returns its exit code."""
-    # A capture may collect garbage first: exclude torch's thousands of objects.
-    return kernel_call.serve(arguments, perform, prepare=gc.freeze)

@@ -1,12 +1,20 @@
-"""Selects this host's GPUs for a run from ``--gpus``: ``all``, a number, or UUIDs."""
+"""Selects this host's GPUs for a run from ``--gpus`` (``all``, a number, or UUIDs), and leases them.
+
+Only the process with a GPU's lease measures on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 from flashcore.errors import UsageError
-from flashcore.measure.machine import gpu, gpu_lease
+from flashcore.measure.machine import gpu
 from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.files import Lock, writing
 
 ALL = "all"
 
@@ -39,7 +47,7 @@ def by_kind(requested: str, available: Mapping[str, Gpu]) -> list[dict[str, Gpu]
         first = groups[0]
         if not 0 < int(requested) <= len(first):
             raise UsageError(f"--gpus {requested}: expected 1 to {len(first)}, the number of GPUs of the first model")
-        free_first = sorted(first, key=lambda uuid: not gpu_lease.is_free(uuid))
+        free_first = sorted(first, key=lambda uuid: not is_free(uuid))
         return [{uuid: first[uuid] for uuid in free_first[: int(requested)]}]
     return groups
 
@@ -78,3 +86,52 @@ def _named(requested: str, available: Mapping[str, Gpu]) -> list[str]:
     if not uuids:
         raise UsageError(f"--gpus {requested!r}: expected all, a number, or comma-separated UUIDs")
     return list(uuids)
+
+
+# --- leases -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lease(uuid: str, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Leases a GPU, waiting for the process that has the lease. The operating system releases it when this process
+    ends, however it ends.
+
+    Raises:
+        WriteError: the lock's folder cannot be written.
+    """
+    path = _lock_path(uuid)
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(PermissionError):
+            path.parent.chmod(0o1777)  # other users lease GPUs too
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        lock = Lock(path)
+    with lock:
+        if not lock.try_acquire():
+            say(f"{uuid} is leased by another process: waiting for it")
+            lock.wait()
+        yield
+
+
+@contextlib.contextmanager
+def leases(uuids: Iterable[str], say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Leases several GPUs, in sorted order so that processes cannot deadlock."""
+    with contextlib.ExitStack() as stack:
+        for uuid in sorted(uuids):
+            stack.enter_context(lease(uuid, say))
+        yield
+
+
+def is_free(uuid: str) -> bool:
+    """Whether no process has the GPU's lease."""
+    try:
+        lock = Lock(_lock_path(uuid))
+    except OSError:
+        return True  # it was never leased
+    with lock:
+        return lock.try_acquire(shared=True)
+
+
+def _lock_path(uuid: str) -> Path:
+    return Path(tempfile.gettempdir()) / "flashcore-gpus" / f"{uuid}.lock"

@@ -408,6 +408,25 @@ def answers(folder: Path) -> dict[str, Result]:
     return by_name
 
 
+def measured_on(folder: Path, *, below: bool = True) -> dict[str, str]:
+    """Task name → the UUID of its GPU, from the journals in ``folder`` (and below it), for tasks whose GPU was
+    selected. If a task began twice, the second time counts."""
+    gpus: dict[str, str] = {}
+    journals = folder.rglob("journal-*.jsonl") if below else folder.glob("journal-*.jsonl")
+    for journal in sorted(journals, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p.relative_to(folder)))]):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            task_file = journal.with_name(f"{journal.stem.replace('journal', 'tasks')}.json")
+            if gpu := first_share(task_file).get("gpu"):
+                gpus |= {line["name"]: str(gpu) for line in read_journal(journal) if line["event"] == "begin"}
+    return gpus
+
+
+def lost_in(folder: Path) -> dict[str, str]:
+    """The GPUs lost while the tasks in ``folder`` and below ran: UUID → why."""
+    lines = (line for path in sorted(folder.rglob("supervisor.jsonl")) for line in read_journal(path))
+    return {line["name"]: line["reason"] for line in lines if line["event"] == "lost"}
+
+
 def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
     """Variants that hung → why their other cases are skipped, so that a time limit passes only once. The variant comes
     from the task's name, or else from its step."""

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import gc
 import importlib
 import os
 import shutil
@@ -398,6 +399,7 @@ def serve(
         nonlocal device
         device = first.payload["device"]
         require_device(device)
+        gc.freeze()  # a graph capture may collect garbage first: exclude torch's thousands of objects
         prepare()
 
     def import_(module: str) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.machine import gpu_lease
-from flashcore.measure.workers.gpus import LocalGpu
+from flashcore.measure.machine import gpu_choice
 from flashcore.measure.workers.journal import Result, Task
-from flashcore.measure.workers.process import Process
+from flashcore.measure.workers.process import LocalGpu, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.supervisor import Supervisor
 
@@ -85,10 +84,7 @@ class Pool:
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
-        slots = self.slots(program)
-        return Supervisor(
-            list(tasks), program, folder, slots, self._take, on_result, self._keep, lambda: self.stop()
-        ).run()
+        return Supervisor(list(tasks), program, folder, self, on_result).run()
 
     def slots(self, program: Program) -> list[Place]:
         """The places of concurrent processes: one per lane and GPU; with several GPUs, limited to one process per two
@@ -99,11 +95,9 @@ class Pool:
         count = min(max(program.lanes, (os.cpu_count() or 1) // 2), program.lanes * len(places))
         return [places[i % len(places)] for i in range(max(len(places), count))]
 
-    @contextlib.contextmanager
-    def leased(self, say: Callable[[str], None]) -> Iterator[None]:
+    def leased(self, say: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         """Leases this host's GPUs; ``say`` reports GPUs leased by another process."""
-        with gpu_lease.leases(self.uuids, say):
-            yield
+        return gpu_choice.leases(self.uuids, say)
 
     def close(self) -> None:
         """Ends the processes that wait for tasks."""
@@ -111,7 +105,7 @@ class Pool:
             process.kill()
         self._waiting.clear()
 
-    def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
+    def take(self, place: Place, folder: Path, program: Program) -> Process | None:
         """A process waiting at this place for tasks of this program, or ``None``."""
         for key in self._waits(place, folder, program):
             if process := self._waiting.pop(key, None):  # another GPU's thread may be faster
@@ -131,7 +125,7 @@ class Pool:
             if _identity(process.gpu, process.program) == wanted and (program.refill or process.folder == folder)
         ]
 
-    def _keep(self, process: Child) -> bool:
+    def keep(self, process: Child) -> bool:
         """Keeps a process without tasks for the next run, if ``stays``; returns whether it did."""
         if self.stays and isinstance(process, Process):
             self._waiting[id(process)] = process

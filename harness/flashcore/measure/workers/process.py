@@ -1,4 +1,7 @@
-"""One child process of this host: starts it, reads its journal, ends it if it hangs, and reports its death."""
+"""One child process of this host: starts it, reads its journal, ends it if it hangs, and reports its death.
+
+:class:`LocalGpu` is the place where it runs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from flashcore.measure.workers.journal import (
     parse,
     unwritable,
 )
-from flashcore.measure.workers.program import Child
+from flashcore.measure.workers.program import Child, Program
 from flashcore.model.causes import Crash, Hang, NoStart
 
 POLL = 0.02  # seconds between reads of the journal
@@ -209,6 +212,24 @@ class Process(Child):
     def _tail(self) -> str:
         lines = [line.strip() for line in self._text().splitlines() if line.strip()]
         return " | ".join(lines[-3:])[-500:]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalGpu:
+    """A GPU of this host. A lost one stays lost, since the driver needs a reset first.
+
+    Args:
+        gpu: its UUID; empty: CUDA's default GPU.
+    """
+
+    gpu: str
+    host: None = None
+
+    def child(self, folder: Path, tasks: list[Task], program: Program) -> Child:
+        return Process(folder, tasks, program, gpu=self.gpu)
+
+    def is_back(self) -> bool:
+        return False
 
 
 def _temporary(gpu: str) -> str:

@@ -1,6 +1,6 @@
 """The interface of a pool of workers: programs, their limits, and the places where their processes run.
 
-A :class:`Place` is one GPU. Its processes run on this host (:mod:`flashcore.measure.workers.gpus`) or, through a
+A :class:`Place` is one GPU. Its processes run on this host (:mod:`flashcore.measure.workers.process`) or, through a
 plugin's executor, on another.
 """
 

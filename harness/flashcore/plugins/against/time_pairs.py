@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from flashcore.measure.bench.interleave import Turns, Watch, release, sample, serve
+from flashcore.measure.bench.interleave import Turns, Watch, release, sample
 from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, rotated, timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program

@@ -28,11 +28,11 @@ from typing import Any
 
 from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
-from flashcore.measure.machine import gpu_choice, gpu_lease
+from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu, uuids
-from flashcore.measure.workers.gpus import LocalGpu
 from flashcore.measure.workers.journal import Result, Task, next_number, parse, unwritable
 from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Child, Program
 from flashcore.model.causes import NeverBegan
 
@@ -311,7 +311,7 @@ class _Actor:
         node = ray.get_runtime_context().get_node_id()
         number = next(iter(ray.get_gpu_ids()), 0)
         uuid = seen[0] if seen else f"GPU-{node[:8]}-{number}"
-        self._lease = gpu_lease.lease(uuid)
+        self._lease = gpu_choice.lease(uuid)
         self._lease.__enter__()  # until this process ends
         self._description = Description(uuid, platform.node(), Gpu.find(), __version__, os.getpid())
 

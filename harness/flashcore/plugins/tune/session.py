@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
-from flashcore.measure.machine import gpu_lease
+from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.suite import CompiledCallable, Suite
@@ -124,7 +124,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
         shortlist = finalists.shortlist(suite, grid, opened.results, options.finalists)
         if options.static or not shortlist.candidates:
             return Outcome(opened)
-        with gpu_lease.leases(job.workers.uuids[:1], say):
+        with gpu_choice.leases(job.workers.uuids[:1], say):
             finals = finalists.run(job, grid, shortlist, opened.folder / "finalists", options.processes)
         finalists.save(finals, opened.folder)
         winner = finalists.winner(finals, grid.space.shapes)

@@ -6,7 +6,6 @@ were taken beside another process's context.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Any
 
@@ -30,7 +29,6 @@ def prepare() -> None:
     import torch
 
     check.references.most = torch.cuda.get_device_properties(0).total_memory // 8
-    gc.freeze()
 
 
 if __name__ == "__main__":

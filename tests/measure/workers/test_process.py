@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.gpus import LocalGpu, lost_in, measured_on
-from flashcore.measure.workers.journal import Result, Task, answers, read_journal
+from flashcore.measure.workers.journal import Result, Task, answers, lost_in, measured_on, read_journal
 from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.process import _temporary
+from flashcore.measure.workers.process import LocalGpu, _temporary
 from flashcore.measure.workers.shares import Shares
 from tests import stages
 from tests.conftest import ROOT
