@@ -45,6 +45,7 @@ PLACEHOLDERS = {
 #: The same of one session alone. What ``doctor`` says is of the machine: only its structure is frozen. How help is laid
 #: out is up to the version of Python.
 OF_A_SESSION = {
+    "audit": {r"(?m)(?<=, )[\d.]+ s$": "<duration>"},
     "doctor": {
         r"(?m)^(?:ok|missing) +([\w-]+(?: compiler)?).*": r"<state> \1",
         r"(?m)^  hint: .*\n": "",
