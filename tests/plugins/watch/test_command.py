@@ -44,6 +44,7 @@ class Watched:
             [*self.command, "--format", "jsonl"], cwd=self.folder, env=self.env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self._keys = process.stdin
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
         return process
@@ -60,6 +61,11 @@ class Watched:
             events.append(self._events.get(timeout=PATIENCE))
             assert events[-1]["event"] != "end of output", f"the watch ended before {event!r}: {events}"
         return events
+
+    def press(self, key: str) -> None:
+        assert self._keys
+        self._keys.write(key)
+        self._keys.flush()
 
     def save(self, edit: Callable[[str], str]) -> None:
         self.source.write_text(edit(self.source.read_text()))
@@ -96,9 +102,7 @@ def test_keys_come_from_a_pipe_too(tmp_path: Path) -> None:
     made = Watched(tmp_path)
     process = made.start()
     made.until("idle")
-    assert process.stdin
-    process.stdin.write("p\n")
-    process.stdin.flush()
+    made.press("p\n")
     assert answers(made.until("idle"))["budgets"]["save"] == 2
     _, errors = process.communicate("q", timeout=PATIENCE)
     assert process.returncode == Exit.OK, errors
@@ -120,6 +124,81 @@ def test_what_does_not_compile_fails_and_the_next_save_is_answered(watched: Watc
     assert failed["budgets"]["status"] == "failed" and "scale.cu" in failed["budgets"]["lines"][0]
     watched.save(lambda _: good.replace("FLASHCORE_VARIANT", "__constant__ int two = 2;\nFLASHCORE_VARIANT"))
     assert answers(watched.until("idle"))["budgets"]["status"] == "ok"
+
+
+def test_an_edited_problem_or_manifest_is_answered_although_the_machine_code_is_the_same(watched: Watched) -> None:
+    watched.until("idle")
+    with (watched.suite / "problem.py").open("a") as problem:
+        problem.write("# of another version\n")
+    assert answers(watched.until("idle"))["budgets"]["save"] == 2
+    manifest = watched.suite / "suite.toml"
+    limit = '[[budget]]\nname = "tight"\nfact = "registers"\nmax = 1\nsource = "a test"\n'
+    manifest.write_text(f"{manifest.read_text()}\n{limit}")
+    budgets = answers(watched.until("idle"))["budgets"]
+    assert budgets["status"] == "failed" and any("expected ≤ 1" in line for line in budgets["lines"]), budgets
+
+
+def test_a_header_that_is_removed_is_missed(watched: Watched) -> None:
+    watched.until("idle")
+    (watched.suite / "include" / "scale.cuh").unlink()
+    failed = answers(watched.until("idle"))["budgets"]
+    assert failed["status"] == "failed" and "scale.cuh" in failed["lines"][0]
+
+
+def test_a_file_that_takes_the_place_of_the_source_is_a_save(watched: Watched) -> None:
+    """As of an editor that writes a temporary file first; the time of an older file is not the save's."""
+    watched.until("idle")
+    temporary = watched.suite / "scale.cu.tmp"
+    temporary.write_text(watched.source.read_text() + "\n__constant__ int edit = 1;\n")
+    os.utime(temporary, (1e9, 1e9))
+    temporary.replace(watched.source)
+    events = watched.until("idle")
+    while not answers(events):
+        events = watched.until("idle")
+    assert 0 < answers(events)["budgets"]["seconds"] < PATIENCE
+
+
+def test_a_source_that_another_one_includes_is_answered_by_both(watched: Watched) -> None:
+    watched.until("idle")
+    other = watched.suite / "other.cu"
+    watched.source.rename(other)
+    watched.until("idle")
+    watched.source.write_text('#include "other.cu"\n')
+    watched.until("idle")
+    other.write_text(other.read_text() + "\n__constant__ int edit = 1;\n")
+    assert answers(watched.until("idle"))["budgets"]["status"] == "ok"
+
+
+def test_a_folder_that_the_manifest_includes_later_is_watched(watched: Watched) -> None:
+    watched.until("idle")
+    folder = watched.folder / "later"
+    folder.mkdir()
+    (folder / "later.cuh").write_text("#define LATER 1\n")
+    manifest = watched.suite / "suite.toml"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('include = ["include"]', 'include = ["include", "../later"]'))
+    assert manifest.read_text() != text
+    watched.until("idle")
+    watched.save(lambda text: f'#include "later.cuh"\n{text}\n__constant__ int later = LATER;\n')
+    assert answers(watched.until("idle"))["budgets"]["status"] == "ok"
+    time.sleep(2.0)  # until the folder is watched
+    (folder / "later.cuh").write_text("no declaration\n")
+    assert answers(watched.until("idle"))["budgets"]["status"] == "failed"
+
+
+def test_quitting_ends_a_recording_under_way(tmp_path: Path) -> None:
+    made = Watched(tmp_path)
+    process = made.start()
+    made.until("idle")
+    problem = made.suite / "problem.py"
+    slow = f"import pathlib, time\npathlib.Path({str(tmp_path / 'began')!r}).touch()\ntime.sleep({PATIENCE})\n"
+    problem.write_text(problem.read_text().replace("from typing", f"{slow}from typing"))
+    made.press("r")
+    while not (tmp_path / "began").exists():
+        time.sleep(0.1)
+    began = time.monotonic()
+    _, errors = process.communicate("q", timeout=PATIENCE)
+    assert process.returncode == Exit.OK and time.monotonic() - began < PATIENCE / 4, errors
 
 
 def test_a_wrong_manifest_is_an_error_until_it_is_right_again(watched: Watched) -> None:
@@ -183,3 +262,11 @@ def test_on_a_gpu_all_four_questions_are_answered(watched: Watched) -> None:
         if not body:
             assert given["faster"]["data"]["us"] > 0 and given["limits"]["status"] == "ok"
             assert not given["budgets"]["data"]["failed"]
+    # A build that the process has loaded before: timed longer, undone and done again.
+    watched.press("b")
+    again = answers(watched.until("idle"))
+    assert (again["right"]["status"], again["faster"]["status"]) == ("ok", "ok"), again
+    for saved in (good, text, good):
+        watched.source.write_text(saved)
+        again = answers(watched.until("idle"))
+        assert (again["right"]["status"], again["faster"]["status"]) == ("ok", "ok"), again
