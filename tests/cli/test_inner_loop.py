@@ -25,7 +25,7 @@ def test_four_answers_of_a_good_change() -> None:
     assert f"against run {OLD}" in text
     assert "faster" in text.split("2 faster?")[1].splitlines()[0]
     assert "than its parent slow" in text
-    assert "times its floor" in text
+    assert "× its floor" in text
     assert "stalls most on" in text
     assert "4 budgets?   none failed" in text
 

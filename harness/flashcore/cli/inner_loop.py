@@ -96,10 +96,7 @@ def _limits(record: Record, gaps: Mapping[Subject, Sequence[roofline.Gap]], vari
     if stale is not None:
         yield f"{shape}: unmeasured: {cause_text.text(stale)}"
         return
-    parts = [
-        f"{g.ratio:.1f} times its floor of {g.floor_us:.2f} µs ({g.floor.resource}, {g.time.split('_')[0]})"
-        for g in gaps.get(subject, ())[:1]
-    ]
+    parts = [f"{_words(g.time.removesuffix('_p50'))} {g.text}" for g in gaps.get(subject, ())[:1]]
     stalls = ((record.facts.number(f"stall_share_{r}", subject), r) for r in STALL_REASONS if r != "selected")
     share, reason = max(((s, r) for s, r in stalls if s is not None), key=lambda stall: stall[0], default=(None, ""))
     if share is not None:

@@ -18,7 +18,7 @@ from flashcore.model.cause_text import text
 from flashcore.model.causes import Caches
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
 from flashcore.model.suite import REGIMES, Variant
-from flashcore.model.text import same_hardware
+from flashcore.model.text import same_hardware, significant
 
 Level = Literal["dram", "l2", "l1"]
 LEVELS: tuple[Level, ...] = ("dram", "l2", "l1")
@@ -396,6 +396,12 @@ class Gap:
     @property
     def ratio(self) -> float:
         return self.time_us / self.floor_us
+
+    @property
+    def text(self) -> str:
+        """The gap in words: ``1.40 × its floor of 3.02 µs (dram)``."""
+        ratio, floor = significant(self.ratio, 3), significant(self.floor_us, 3)
+        return f"{ratio} × its floor of {floor} µs ({self.floor.resource})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,7 @@ class CaseView(Case):
         if speedup := self.number("speedup_vs_peer"):
             parts.append(unbroken(faster(speedup, f"the fastest reference on {self.shape.name}")))
         if gap:
-            floor = f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource})"
-            parts.append(f"{significant(gap.ratio, 3)} × its floor of {floor}")
+            parts.append(gap.text)
         return parts
 
     @property

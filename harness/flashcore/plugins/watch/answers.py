@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any, Literal, NamedTuple
 
 from flashcore.explain.advice import advice, as_data, sentence
 from flashcore.explain.limiter import limiters
@@ -22,28 +22,12 @@ Question = Literal["budgets", "right", "faster", "limits"]
 Status = Literal["ok", "failed", "unmeasured"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is known about a variant after a save.
+class Content(NamedTuple):
+    """An answer: for people as lines, for programs as data."""
 
-    Args:
-        shape: of a time and its limiters; ``None``: all that were selected.
-        seconds: from the save to the answer.
-        lines: the answer for people.
-        data: the answer for programs.
-    """
-
-    save: int
-    variant: str
-    question: Question
     status: Status
-    seconds: float
     lines: Sequence[str]
-    shape: str | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-
-Content = tuple[Status, Sequence[str], Mapping[str, Any]]
+    data: Mapping[str, Any] = {}
 
 
 def of_budgets(judgement: Judgement) -> Content:
@@ -51,7 +35,7 @@ def of_budgets(judgement: Judgement) -> Content:
     failed = [verdict_sentence(v) for v in judgement.failed]
     status: Status = "failed" if failed else "ok" if judgement.counts()["pass"] else "unmeasured"
     data = {"counts": dict(judgement.counts()), "failed": [str(v.budget) for v in judgement.failed]}
-    return status, failed or [summary(judgement)], data
+    return Content(status, failed or [summary(judgement)], data)
 
 
 def of_check(outcomes: Sequence[CaseOutcome]) -> Content:
@@ -62,7 +46,7 @@ def of_check(outcomes: Sequence[CaseOutcome]) -> Content:
     complete = judged and all(o in judged or o.status == "unsupported" for o in outcomes)
     status: Status = "failed" if wrong else "ok" if complete else "unmeasured"
     right = [f"right on {', '.join(o.shape for o in judged)}"] if judged and not wrong else []
-    return status, [*wrong, *right, *gaps], {"wrong": wrong, "unchecked": gaps}
+    return Content(status, [*wrong, *right, *gaps], {"wrong": wrong, "unchecked": gaps})
 
 
 def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequence[float]]) -> Content:
@@ -78,7 +62,7 @@ def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequenc
     lines = [f"{number(round(p50, 3), 'us')} {regime.replace('_', ' ')}{alternates}"]
     lines += [f"{r.value:.3f} × the speed of {name} [{r.low:.3f}, {r.high:.3f}]" for name, r in ratios.items()]
     data = {"us": p50, "regime": regime, "samples": len(samples), "against": {n: asdict(r) for n, r in ratios.items()}}
-    return "ok", lines, data
+    return Content("ok", lines, data)
 
 
 def of_limits(record: Record, variant: str, shape: str) -> Content:
@@ -86,12 +70,12 @@ def of_limits(record: Record, variant: str, shape: str) -> Content:
     readings = Readings(record)
     limiting = limiters(readings, variant, shape)
     gaps = {c.subject: c.gaps for c in case_bounds(record)}.get(Subject(variant, shape=shape), ())
-    lines = [f"{g.ratio:.2f} × its floor of {g.floor_us:.2f} µs ({g.floor.resource})" for g in gaps[:1]]
-    lines += filter(None, [limiting.text])
+    lines = [*(g.text for g in gaps[:1]), *filter(None, [limiting.text])]
     first = advice(readings, variant, shape)[:1]
     lines += [sentence(x) for x in first]
     data = {
         "limiters": [{"kind": x.kind, "share": x.share, "evidence": x.evidence} for x in limiting.limiters],
         "advice": [as_data(x) for x in first],
     }
-    return "ok" if limiting.limiters or gaps or limiting.note else "unmeasured", lines or ["unmeasured"], data
+    status: Status = "ok" if limiting.limiters or gaps or limiting.note else "unmeasured"
+    return Content(status, lines or ["unmeasured"], data)

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +21,7 @@ from flashcore.cli import options, terminal
 from flashcore.errors import CapabilityError, Exit, FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
-from flashcore.plugins.watch.screen import Screen
+from flashcore.plugins.watch.screen import drawn
 from flashcore.plugins.watch.serve import Live
 from flashcore.plugins.watch.session import Obsolete, Save, Session
 
@@ -32,7 +31,6 @@ KEYS = {"b": "time longer", "p": "all again", "c": "compare with the commit", "r
 _STEP, _MOST = 20, 200
 #: ms between two looks at which folders the manifest includes.
 _LOOK = 500
-_TICK = 0.5  # seconds
 #: s: a change noticed later than this was no write.
 _RECENT = 30.0
 
@@ -67,7 +65,7 @@ class Events(queue.SimpleQueue[Event]):
 
     def tell(self, event: str, **more: Any) -> None:
         """Shows an event."""
-        self.put(Event("show", {"event": event, **more}))
+        self.put(Event("show", {"version": JSON_VERSION, "event": event, **more}))
 
     def say(self, text: str) -> None:
         """Shows what is being done."""
@@ -102,42 +100,32 @@ def interface(
     with contextlib.ExitStack() as stack:
         stack.callback(events.over.set)
         live = stack.enter_context(Live(arguments.serve)) if arguments.serve is not None else None
-        shown = stack.enter_context(Screen(keys)).show if on_terminal else _written
+        shows = [stack.enter_context(drawn(keys)) if on_terminal else _written]
         if live:
-            shown({"event": "serving", "message": f"live page: {live.address}"})
+            events.tell("serving", message=f"live page: {live.address}")
+            shows.append(live.put)
         if on_terminal:
             stack.enter_context(_single_keys())
         threading.Thread(target=_watch, args=(folders, settings, events), daemon=True).start()
         if on_terminal or (sys.stdin and not sys.stdin.isatty()):  # a job in the background must not read a terminal
             threading.Thread(target=_read_keys, args=(events,), daemon=True).start()
-
-        def show(event: Mapping[str, Any]) -> None:
-            if live and event:
-                live.put({"version": JSON_VERSION, **event})
-            shown(event)
-
-        yield _inputs(events, show)
+        yield _inputs(events, shows)
 
 
-def _inputs(events: Events, show: Callable[[Mapping[str, Any]], None]) -> Iterator[Event]:
-    while not events.over.is_set():
-        try:
-            event = events.get(timeout=_TICK)
-        except queue.Empty:
-            event = Event("show", {})  # lets the ages grow
+def _inputs(events: Events, shows: Sequence[Callable[[Mapping[str, Any]], None]]) -> Iterator[Event]:
+    for event in iter(events.get, Event("key", "q")):
         if event.kind == "crash":
             raise event.value
-        if event == ("key", "q"):
-            events.over.set()
-        elif event.kind == "show":
-            show(event.value)
+        if event.kind == "show":
+            for show in shows:
+                show(event.value)
         else:
             yield event
+    events.over.set()
 
 
 def _written(event: Mapping[str, Any]) -> None:
-    if event:
-        print(json.dumps({"version": JSON_VERSION, **event}, ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(event, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 @contextlib.contextmanager
@@ -221,7 +209,7 @@ def _answer(session: Session, events: Events, inputs: Iterable[Event]) -> None:
 
     def answer(save: Save) -> None:
         for one in session.answers(save):
-            events.tell("answer", **asdict(one))
+            events.tell("answer", **one)
 
     def save(files: Collection[Path] = (), *, longer: bool = False) -> None:
         age = min(map(_age, files), default=0.0)

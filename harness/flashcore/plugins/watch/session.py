@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain.advice import advice
@@ -31,7 +31,7 @@ from flashcore.pipeline.judging import Rules, baseline_of, today
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.plugins.watch import answers, child
-from flashcore.plugins.watch.answers import Answer, Content, Question
+from flashcore.plugins.watch.answers import Content, Question
 from flashcore.records import store
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.
@@ -141,7 +141,7 @@ class Session:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def answers(self, save: Save) -> Iterator[Answer]:
+    def answers(self, save: Save) -> Iterator[dict[str, Any]]:
         """The answers after a save, as they become known. Those that an earlier save did not get are among them.
 
         Raises:
@@ -171,12 +171,12 @@ class Session:
             self.release()
             self._prepare()
 
-    def _of_variant(self, context: Context, variant: Variant, save: Save) -> Iterator[Answer]:
-        def answer(question: Question, content: Content, shape: str | None = None) -> Answer:
+    def _of_variant(self, context: Context, variant: Variant, save: Save) -> Iterator[dict[str, Any]]:
+        def answer(question: Question, content: Content, shape: str | None = None) -> dict[str, Any]:
             self._require_newest()
-            status, lines, data = content
             seconds = round(time.monotonic() - save.time, 3)
-            return Answer(save.number, variant.name, question, status, seconds, lines, shape, data)
+            subject = {"save": save.number, "variant": variant.name, "question": question, "shape": shape}
+            return {**subject, "seconds": seconds, **content._asdict()}
 
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
@@ -234,12 +234,12 @@ class Session:
 
         if not times(case):
             reason = next((o.reason for o in result.outcomes if o.case == case.name), "")
-            return _of_build(result, case), ("unmeasured", [f"unmeasured: {reason}"], {})
+            return _of_build(result, case), Content("unmeasured", [f"unmeasured: {reason}"])
         content = answers.of_times(mode, times(case), {name: times(c) for name, c in others.items() if times(c)})
         timed = sorted(filter(times, references), key=lambda c: statistics.fmean(times(c)))
         self._references[case.shape] = timed[:1]
         best = builds.get("the best save")
-        if best is None or content[2]["against"].get(names.get(best.variant), {"low": 0})["low"] > 1:
+        if best is None or content.data["against"].get(names.get(best.variant), {"low": 0})["low"] > 1:
             builds["the best save"] = case
         builds["the last save"] = case
         return _of_build(result, case), content
