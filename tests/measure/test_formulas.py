@@ -35,6 +35,14 @@ def amounts(root: Path, text: str) -> list[dict[str, float]]:
     return works(suite, [(v, s) for v in suite.variants.values() for s in suite.shapes.values()])
 
 
+def test_an_edited_file_has_other_amounts(tmp_path: Path) -> None:
+    before, after = (amounts(tmp_path, PROBLEM.format(body="pass").replace(": 2", f": {n}")) for n in (2, 3))
+    assert [a | {"fp32_flop": 0, "tensor_flop": 0} for a in before] == [
+        a | {"fp32_flop": 0, "tensor_flop": 0} for a in after
+    ]
+    assert {*map(str, before)}.isdisjoint(map(str, after))
+
+
 def test_each_case_has_the_amounts_of_its_shape_and_roof(tmp_path: Path) -> None:
     suite = factory.suite()
     cases = [(v, s) for v in suite.variants.values() for s in suite.shapes.values()]

@@ -14,6 +14,7 @@ from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Source, Subject
 from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.records.freshness import module_hash
 
 _TIME_LIMIT = 120.0  # a problem may import torch first
 
@@ -54,26 +55,27 @@ def works(suite: Suite, cases: Iterable[tuple[Variant, Shape]]) -> list[dict[str
         FlashcoreError: the file cannot be imported.
     """
     root = str(Path(suite.root).resolve())
-    keys = [(root, suite.problems[s.problem].file, json.dumps(dict(s.params)), v.roof) for v, s in cases]
+    files = {name: (p.file, module_hash(Path(root, p.file))) for name, p in suite.problems.items()}
+    keys = [(root, *files[s.problem], json.dumps(dict(s.params)), v.roof) for v, s in cases]
     if missing := [key for key in dict.fromkeys(keys) if key not in _answers]:
         answer = isolated(_TIME_LIMIT, lambda: _evaluated(missing))
         if isinstance(answer, Ended):
             code = answer.exit_code
             how = "it timed out" if code is None else f"its process ended with exit code {code}"
-            files = ", ".join(dict.fromkeys(file for _, file, *_ in missing))
-            raise UsageError(f"{files}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
+            named = ", ".join(dict.fromkeys(file for _, file, *_ in missing))
+            raise UsageError(f"{named}: expected work() to return amounts, but {how}\n{answer.output}".rstrip())
         if isinstance(answer, dict):
             raise (UsageError if answer["usage"] else FlashcoreError)(answer["text"])
         _answers.update(zip(missing, answer, strict=True))
     return [_answers[key] for key in keys]
 
 
-_Key = tuple[str, str, str, str]  # the suite's folder, file, params as JSON, roof
+_Key = tuple[str, str, str, str, str]  # the suite's folder, file, its hash, params as JSON, roof
 _answers: dict[_Key, dict[str, float]] = {}
 
 
 def _evaluated(keys: Iterable[_Key]) -> Any:
     try:
-        return [work_of(load_problem(root, file), json.loads(params), roof) for root, file, params, roof in keys]
+        return [work_of(load_problem(root, file), json.loads(params), roof) for root, file, _, params, roof in keys]
     except FlashcoreError as error:
         return {"usage": isinstance(error, UsageError), "text": str(error)}

@@ -96,7 +96,7 @@ def module_hash(file: Path) -> str:
     while pending:
         path = pending.pop()
         hashes[path] = file_hash(path)
-        names = _imported(path.read_bytes())
+        names = _imported(path.read_bytes() if hashes[path] else b"")
         modules = (file.parent / f"{name}{end}" for name in names for end in (".py", "/__init__.py"))
         pending += [p for p in modules if p not in hashes and p.is_file()]
     digest = hashes.pop(file)

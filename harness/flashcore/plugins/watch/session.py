@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,7 @@ from flashcore.measure.formulas import formula_facts
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.model.record import CaseOutcome, Fact, Measured, Record, StageNote, StageResult
+from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline.judging import Rules, baseline_of, today
 from flashcore.pipeline.opening import open_recordable
@@ -61,9 +61,6 @@ class Save:
 class Session:
     """The suite, its processes, and the builds so far. Used as a context, at whose end the processes are ended.
 
-    Args:
-        open: makes the context; tests give one with stand-ins.
-
     Attributes:
         newest: the newest save, which another thread may set. Answers to an earlier one end; a task in progress is
             first given a second to end.
@@ -71,10 +68,8 @@ class Session:
 
     settings: Settings
     say: Say
-    open: Callable[[Settings], Context] = open_recordable
     newest: Save = field(default_factory=lambda: Save(0, 0.0))
     _context: Context = field(init=False)
-    _formulas: list[Fact] = field(init=False)
     _is_outdated: bool = False  # the manifest or a problem changed since the context was made
     _read: set[Path] = field(default_factory=set)  # by problems
     _code: dict[str, object] = field(default_factory=dict)  # variant → its build that was answered
@@ -91,7 +86,7 @@ class Session:
 
     def _load(self) -> None:
         """Reads the manifest and the problems anew; processes that had imported them are ended."""
-        opened = self.open(self.settings)
+        opened = open_recordable(self.settings)
         supported = {arch for v in opened.variants for arch in v.where.archs}
         usual = opened.suite.usual_arch
         arch = opened.gpu_arch or (usual if usual in supported else [a for a in opened.archs if a in supported][-1])
@@ -109,7 +104,6 @@ class Session:
         )
         self._context.workers.stays = True
         self._context.workers.stop = self._stop
-        self._formulas = formula_facts(self._context)
         for kept in (self._code, self._builds, self._references):  # of other problems
             kept.clear()
         self._is_outdated = False
@@ -180,7 +174,7 @@ class Session:
 
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
-        record = self._record(context, Measured())
+        record = _record(context, Measured())
         yield answer("budgets", _judged(record, variant))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
@@ -204,16 +198,11 @@ class Session:
         measured = Measured()
         for stage, result in results.items():
             measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
-        record = self._record(context, measured)
+        record = _record(context, measured)
         for shape in dict.fromkeys(o.shape for o in results["profile"].outcomes):
             yield answer("limits", answers.of_limits(record, variant.name, shape), shape)
         yield answer("budgets", _judged(record, variant))
         advice.cache_clear()  # it would keep the records of the last saves
-
-    def _record(self, context: Context, measured: Measured) -> Record:
-        names = {v.name for v in context.variants}
-        formulas = [f for f in self._formulas if f.subject.variant in names]
-        return joined(context, store.new_id(), Outcome(formulas, context.built, measured), [])
 
     def _timed(self, context: Context, variant: Variant, case: Case, longer: bool) -> tuple[StageResult, Content]:
         """A case's times in turns with those of earlier builds, and of the fastest reference of its shape."""
@@ -292,6 +281,10 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.release()
         self._temporary.cleanup()
+
+
+def _record(context: Context, measured: Measured) -> Record:
+    return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
 
 
 def _judged(record: Record, variant: Variant) -> Content:
