@@ -17,8 +17,10 @@ class Call:
     Args:
         labels: which of several kernels of one name it is: constants, types, divisibility, options.
         identity: what makes it this launch, as plain JSON: the hash of its code, ``grid``, ``threads``, blocks a
-            ``cluster``, ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``.
-            Tensors stand by their names in the problem; nothing stands by a name that only the source has.
+            ``cluster`` (each one number or three; a ``grid`` counts clusters of one), ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``.
+            Tensors stand by their names in the problem; nothing stands by a name that only the source has. An argument of
+            several values is a list of :class:`flashcore.plugins.launcher.plan.Value` as JSON. Without ``arguments``
+            the grid is unknown.
         workspace: bytes.
         choice: launches of one choice above 0 are configurations of one launch, of which a GPU takes the fastest.
     """

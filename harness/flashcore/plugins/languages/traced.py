@@ -319,15 +319,19 @@ def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str
     return [[{k: v for k, v in one.items() if k != "kernel"} for one in call] for call in calls]
 
 
+def _dims(sizes: int | list[int]) -> tuple[int, int, int]:
+    x, y, z = (sizes, 1, 1) if isinstance(sizes, int) else sizes
+    return x, y, z
+
+
 def _plan(artifact: Artifact, shape: str, traced: Mapping[str, Any]) -> Plan:
     launches = tuple(
-        # The grid counts programs, each a cluster of blocks.
-        Launch(
-            c["kernel"], (x * c["cluster"], y, z), (c["threads"], 1, 1), (c["cluster"], 1, 1), c["shared"], *c["flags"]
-        )
+        # Where clusters have one number, the grid counts them.
+        Launch(c["kernel"], (x * m, y, z), _dims(c["threads"]), _dims(c["cluster"]), c["shared"], *c["flags"])
         for call in traced["calls"]
         for c in call
         for x, y, z in [c["grid"]]
+        for m in [c["cluster"] if isinstance(c["cluster"], int) else 1]
     )
     return Plan(
         artifact.variant,

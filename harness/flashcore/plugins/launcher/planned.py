@@ -29,6 +29,9 @@ def planned(case: Case, folder: Path) -> Plan:
         scratch = ["workspace" if workspace else "0"] * (len(kernel.parameters) - len(call["arguments"]))
         arguments = []
         for text, size in zip([*call["arguments"], *scratch], kernel.parameters, strict=True):
+            if isinstance(text, list):
+                arguments.append([Value(**part) for part in text])
+                continue
             name = text.replace(" ", "_")
             if name.startswith("workspace"):
                 tensors.setdefault(name, Tensor(dtype="uint8", sizes=[workspace or 1], role="workspace", byte=0))

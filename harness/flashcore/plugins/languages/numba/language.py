@@ -1,0 +1,97 @@
+"""Numba-CUDA's launches: its front end writes PTX, and ptxas a cubin, whose parameters are those of Numba's own calls."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from flashcore.errors import FlashcoreError
+from flashcore.measure.machine import toolchain
+from flashcore.plugins.languages.launches import Call, StandIn
+from flashcore.plugins.languages.traced import Traced
+from flashcore.readers import cubin
+
+
+def prepare() -> tuple[type, ...]:
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    return (CUDADispatcher,)
+
+
+def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+    (dispatcher,) = prepare()
+    calls: list[Call] = []
+
+    def call(kernel: Any, values: Any, launch: Any) -> None:
+        calls.append(_call(kernel, values, launch, arch))
+
+    with mock.patch.object(dispatcher, "call", call):
+        function(*arguments, **config)
+    return calls
+
+
+def _call(kernel: Any, values: Sequence[Any], launch: Any, arch: str) -> Call:
+    from numba import cuda, types
+
+    options = kernel.targetoptions
+    if options.get("link"):
+        raise NotImplementedError(f"{kernel.py_func.__name__}: kernels with link= are not compiled ahead of time")
+    kinds = [
+        types.Array(getattr(types, str(v.dtype).rpartition(".")[2]), v.ndim, "C")
+        if isinstance(v, StandIn)
+        else kernel.typeof_pyval(v)
+        for v in values
+    ]
+    capability = int(arch.removeprefix("sm_").rstrip("af"))
+    chosen = {name: options[name] for name in ("fastmath", "opt", "launch_bounds") if name in options}
+    ptx, _ = cuda.compile(
+        kernel.py_func, types.void(*kinds), cc=divmod(capability, 10), device=False, abi="numba", lineinfo=True, **chosen
+    )
+    code, log = _assembled(ptx.replace(f".target sm_{capability}\n", f".target {arch}\n"), arch, options.get("max_registers"))
+    constants = inspect.getclosurevars(kernel.py_func).nonlocals
+    labels = [f"{name}={value}" for name, value in constants.items() if isinstance(value, (int, float))]
+    labels += [f"{name}:{kind}" for name, kind in zip(inspect.signature(kernel.py_func).parameters, kinds, strict=True)]
+    identity = {
+        "code": cubin.code_of(code),
+        "grid": [*launch.griddim],
+        "threads": [*launch.blockdim],
+        "cluster": 1,
+        "shared": launch.sharedmem,
+        "flags": [False, False],
+        "arguments": [word for value in values for word in _words(value)],
+    }
+    return Call(kernel.py_func.__name__, tuple("".join(label.split()) for label in labels), code, log, identity)
+
+
+def _words(value: Any) -> Iterator[str]:
+    """An argument's parameters. An array has an owner and a parent, which are unused, its numbers of elements and of
+    bytes of each, the address, sizes, and strides in bytes."""
+    if isinstance(value, StandIn):
+        strides = [stride * value.itemsize for stride in value.stride()]
+        head = ("None", "None", value.numel(), value.itemsize)
+        yield from (*map(str, head), value.name, *map(str, (*value.shape, *strides)))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _words(part)
+    else:
+        yield repr(value)
+
+
+def _assembled(ptx: str, arch: str, max_registers: int | None) -> tuple[bytes, str]:
+    """A cubin and ptxas's output."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx, encoding="utf-8")
+        limit = [f"-maxrregcount={max_registers}"] if max_registers else []
+        command = [toolchain.find_tool("ptxas", "nvcc"), "-v", "-lineinfo", f"-arch={arch}", *limit, source, "-o", made]
+        done = toolchain.ask(command)
+        if done.returncode:
+            raise FlashcoreError(f"ptxas: {done.stderr}")
+        return made.read_bytes(), done.stderr
+
+
+LANGUAGE = Traced("numba", "numba-cuda", __name__, variables="NUMBA_")
