@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -82,13 +83,15 @@ def _one(task: Mapping[str, Any], language: Any, kernel_types: tuple[type, ...])
 
 
 def _message(error: BaseException, root: str) -> str:
-    """The error as compilers put it, at the last line of the suite that it came through; then the traceback."""
+    """The error as compilers put it, at the last line of the suite that it names or came through; then the traceback."""
+    lines = [line for line in str(error).strip().splitlines() if not line.startswith("Failed in ")] or [""]
+    named = re.findall(re.escape(root) + r'([^\s"()]+)"?(?:, line | \(|:)(\d+)', str(error))
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         places.append((error.filename or "", error.lineno))
     inside = [(f.removeprefix(root), n) for name, n in places if (f := os.path.realpath(name)).startswith(root)]
-    place = "{}({}): error: ".format(*inside[-1]) if inside else ""
-    reason = error.msg if isinstance(error, SyntaxError) else (str(error).strip().splitlines() or [""])[-1]
+    place = "{}({}): error: ".format(*[*inside, *named][-1]) if inside or named else ""
+    reason = error.msg if isinstance(error, SyntaxError) else lines[0 if named else -1]
     trace = "".join(traceback.format_exception(error, limit=-6))
     return f"{place}{type(error).__name__}: {reason}\n{trace}"
 
