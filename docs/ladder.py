@@ -99,7 +99,8 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def main(runs: list[str]) -> int:
     profiles = ROOT / "profiles"
-    record = store.read(lookup.find(profiles, runs[0])) if runs else lookup.latest(profiles, SUITE.name)
+    timed = (record for record in lookup.measured_runs(profiles, SUITE.name) if record.samples)
+    record = store.read(lookup.find(profiles, runs[0])) if runs else next(timed, None)
     if record is None:
         raise UsageError(f"{profiles}: expected a run of {SUITE.name}, found none")
     print("\n".join(page(record)).rstrip())
