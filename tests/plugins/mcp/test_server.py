@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -274,7 +275,10 @@ def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: St
     assert anyio.run(run)["variants"]
 
 
-def test_a_client_that_leaves_ends_its_calls(place: Path, stuck_nvcc: StuckNvcc) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["left", "killed"])
+def test_a_server_without_its_client_or_killed_leaves_no_process(
+    killed: bool, place: Path, stuck_nvcc: StuckNvcc
+) -> None:
     async def run() -> None:
         server = connected(place, "--allow-host-code", env=stuck_nvcc.environment)
         async with anyio.create_task_group() as group, server as client:
@@ -283,6 +287,9 @@ def test_a_client_that_leaves_ends_its_calls(place: Path, stuck_nvcc: StuckNvcc)
                 while not stuck_nvcc.has_started:
                     await anyio.sleep(0.05)
             assert _processes(place)
+            if killed:
+                [pid] = _servers(place)
+                os.kill(pid, signal.SIGKILL)
             group.cancel_scope.cancel()
 
     anyio.run(run)
@@ -293,12 +300,18 @@ def test_a_client_that_leaves_ends_its_calls(place: Path, stuck_nvcc: StuckNvcc)
         time.sleep(0.1)
 
 
-def _processes(folder: Path) -> list[str]:
-    """The command lines of the processes that work in a folder, the server excepted."""
-    lines = []
+def _lines() -> Iterator[tuple[int, Path, str]]:
+    """Each process with its folder and command line."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if Path(os.readlink(process / "cwd")).is_relative_to(folder) and "flashcore mcp" not in line:
-                lines.append(line)
-    return lines
+            yield int(process.name), Path(os.readlink(process / "cwd")), line
+
+
+def _servers(root: Path) -> list[int]:
+    return [pid for pid, _, line in _lines() if f"flashcore mcp --root {root}" in line]
+
+
+def _processes(folder: Path) -> list[str]:
+    """The command lines of the processes that work in a folder, which the server does not."""
+    return [line for _, cwd, line in _lines() if cwd.is_relative_to(folder)]
