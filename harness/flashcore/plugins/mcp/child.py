@@ -21,6 +21,7 @@ from flashcore.plugins.mcp.tools import TOOLS
 
 
 def main() -> None:
+    """Serves the request on standard input."""
     given, out = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
