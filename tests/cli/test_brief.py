@@ -48,7 +48,8 @@ def test_each_figure_is_the_reports() -> None:
     low, high = data["time"]["interval"]
     assert low <= gap.time_us <= high and high / low < 1.1
     assert data["time"]["floor"] == {"us": gap.floor_us, "ratio": gap.ratio, "of": gap.floor.resource}
-    assert [{p.kind: p.percent, "by": p.source} for p in whole(readings, *case).parts] == data["parts"]
+    parts = {p.kind: p.percent for p in whole(readings, *case).parts if p.percent >= 2}
+    assert len(parts) > 3 and data["parts"] == parts | {"by": ["events", "ncu"]}
     first = limiters(readings, *case).limiters[0]
     assert (data["limiter"]["share"], data["limiter"]["evidence"]) == (first.share, first.evidence)
     assert [x["saves_at_most"] for x in data["advice"]] == [x.gain for x in advice(readings, *case)]
@@ -99,6 +100,7 @@ def test_budgets_have_their_room_the_failed_first() -> None:
     by_name: dict[str, Any] = {row["budget"]: row for row in rows}
     assert rows[0]["budget"] == "smem_limit" and rows[0]["is"] == "fail"
     assert rows[0]["headroom_percent"] == pytest.approx(-12.64) and rows[0]["value"] == 33792
+    assert len(rows) == len(by_name) == 3, "each budget where it has the least headroom"
     assert by_name["registers_limit"]["headroom_percent"] == 4 and by_name["registers_limit"]["by"] == "cubin"
     assert by_name["tensor_active_goal"]["is"] == "open"
     assert not [row for row in rows if "long" in row["of"]]

@@ -12,7 +12,7 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.explain import heat, roofline, time_shares
 from flashcore.explain.advice import advice
-from flashcore.explain.limiter import limiters
+from flashcore.explain.limiter import WORTH, limiters
 from flashcore.explain.predictions import Readings
 from flashcore.gate.expand import Expansion, headroom
 from flashcore.gate.formats import escaped
@@ -27,7 +27,7 @@ from flashcore.suites.load import select
 
 MOST_BYTES = 2048
 #: Bytes of a text and items of a list: a brief is shortened until it fits.
-_STEPS = ((240, 5), (160, 4), (100, 3), (60, 3), (30, 2), (10, 1))
+_STEPS = ((240, 4), (240, 3), (160, 3), (120, 3), (120, 2), (90, 2), (60, 2), (60, 1), (30, 1), (10, 1))
 _Data = dict[str, Any]
 
 
@@ -96,7 +96,10 @@ def brief(record: Record, case: str) -> _Data:
                 row |= {"unmeasured": v.reason} if v.value is None else {"value": v.value, "by": v.fact_source}
                 key = v.status != "fail", v.severity != "limit", inf if room is None else room
                 rows.append((key, row | {"headroom_percent": None if room is None else 100 * room}))
-        return [row for _, row in sorted(rows, key=lambda x: x[0])]
+        worst: dict[str, _Data] = {}
+        for _, row in sorted(rows, key=lambda x: x[0]):
+            worst.setdefault(row["budget"], row)
+        return list(worst.values())
 
     parts = time_shares.whole(readings, name, at)
     return {
@@ -105,8 +108,9 @@ def brief(record: Record, case: str) -> _Data:
         "gpu": record.gpu,
         "right": right(),
         "time": time(),
-        "parts": [{p.kind: p.percent, "by": p.source} for p in parts.parts if parts.timed]
-        or unmeasured("bench", shape.time),
+        "parts": {p.kind: p.percent for p in parts.parts if p.percent >= WORTH} | {"by": by(shape.time, "issue_active")}
+        if parts.timed
+        else unmeasured("bench", shape.time),
         "limiter": first_limiter(),
         "budgets": budgets(),
         "advice": [
@@ -138,7 +142,7 @@ def _shortened(value: Any, width: int, most: int) -> Any:
     if isinstance(value, str):
         plain = " ".join(visible(value).split()).encode()
         return plain[:width].decode(errors="ignore") + "…" * (len(plain) > width)
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+    return float(f"{value:.4g}") + 0.0 if isinstance(value, float) else value
 
 
 def _inline(value: Any) -> str:
