@@ -1,4 +1,4 @@
-"""Search of a space: candidates are built and gated without a GPU, checked and timed on one, and recorded.
+"""Searches a space: candidates are built and gated without a GPU, then checked and timed on one, and recorded.
 
 ``grid`` numbers the points, ``samplers`` propose, ``candidates`` builds and gates, ``trial`` measures, ``study``
 records, ``tune`` is the loop, ``finalists`` decides as ``bench --against`` does and offers the winner as a variant.

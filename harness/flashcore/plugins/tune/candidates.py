@@ -31,7 +31,7 @@ from flashcore.plugins.tune.grid import Grid, candidate
 from flashcore.plugins.tune.study import Result
 from flashcore.readers import host_code
 
-#: Static facts recorded of each candidate, and how the values of several kernels become one.
+#: The static facts of a candidate, and how to combine the values of several kernels.
 FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "registers": max,
     "smem": max,
@@ -47,8 +47,8 @@ FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
 def narrowed(
     job: Context, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = ""
 ) -> Context:
-    """The job of building these points, and more variants of the suite, on the space's shapes. The budgets of the
-    space's variant are the candidates' too.
+    """Returns the job of building these points, and more variants, on the space's shapes. The budgets of the space's
+    variant also apply to the candidates.
 
     Args:
         job: for one arch.
@@ -90,7 +90,7 @@ def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list
 
 
 def _share(budget: Budget, value: object) -> float:
-    """By what share of its limit a value misses it; if the limit is 0, each unit counts as 1."""
+    """A value's miss as a share of the limit; if the limit is 0, each unit counts as 1."""
     over = excess(budget, float(value)) if isinstance(value, (int, float)) else 1.0
     limit = budget.maximum if budget.maximum is not None else budget.minimum
     return round(over / abs(limit or 1.0), 4)
@@ -121,8 +121,8 @@ def _result(index: int, job: Context, grid: Grid, built: Built, missed: Sequence
 
 
 def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
-    """A hash that is the same for two candidates if they give a GPU the same work: device and host code (without the
-    variant's own name) and launches; for Python callables, the traced calls."""
+    """The hash of a candidate's work for a GPU: device and host code (without the variant's name) and launches; for
+    Python callables, the traced calls."""
     work: Sequence[object] = sorted(artifact.calls.items())
     if not artifact.cubins:
         host, _ = host_code.read(Path(artifact.cubin or "").with_name(OBJECT), without=name)
@@ -131,12 +131,12 @@ def _code(artifact: Artifact, name: str, launches: Sequence[object]) -> str:
 
 
 class Local:
-    """Builds on this machine, and measures on a GPU of it.
+    """Builds on this machine, and measures on its GPUs.
 
     Args:
-        job: of the suite, for one arch.
-        folder: for the files of the processes that measure.
-        measures: whether candidates are measured on the job's GPUs, leased for a batch; if not, they are only built.
+        job: the suite's, for one arch.
+        folder: for the files of the measuring processes.
+        measures: whether candidates are measured on the job's GPUs, leased per batch; else they are only built.
     """
 
     def __init__(self, job: Context, grid: Grid, folder: Path, measures: bool) -> None:

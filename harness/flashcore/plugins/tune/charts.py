@@ -1,5 +1,4 @@
-"""A study's pictures in plain SVG, like all small pictures of the reports: without scripts, for light and dark themes
-and for print."""
+"""A study's pictures in plain SVG: without scripts, for light and dark themes and for print."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def _grid(y: Callable[[float], float], ticks: Iterable[float]) -> list[str]:
 
 
 def history(study: Summary) -> Drawing:
-    """Each candidate's time over the evaluations, the best so far as steps, and the floor where it is near."""
+    """Each candidate's time over the evaluations, the best so far as steps, and the floor if it is near."""
     times, floor = [one.us for one in study.timed], study.header.floor
     best, last = study.improvements, study.timed[-1].evaluation
     near = [floor] if floor and floor > best[-1].us / _NEAR else []
@@ -67,9 +66,8 @@ def history(study: Summary) -> Drawing:
 
 
 def parameters(study: Summary) -> Drawing:
-    """Parallel coordinates: each candidate as a line through its value on every axis, one below the other, down to its
-    time. A line's color is its fifth of the candidates by time. Lines at one value lie side by side, faster ones to the
-    left and above the others."""
+    """Parallel coordinates: each candidate is a line through its value on every axis, down to its time. Its color is
+    its fifth of the candidates by time. Lines at one value are side by side, faster ones to the left and on top."""
     axes = study.grid.space.axes
     time = _scale([one.us for one in study.ranked], *_VALUES, math.log)
     places = {axis: _scale(range(len(values)), *_VALUES) for axis, values in axes.items()}
@@ -95,7 +93,7 @@ def parameters(study: Summary) -> Drawing:
 
 
 def front(study: Summary, names: Sequence[str]) -> Drawing:
-    """The first two objectives, both to be small; candidates on the Pareto front are joined by a line."""
+    """The first two objectives; a line joins the candidates on the Pareto front."""
     points = [(number, *values[:2]) for number, values in study.objectives.items()]
     _, xs, ys = zip(*points, strict=True)
     x, y = _scale(xs, *_ACROSS), _scale(ys, *_UP)
@@ -118,7 +116,7 @@ def front(study: Summary, names: Sequence[str]) -> Drawing:
 
 
 def genealogy(path: Sequence[Timed], changes: Sequence[str]) -> Drawing:
-    """The winner's genealogy from its beginning, downwards: each candidate's time, and the change that led to it."""
+    """The winner's genealogy, downwards: each candidate's time, and the change that led to it."""
     table: list[list[Any]] = [["point", "µs", "what changed"]]
     parts = [f'<path d="M14 44V{44 + 40 * (len(path) - 1)}"/>']
     for place, (one, change) in enumerate(zip(path, changes, strict=True)):

@@ -1,4 +1,4 @@
-"""``flashcore tune``: searches a space of configs for the fastest correct one that keeps its budgets."""
+"""``flashcore tune``: searches a space of configs for the fastest correct one within its budgets."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _show(
 
 
 def study_text(study: Summary) -> str:
-    """All tables of a study but that of its finalists."""
+    """Returns all tables of a study except the finalists'."""
     header = study.header
     title = (
         f"space {header.space.name} of suite {header.suite}: {header.sampler}, seed {header.seed}, "
@@ -117,7 +117,7 @@ def study_text(study: Summary) -> str:
 
 
 def _funnel(study: Summary) -> str:
-    """How many were rejected at each stage, with the two most frequent reasons."""
+    """The number of candidates after each step, with the two most frequent reasons of rejection."""
     rows = []
     for place, step in enumerate(study.funnel):
         frequent = step.rejections[:2] if place > 1 else ()  # conditions are in the manifest
@@ -150,7 +150,7 @@ def _of_timed(study: Summary) -> Iterator[str]:
 
 
 def _static_only(study: Summary) -> str:
-    """Candidates that may be launched but spill or break a soft budget, the worst first."""
+    """The launchable candidates that spill or fail a soft budget, the worst first."""
     launched = [r for r in study.launchable if not r.fell]
     worst = [r for r in launched if r.broken or r.facts.get("spill_store_bytes")]
     worst.sort(key=lambda r: (-r.facts.get("spill_store_bytes", 0.0), -max(r.broken.values(), default=0.0), r.index))
@@ -169,7 +169,7 @@ def _static(study: Summary, result: Result) -> list[str]:
 
 
 def _axes(study: Summary) -> str:
-    """The fastest time with each value of an axis: the cost of giving up the best value."""
+    """The fastest time with each value of an axis."""
     rows = []
     for axis, fastest in study.fastest_by_value().items():
         times = [us for us, _ in fastest.values()]
@@ -180,7 +180,7 @@ def _axes(study: Summary) -> str:
 
 
 def finalists_text(study: Summary, finals: Sequence[Final]) -> str:
-    """The finalists against the variant to beat."""
+    """Returns the table of the finalists against the variant to beat."""
     heads = ["finalist", "shape", f"{finals[0].reference}, µs", "µs", "change", "noise threshold", "verdict", "config"]
     rows = [
         [

@@ -1,7 +1,7 @@
-"""The finalists of a study against the fastest variant in the manifest, by the rule of ``bench --against``.
+"""Times a study's fastest candidates against the manifest's fastest variant, and offers a winner as a variant.
 
-Short timings only rank. So the few fastest are built again, checked as any variant is, and timed on
-one GPU in turns with the reference, in processes of their own (:mod:`flashcore.plugins.against.decide`).
+Short timings only rank. The finalists are built again, checked as any variant, and timed on one GPU alternately with
+the reference, in separate processes; :mod:`flashcore.plugins.against.decide` decides.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FILE = "finalists.json"  # in the study's folder
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """A finalist at one shape: its time and the reference's (us), and what was decided. Without a decision it was not
-    timed, and ``reason`` says why."""
+    """A finalist at one shape: its time and the reference's (us), and the decision; without one it was not timed, for
+    ``reason``."""
 
     index: int
     shape: str
@@ -47,12 +47,12 @@ class Final:
 
     @property
     def change(self) -> str:
-        """The change, in percent; empty if there is none."""
+        """The change in percent; empty if undecided."""
         return _percent(self.decision.change if self.decision else None, "+")
 
     @property
     def threshold(self) -> str:
-        """The change up to which it could be noise, in percent; empty if there is none."""
+        """The largest change that could be noise, in percent; empty if undecided."""
         return _percent(self.decision.critical if self.decision else None)
 
     @property
@@ -75,11 +75,11 @@ class Shortlist:
 
 
 def shortlist(suite: Suite, grid: Grid, results: Mapping[int, Result], count: int) -> Shortlist:
-    """The fastest candidates that are no variant of the suite yet: one of each machine code, and with several shapes
-    the fastest of each shape in turn.
+    """Returns the fastest candidates that are not yet variants of the suite: one per machine code, and with several
+    shapes the fastest of each shape in turn.
 
-    The variant to beat is the one that the space names, else the fastest in the space by the same short timing, else
-    the space's own.
+    The variant to beat is the space's ``against``, else the fastest named point by the same short timing, else the
+    space's variant.
     """
     names = named_points(suite, grid)
     timed = [r for r in results.values() if r.times]
@@ -97,7 +97,7 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
     """Builds, checks and times the finalists.
 
     Raises:
-        FlashcoreError: the reference does not build or is wrong: there is nothing to compare them with.
+        FlashcoreError: the reference does not build or is wrong.
     """
     reference, shapes = entrants.reference, grid.space.shapes
     job = narrowed(job, grid, entrants.candidates, [reference], "check")
@@ -148,7 +148,7 @@ def _name(index: int, shape: str) -> str:
 
 
 def save(finals: Sequence[Final], study: Path) -> None:
-    """Writes them into the study's folder.
+    """Writes the finalists into the study's folder.
 
     Raises:
         WriteError: it cannot be written.
@@ -157,7 +157,7 @@ def save(finals: Sequence[Final], study: Path) -> None:
 
 
 def load(study: Path) -> list[Final]:
-    """The finalists of a study's folder; none if it has none, or is a file of results.
+    """Returns the finalists in a study's folder; none for a file of results.
 
     Raises:
         UsageError: they cannot be read.
@@ -170,7 +170,7 @@ def load(study: Path) -> list[Final]:
 
 
 def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
-    """At the first shape, the finalist that is proved faster by most, and at no shape slower; ``None`` if none is."""
+    """Returns the finalist that is faster by most at the first shape, and slower at no shape; ``None`` without one."""
     faster = []
     for final in finals:
         decisions = [f.decision for f in finals if f.index == final.index]
@@ -185,7 +185,7 @@ def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A manifest's file as it is and as it would be."""
+    """A manifest's text, and the text with the winner."""
 
     file: Path
     before: str
@@ -204,7 +204,7 @@ class Offer:
 
 
 def offer(suite: Suite, grid: Grid, winner: Final, study: str) -> Offer:
-    """The winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
+    """Returns the winner as a new variant at the end of the suite's manifest. ``study`` is the study's name."""
     import tomlkit  # only a proved winner needs it
 
     assert winner.decision is not None and winner.decision.change is not None

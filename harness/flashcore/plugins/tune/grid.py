@@ -1,4 +1,4 @@
-"""The points of a space: each has a number, and so a name that does not depend on the sampler."""
+"""The points of a space. Each has a number, so its name does not depend on the sampler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flashcore.model.text import did_you_mean
 from flashcore.plugins.tune.space import Space, holds, parse, spaces_of
 
 Point = dict[str, int | str]
-_SHARED = ("kind", "problem", "tolerance")  # what variants of one space have in common
+_SHARED = ("kind", "problem", "tolerance")  # shared by all variants of a space
 
 
 class Grid:
@@ -47,7 +47,7 @@ class Grid:
         """The number of a point.
 
         Raises:
-            ValueError, KeyError: it is none of this space.
+            ValueError, KeyError: it is not in this space.
         """
         index = 0
         for axis, values in self.space.axes.items():
@@ -74,7 +74,7 @@ class Grid:
         """The numbers of the points that meet all conditions.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no point meets them.
         """
         indices = [i for i in range(len(self)) if not self.broken(i)]
         if not indices:
@@ -82,7 +82,7 @@ class Grid:
         return indices
 
     def name(self, index: int) -> str:
-        """A candidate's name. All have the same length, so that code that contains one can be compared."""
+        """A candidate's name. All have the same length, so that code that contains names can be compared."""
         return f"{self.space.name}_{index:0{len(str(len(self) - 1))}d}"
 
     def text(self, index: int) -> str:
@@ -118,7 +118,7 @@ def _constants(variant: Variant, space: Space) -> dict[str, object]:
 
 
 def candidate(suite: Suite, grid: Grid, index: int) -> Variant:
-    """The variant that a point stands for."""
+    """A point as a variant."""
     base = suite.variants[grid.space.variant]
     config = {**base.config, **grid.point(index)}
     return dataclasses.replace(
@@ -127,7 +127,7 @@ def candidate(suite: Suite, grid: Grid, index: int) -> Variant:
 
 
 def named_points(suite: Suite, grid: Grid) -> dict[int, str]:
-    """The suite's variants that lie in the space, by their points' numbers: where a search begins."""
+    """Point → name of the suite's variants in the space, at which a search begins."""
     base = suite.variants[grid.space.variant]
     names: dict[int, str] = {}
     for variant in suite.variants.values():

@@ -17,9 +17,9 @@ from flashcore.plugins.tune.summary import TIME, Summary, broken, first_line
 from flashcore.report import write_standalone
 from flashcore.report.cells import Bar, Cell, missing, number_cell
 
-#: Rows of the table of all candidates; the study's own file has the others.
+#: Rows of the table of all candidates; results.jsonl has the others.
 MOST = 2000
-#: Rows of the table beside the parameters' picture, whose CSV has all.
+#: Rows of the table next to the parameters' picture; its CSV has all.
 MOST_SHOWN = 12
 #: Fact, unit and heading.
 _FACTS = (
@@ -67,14 +67,14 @@ def _answer(study: Summary) -> str:
 
 
 def _budgets(study: Summary) -> str:
-    """How many candidates that may be launched break which soft budget."""
+    """The number of launchable candidates that fail each soft budget."""
     counts = Counter(name for r in study.launchable for name in r.broken).most_common()
     text = ", ".join(f"{name} by {count:,}" for name, count in counts) or "none"
     return f"Soft budgets broken, of {len(study.launchable):,} candidates that may be launched: {text}."
 
 
 def _timed(study: Summary) -> dict[str, Any]:
-    """The parts of the page that need times: the improvements, who was faster and broke a budget, the genealogy."""
+    """The parts of the page that need times: improvements, faster candidates that failed a budget, genealogy."""
     improvements = [
         _configured(study, one.index, one.evaluation, round(one.result.seconds), one.us, one.index)
         for one in study.improvements

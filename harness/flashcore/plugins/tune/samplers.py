@@ -1,7 +1,7 @@
 """Samplers, which propose the next candidates: Optuna's by ask and tell, or all points in order.
 
-Points that break a condition, and points whose result is known, are answered here and cost nothing. A resumed search
-tells its sampler the study's results again, so ``results.jsonl`` is all that a study needs to go on.
+Points that break a condition, and points with a recorded result, are answered here and cost nothing. A resumed search
+tells its sampler the study's results again, so it only needs ``results.jsonl``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import math
 import random
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.plugins.tune.grid import Grid
@@ -23,21 +22,20 @@ if TYPE_CHECKING:
     from optuna import Trial
 
 SAMPLERS = ("nsga2", "tpe", "gp", "random", "grid")
-#: After this many points in a row with known results a random point is taken instead. A model is slow to ask, and
-#: proposes the same again.
+#: After this many proposals in a row with recorded results, a random point is proposed. A model is slow to ask, and
+#: repeats itself.
 _PATIENCE, _PATIENCE_WITH_MODEL = 30, 3
 #: A space with more feasible points is big.
 BIG = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """How fast candidates are proposed.
 
     Args:
-        batch: candidates that are built together, and measured by one process.
-        ahead: whether the next batch is proposed and built while one is measured. The GPU never waits, and the sampler
-            is one batch behind, which a small budget cannot afford.
+        batch: the number of candidates built together, and measured by one process.
+        ahead: whether the next batch is proposed and built while one is measured. Then the GPU never waits, but the
+            sampler is one batch behind, which a small budget cannot afford.
     """
 
     batch: int = 1
@@ -52,13 +50,13 @@ def pace(kind: str, count: int | None) -> Pace:
 
 
 class Exhaustive:
-    """Every point that meets the conditions, in the space's order, without those whose results are recorded."""
+    """All points that meet the conditions and have no recorded result, in the space's order."""
 
     def __init__(self, grid: Grid, recorded: Mapping[int, Result]) -> None:
         self._left = [i for i in reversed(grid.feasible) if i not in recorded]
 
     def ask(self, count: int) -> list[int]:
-        """Up to ``count`` points that are neither recorded nor proposed already; none if there are none left."""
+        """Up to ``count`` points that are neither recorded nor proposed yet."""
         return [self._left.pop() for _ in range(min(count, len(self._left)))]
 
     def tell(self, result: Result) -> None:
@@ -71,11 +69,11 @@ class Proposing:
     Args:
         header: names the sampler and its seed.
         recorded: the study's results so far, in their order.
-        count: evaluations in all, which decides the population size, or the number of random points at the start.
+        count: total evaluations, which determine the population size, or the number of random points at the start.
         first: points to begin with.
 
     Raises:
-        CapabilityError: Optuna, or what the sampler needs, is not installed.
+        CapabilityError: Optuna, or a package of the sampler, is not installed.
     """
 
     def __init__(
@@ -142,8 +140,8 @@ class Proposing:
         self._study.enqueue_trial(self._grid.places(index))
 
     def _answer(self, trial: Trial, result: Result) -> None:
-        """A rejected candidate counts as bad as the worst timed one, and as infeasible. A missed soft budget does not
-        make a candidate infeasible."""
+        """A rejected candidate is infeasible, and counts as bad as the worst timed one. Failed soft budgets do not make
+        a candidate infeasible."""
         trial.set_constraint("measured", float(bool(result.fell)))
         self._study.tell(trial, self._values(result) or self._worst())
 
@@ -214,22 +212,24 @@ def load_optuna(kind: str = "") -> Any:
 # --- importance ------------------------------------------------------------------------------------
 
 METHOD = "PED-ANOVA (Optuna)"
-#: The share of the fastest that are compared with all, and how many they are at least: fewer say nothing.
+#: The share, and the least number, of the fastest candidates that are compared with all.
 _TOP, _FEWEST = 0.1, 5
 
 
-@dataclass(frozen=True, slots=True)
-class Importance:
-    """Axis → its share of 1, the most important first; if none, ``reason`` says why. ``top`` of the timed candidates
-    were the fastest."""
+class Importance(NamedTuple):
+    """Axis → its share of 1, the most important first; empty for ``reason``. ``top`` of the timed candidates were
+    compared with all."""
 
-    shares: dict[str, float] = field(default_factory=dict)
+    shares: Mapping[str, float] = {}
     top: int = 0
     reason: str = ""
 
 
 def importance(grid: Grid, timed: Sequence[Result], shape: str) -> Importance:
-    """The importance of each axis for the time at a shape."""
+    """Returns how much each axis matters for the time at a shape, by Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023).
+
+    It compares the values of the fastest candidates with those of all. Unlike fANOVA it does not need scikit-learn.
+    """
     if len(timed) < 4 * _FEWEST:
         return Importance(reason=f"expected at least {4 * _FEWEST} timed candidates, found {len(timed)}")
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.chips import devices
 from flashcore.errors import CapabilityError, UsageError
@@ -18,7 +19,7 @@ from flashcore.measure.machine import gpu_choice
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.suite import CompiledCallable, Suite
-from flashcore.pipeline.opening import open_context
+from flashcore.pipeline.opening import open_recordable
 from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
 from flashcore.plugins.tune.finalists import Final, Offer, offer
@@ -27,9 +28,9 @@ from flashcore.plugins.tune.samplers import BIG, SAMPLERS, Exhaustive, Proposing
 from flashcore.suites.load import load
 
 FOLDER = "tune"  # below the build folder
-#: Evaluations unless the user says otherwise: a share of the space, and at least this many.
+#: The default number of evaluations: a share of the space, and at least this many.
 _SHARE, _FEWEST = 0.1, 32
-#: What a resumed study must share with the present space and machine.
+#: The fields that a resumed study must share with the present space and machine.
 _SAME = ("suite", "space", "closure", "gpu", "arch", "nvcc", "compiler")
 
 
@@ -38,15 +39,15 @@ class Options:
     """The user's options besides the suite.
 
     Args:
-        sampler: one of :data:`SAMPLERS`; empty: grid where all points are within the budget, else TPE in small
-            spaces and NSGA-II in big ones.
+        sampler: one of :data:`SAMPLERS`; empty: grid if all points are within the budget, else TPE in small spaces and
+            NSGA-II in big ones.
         until: stop within this many percent of the first shape's floor.
-        finalists: how many of the fastest are compared with the present variant; 0: none.
-        replay: take the result of each candidate from this study, instead of a compiler and a GPU.
+        finalists: the number of fastest candidates to compare with the present variant.
+        replay: take each candidate's result from this study, instead of a compiler and a GPU.
         static: only build and gate.
 
     Raises:
-        UsageError: one of them makes no sense.
+        UsageError: one of them is out of its range.
     """
 
     space: str
@@ -73,9 +74,8 @@ class Options:
             raise UsageError(f"--finalists {self.finalists}: expected 0 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A study, its finalists, and the offer of the winner if one is proved faster."""
+class Outcome(NamedTuple):
+    """A study, its finalists, and the winner's offer if one is proved faster."""
 
     study: study.Study
     finals: tuple[Final, ...] = ()
@@ -111,7 +111,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
             first = list(named_points(suite, grid))
             sampler = Proposing(opened.header, grid, opened.results, budget.evaluations, first)
         rate = pace(opened.header.sampler, budget.evaluations)
-        rate = dataclasses.replace(rate, batch=options.batch or rate.batch)
+        rate = rate._replace(batch=options.batch or rate.batch)
         say(
             f"tune: {opened.folder}: {opened.header.sampler}, {len(grid.feasible):,} of {len(grid):,} points meet the "
             f"conditions, {len(opened.results)} known"
@@ -141,11 +141,9 @@ def _sampler_name(grid: Grid, options: Options) -> str:
 
 
 def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Callable[[str], None]) -> Context:
-    """The job of building the space's candidates, for one arch."""
+    """Returns the job of building the space's candidates, for one arch."""
     settings = dataclasses.replace(settings, upto=None, build=str(Path(settings.build) / FOLDER))
-    job = open_context(settings, say)
-    if job.options.debug:
-        raise UsageError("DEBUG=1: expected a build that may be timed, found a debug build (-G)")
+    job = open_recordable(settings, say)
     if not options.static and job.cannot_measure:
         hint = "--static builds and gates without a GPU, --replay STUDY takes the times of another study"
         raise CapabilityError(job.cannot_measure, hint)
@@ -157,7 +155,7 @@ def _job(suite: Suite, grid: Grid, settings: Settings, options: Options, say: Ca
 
 
 def _header(job: Context, grid: Grid) -> study.Header:
-    """Builds the space's variant, for the hash of its sources and the compiler's release."""
+    """Builds the space's variant, for its source hash and the compiler's release."""
     base, (arch,) = job.suite.variants[grid.space.variant], job.options.archs
     built = compile_all(dataclasses.replace(job, variants=(base,)))
     artifact = built.artifact(base.name, arch)
@@ -208,6 +206,8 @@ def _budget(grid: Grid, header: study.Header, options: Options) -> tune.Budget:
         size = len(grid.feasible)
         evaluations = size if header.sampler == "grid" else min(size, max(_FEWEST, round(_SHARE * size)))
     if options.until is not None and header.floor is None:
-        raise UsageError("--until: expected a GPU whose roofs are known, and a problem that says its work; found none")
+        raise UsageError(
+            "--until: expected a GPU in the device table, and a problem file with FLOP and byte formulas; found none"
+        )
     until = None if options.until is None else (header.floor or 0.0) * (1 + options.until / 100)
     return tune.Budget(evaluations, options.seconds, until)

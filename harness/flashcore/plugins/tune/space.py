@@ -30,16 +30,16 @@ _TERMS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, a
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Configs of one variant's source that may be searched.
+    """The configs of one variant's source to search.
 
     Args:
-        variant: gives all but the axes: source, other macros, tolerance, where it runs.
-        axes: macro of its config → the values it may take, in their order.
-        conditions: what must hold between the axes and the variant's other macros; see :func:`parse`.
-        shapes: what candidates are timed on; the first comes first where one must be named.
-        objectives: what is to be small: ``time`` at each shape, ``error``, ``smem``.
-        hard: static budgets that reject a candidate that breaks them. The others do not: it may win all the same.
-        against: the variant that finalists are to beat; empty: the fastest that lies in the space.
+        variant: provides everything except the axes: source, other macros, tolerance, archs.
+        axes: macro of its config → its values, in order.
+        conditions: on the axes and the variant's other macros; see :func:`parse`.
+        shapes: the shapes to time; the first one ranks.
+        objectives: the quantities to minimize: ``time`` at each shape, ``error``, ``smem``.
+        hard: static budgets that reject a candidate; the others are soft, and the candidate may still win.
+        against: the variant that finalists are to beat; empty: the fastest in the space.
     """
 
     name: str
@@ -105,7 +105,7 @@ class SpaceForm(TableForm):
 
 
 class Word(str):
-    """A word compares as text, but is no operand: times a number it would be a longer word."""
+    """A word compares as text, but is not an operand: times a number it would be a longer word."""
 
     __slots__ = ()
 
@@ -119,10 +119,10 @@ def parse(text: str, names: Collection[str]) -> CodeType:
     """Compiles the condition for :func:`holds`.
 
     Args:
-        names: the values that it may name.
+        names: the names that it may contain.
 
     Raises:
-        ValueError: it is none; says what was expected.
+        ValueError: it is not a condition.
     """
     if len(text) > MOST_LETTERS:
         raise ValueError(f"at most {MOST_LETTERS} letters")

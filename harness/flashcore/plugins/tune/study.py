@@ -1,8 +1,8 @@
-"""A study on disk: one search of a space, candidate by candidate, each written as soon as it is known.
+"""A study on disk: one search of a space, a line per candidate.
 
-In its folder: ``results.jsonl``, whose first line says what is searched and on which machine, and whose others are
-results; ``work``, what the processes that measure write. A line is synced before the search goes on, so that a kill
-costs at most the candidates that are under way. An incomplete last line is removed when the study is opened again.
+Its folder has ``results.jsonl``, with the header (space and machine) in the first line and a result in each other one,
+and ``work``, the files of the measuring processes. Each line is synced before the search continues, so a kill loses at
+most the candidates being measured. An incomplete last line is removed when the study is resumed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Result:
     Args:
         index: its number in the space.
         fell: the step at which it was rejected, and ``reason`` why; empty if it was timed.
-        broken: soft static budget → by what share of its limit it is missed.
+        broken: failed soft budget → its miss as a share of the limit.
         facts: static facts, the worst over its kernels: ``registers``, ``smem`` (B), ``spill_store_bytes`` …
-        times: shape → median in us, in the regime that ranks there.
-        error: largest error over the tolerance class's own.
+        times: shape → median in us, in the timing mode that ranks there.
+        error: largest error, relative to the tolerance class's.
         twin: the candidate with the same machine code whose measurement this is; -1 if it was measured itself.
         code: the same for two candidates if their machine code and launches are the same.
         seconds: since the study's first start, this process's pauses left out.
@@ -62,14 +62,14 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether it was measured on a GPU: not if it was rejected before, or is another's twin."""
+        """Whether it was measured on a GPU: neither rejected earlier nor a twin."""
         return self.fell not in STATIC and self.twin < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a study is about. ``closure`` hashes the sources, headers and flags of the space's variant; of a replay it
-    is that of the study replayed."""
+    """A study's subject and machine. ``closure`` is the hash of the sources, headers and flags of the space's variant;
+    a replay has the replayed study's."""
 
     suite: str
     space: Space
@@ -81,12 +81,12 @@ class Header:
     arch: str | None = None
     nvcc: str = ""
     compiler: str = ""  # of kernels that Python launches
-    floor: float | None = None  # least time of the first shape by the roofs known, us
+    floor: float | None = None  # least time of the first shape by the datasheet, us
     command: str = ""
 
     @property
     def made_by(self) -> str:
-        """What compiled the candidates."""
+        """The candidates' compiler."""
         return self.compiler or f"nvcc {self.nvcc}"
 
 
@@ -98,7 +98,7 @@ class Study:
 
     @property
     def measured(self) -> int:
-        """How many candidates were measured on a GPU."""
+        """The number of candidates measured on a GPU."""
         return sum(r.measured for r in self.results.values())
 
     def record(self, result: Result) -> None:
@@ -113,7 +113,7 @@ class Study:
 
 @contextmanager
 def create(studies: Path, header: Header) -> Iterator[Study]:
-    """A new study in its own folder, locked while it is open."""
+    """Creates a study in a new folder, locked while it is open."""
     folder = studies / f"{header.space.name}-{new_id()}"
     with writing(folder):
         folder.mkdir(parents=True)
@@ -124,10 +124,10 @@ def create(studies: Path, header: Header) -> Iterator[Study]:
 
 @contextmanager
 def resume(folder: Path) -> Iterator[Study]:
-    """A study that is continued, locked while it is open.
+    """Opens a study to continue it, locked while it is open.
 
     Raises:
-        UsageError: another process has it open, or it is no study.
+        UsageError: another process has it open, or it is not a study.
     """
     with claimed(folder):
         _cut_incomplete(folder / RESULTS)
@@ -135,10 +135,10 @@ def resume(folder: Path) -> Iterator[Study]:
 
 
 def find(studies: Path, name: str | None, space: str = "*") -> Path:
-    """The folder of a study: the named one, else the newest of the space.
+    """Returns a study's folder: the named one, else the space's newest.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such study.
     """
     for path in (Path(name), studies / name) if name is not None else ():
         if path.exists():
@@ -153,10 +153,10 @@ def find(studies: Path, name: str | None, space: str = "*") -> Path:
 
 
 def read(path: Path) -> tuple[Header, dict[int, Result]]:
-    """A study's header and results, of its folder or of a copy of its ``results.jsonl``, ``.xz`` or plain.
+    """Returns the header and the results in a study's folder, or in a copy of its ``results.jsonl``, plain or ``.xz``.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a study.
     """
     file = path / RESULTS if path.is_dir() else path
     try:

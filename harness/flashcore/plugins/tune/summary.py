@@ -1,4 +1,4 @@
-"""The figures of a study, from which the terminal's tables and the page are made."""
+"""A study's figures, for the terminal's tables and the page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from flashcore.plugins.tune.grid import Grid
 from flashcore.plugins.tune.space import Space
@@ -14,7 +15,7 @@ from flashcore.plugins.tune.study import FUNNEL, STATIC, Fell, Header, Result
 
 TIME = "time:"
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-#: A budget whose limit is 0 has no share: a miss of so many times the limit is shown without one.
+#: Misses of at least so many times the limit (or of a limit of 0) are shown without a share.
 _NO_SHARE = 10
 _PASSED: Mapping[Fell, str] = {
     "build": "compile",
@@ -24,14 +25,13 @@ _PASSED: Mapping[Fell, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A step of the funnel.
 
     Args:
-        left: how many pass; ``None`` where no candidate reached the step.
-        rejections: how many were rejected for each reason, most frequent first; reasons that differ only in numbers
-            are one, with their range.
+        left: the number of candidates that pass; ``None`` if no candidate reached the step.
+        rejections: the number of rejected candidates and the reason, most frequent first. Reasons that differ only in
+            numbers are one, with their range.
     """
 
     name: str
@@ -45,8 +45,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A candidate that was timed at the first shape: its time (us), and how many had been measured on the GPU by
-    then."""
+    """A candidate timed at the first shape: its time (us), and the number of candidates measured up to it."""
 
     evaluation: int
     us: float
@@ -76,7 +75,7 @@ class Summary:
 
     @cached_property
     def improvements(self) -> list[Timed]:
-        """Each candidate that was faster than all before it."""
+        """The candidates that were faster than all before them."""
         best: list[Timed] = []
         for one in self.timed:
             if not best or one.us < best[-1].us:
@@ -90,7 +89,7 @@ class Summary:
 
     @cached_property
     def funnel(self) -> list[Step]:
-        """From all points to the fastest: how many were rejected at each step, and why."""
+        """From all points to the fastest: the rejections at each step."""
         broken = Counter(text for i in range(len(self.grid)) if (text := self.grid.broken(i)))
         left, measured = len(self.results), any(r.times or r.fell in ("check", "bench") for r in self.results.values())
         steps = [
@@ -109,7 +108,7 @@ class Summary:
         return [*steps, Step("fastest", 1 if self.timed else None)]
 
     def fastest_by_value(self) -> dict[str, dict[int | str, tuple[float, int]]]:
-        """Axis → value → the fastest time with it (us), and how many were timed with it."""
+        """Axis → value → its fastest time (us), and the number of candidates timed with it."""
         times: dict[str, dict[int | str, list[float]]] = {
             axis: {value: [] for value in values} for axis, values in self.grid.space.axes.items()
         }
@@ -119,7 +118,7 @@ class Summary:
         return {axis: {v: (min(us), len(us)) for v, us in by.items() if us} for axis, by in times.items()}
 
     def within_budgets(self) -> tuple[list[Timed], Timed | None]:
-        """The fastest that keeps every soft budget, and before it those that were faster and broke one."""
+        """The candidates faster than the fastest one without failed soft budgets, and that one."""
         place = next((i for i, one in enumerate(self.ranked) if not one.result.broken), None)
         return self.ranked[:place], None if place is None else self.ranked[place]
 
@@ -134,10 +133,10 @@ class Summary:
         return front(self.objectives) if len(self.objective_names) > 1 else []
 
     def genealogy(self, winner: int) -> list[Timed]:
-        """From a first candidate to the winner, each step faster than the one before.
+        """The path from a first candidate to the winner, each step faster than the one before.
 
-        Samplers record no parents. A candidate's parent is taken to be the nearest of the slower ones that were timed
-        before it: by how many axes differ, then by how many of their values lie between, then the fastest.
+        Samplers record no parents. A candidate's parent is assumed to be the nearest slower candidate timed earlier:
+        with the fewest different axes, then the fewest values between, then the least time.
         """
         places = {one.index: i for i, one in enumerate(self.timed)}
         path = [self.timed[places[winner]]]
@@ -158,7 +157,7 @@ class Summary:
 
 
 def first_line(reason: str) -> str:
-    """The most useful line of a reason: of a compiler's output the first error, not the warning above it."""
+    """The most useful line of a reason: the first error of a compiler's output, not the warning above it."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()] or ["no reason was recorded"]
     errors = (re.fullmatch(r"(.*?): error: (.*)", line) for line in lines)
     return next((f"{error[2]}, at {error[1]}" for error in errors if error), lines[0])
@@ -183,7 +182,7 @@ def _range(texts: Sequence[str]) -> str:
 
 
 def broken(result: Result) -> str:
-    """The soft budgets that a candidate breaks, and by how much, or ``none``."""
+    """The soft budgets that a candidate failed, and by how much, or ``none``."""
     shares = (name + (f" by {100 * share:.0f} %" if share < _NO_SHARE else "") for name, share in result.broken.items())
     return ", ".join(shares) or "none"
 
@@ -207,7 +206,7 @@ def objective_values(result: Result, names: Sequence[str]) -> list[float] | None
 
 
 def front(candidates: Mapping[int, Sequence[float]]) -> list[int]:
-    """The numbers of the candidates that no other dominates, in the order of their objectives."""
+    """The numbers of the candidates that no other candidate dominates, in the order of their objectives."""
     kept = [
         (values, index)
         for index, values in candidates.items()

@@ -115,7 +115,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
 
 def share() -> None:
     """Computes the reference answers of timed calls, which depend only on the shape, once per process."""
-    gc.freeze()  # a capture may collect garbage first: leave torch's own objects out of it
+    gc.freeze()  # a capture may collect garbage first: leave torch's objects out of it
     setattr(proof, "References", functools.cache(getattr(proof, "References")))  # noqa: B009, B010
 
 

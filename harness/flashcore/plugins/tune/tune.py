@@ -26,14 +26,14 @@ class Replay:
     """Replaces builds and a GPU by the results of another study of the same space.
 
     Args:
-        recorded: the result of every point that may be proposed.
+        recorded: the results of all points that may be proposed.
     """
 
     def __init__(self, recorded: Iterable[Result]) -> None:
         self._recorded = {r.index: r for r in recorded}
 
     def prepare(self, indices: Sequence[int]) -> list[Result]:
-        """The results as builds and gates leave them: one that was not rejected has no times yet."""
+        """The results before the measurement: candidates that the gates let pass have no times."""
         if missing := [i for i in indices if i not in self._recorded]:
             raise UsageError(f"--replay: expected a study of every point, found none of point {missing[0]}")
         results = [self._recorded[i] for i in indices]
@@ -100,11 +100,11 @@ def search(
             if not pace.ahead or not following.result():
                 following = build_next()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # a build that is under way ends with the evaluator
+        pool.shutdown(wait=False, cancel_futures=True)  # the evaluator ends the current build
 
 
 def _measure(batch: Sequence[Result], evaluator: Local | Replay, study: Study, report: Report) -> None:
-    """Rejected candidates are reported as they are; of the others each machine code is measured only once."""
+    """Reports rejected candidates, and measures each machine code of the others once."""
     by_code = {r.code or r.index: r for r in study.results.values() if r.measured}
     for result in batch:
         if result.fell:
