@@ -106,7 +106,7 @@ def test_a_script_that_captures_while_it_is_imported_is_told_how_to_guard_it(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = run("def work(): launch('work/call')\nfc.capture(work)")
-    assert done.returncode == 1 and 'put what captures below `if __name__ == "__main__":`' in done.stderr
+    assert done.returncode == 1 and 'put the capturing code below `if __name__ == "__main__":`' in done.stderr
 
 
 def test_what_no_other_process_can_import_is_sent_by_cloudpickle_or_refused(

@@ -211,7 +211,7 @@ def test_launches_of_several_reports_are_numbered_on(sample_report: Any) -> None
 def test_reports_of_two_gpus_make_no_record(sample_report: Any) -> None:
     other = sample_report("app_graph")
     changed = [replace(r, cc=(8, 9)) for r in other.results]
-    with pytest.raises(UsageError, match="one kind of GPU"):
+    with pytest.raises(UsageError, match="one GPU model"):
         recorded(sample_report("app_basic"), replace(other, results=tuple(changed)))
 
 

@@ -174,7 +174,7 @@ def test_two_imports_are_compared_case_by_case(
 def test_what_is_no_report_is_refused_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.ncu-rep").write_bytes(b"\x7fELF what")
     assert main(["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs")]) == 2
-    assert "expected a report of Nsight Compute" in capsys.readouterr().err
+    assert "expected an Nsight Compute report" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

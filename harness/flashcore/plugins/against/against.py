@@ -68,7 +68,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
     """Builds, checks, times and decides.
 
     Args:
-        settings: of what is to be timed; ``samples`` are the rounds of each process.
+        settings: of the run; ``samples`` are the rounds of each process.
 
     Raises:
         UsageError: no such revision, or no such suite in it; nothing to resume.
@@ -80,11 +80,11 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Com
         raise UsageError(f"--against {options.revision}: expected a git revision of {where}, found none")
     job = replace(open_recordable(replace(settings, upto=None)), say=say)
     if job.gpu_arch is not None:
-        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # nothing else runs here
+        job = replace(job, options=replace(job.options, archs=(job.gpu_arch,)))  # no other runs here
     timings = time_pairs.Timings()
     with checkout.suite_at(options.revision, commit, Path(settings.suite)) as root:
         say(f"against: {options.revision} is {commit[:12]}")
-        after = Side(job, compile_all(job))  # first: the revision uses what is the same
+        after = Side(job, compile_all(job))  # first: the revision uses equal builds
         try:
             old = counterpart(root, job, str(Path(settings.build) / checkout.BUILD))
             old = replace(old, say=lambda text: say(prefixed(f"{options.revision}: ", text)))

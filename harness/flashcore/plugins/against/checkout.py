@@ -19,7 +19,7 @@ BUILD = "revisions"  # below the build folder
 
 
 def resolve(name: str, near: Path) -> str | None:
-    """The commit that ``name`` means in the repository of ``near``; ``None`` if there is none."""
+    """Returns the commit of a name in the repository of ``near``; ``None`` if there is none."""
     if name.startswith("-"):
         return None
     done = git.run(near, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")

@@ -87,7 +87,7 @@ def decide(
 
     Args:
         cases: the results of each process for each case.
-        alpha: how often one or more cases of a gate run may be called slower by noise; likewise faster.
+        alpha: the share of gate runs in which noise may make a case slower, and the same for faster.
         effect: the share of the time before that a change must exceed to matter.
     """
     # About zero and not about their mean: a second load that is always slower adds to the spread too.

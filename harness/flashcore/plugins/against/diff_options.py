@@ -16,7 +16,7 @@ from flashcore.plugins.compare import command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds none: a revision is another name for what the command compares."""
+    """Adds none: a revision is another kind of name for a record."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,12 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def record(name: str, settings: Settings, say: Callable[[str], None]) -> Record:
-    """The record that ``name`` means: a run, the working tree (``.``), or a git revision.
+    """Returns the record of a name: a run, the working tree (``.``), or a git revision.
 
     A revision's record has static facts, joined with recorded ones that are fresh for its code.
 
     Raises:
-        UsageError: it is none of them, or the suite is not in that revision.
+        UsageError: it is neither, or the suite is not in that revision.
         CapabilityError: there is no git, or no nvcc to build with.
     """
     try:

@@ -34,8 +34,8 @@ class Side(NamedTuple):
 
 
 def counterpart(root: Path, after: Context, build: str) -> Context:
-    """The suite in ``root`` as a job of its own: the variants and shapes of ``after`` that it can take, the shapes
-    as they are today. A shape whose operator had other arguments is left out.
+    """Returns the suite in ``root`` as a job with the variants and the present shapes of ``after`` that it supports. A
+    shape whose operator had other arguments is left out.
 
     Args:
         build: the folder it is to be built in.

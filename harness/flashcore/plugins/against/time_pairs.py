@@ -34,7 +34,7 @@ from flashcore.plugins.against.decide import Process
 TARGET = python_process.child("flashcore.plugins.against.time_pairs")
 Side = Literal["before", "after", "again"]
 SIDES: tuple[Side, ...] = ("before", "after", "again")
-#: Calls of many ms get fewer rounds: so many seconds for each build, but at least so many rounds.
+#: Calls of many ms get fewer rounds: the seconds for each build, and the least number of rounds.
 _SLOW_SECONDS, _FEWEST_ROUNDS = 1.0, 10
 
 

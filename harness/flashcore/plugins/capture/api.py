@@ -43,14 +43,14 @@ TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes togethe
 
 
 def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
-    """The facts of one call of a function on this machine's GPU, as :meth:`Run.facts_frame` has them; ``launch``
-    counts the call's kernels. See ``docs/how-to/capture-a-command.md`` for how it is run under ncu: in another process,
+    """The facts of one call of a function on this machine's GPU, as in :meth:`Run.facts_frame`; ``launch`` counts the
+    call's kernels. See ``docs/how-to/capture-a-command.md`` for how it is run under ncu: in another process,
     after three calls to warm up.
 
     Raises:
         UsageError: the function or an argument cannot be sent there.
         CapabilityError: this machine has no GPU, no ncu or no permission to read counters.
-        FlashcoreError: the call failed there, as it says.
+        FlashcoreError: the call failed there.
     """
     result = profiled(function, {"call": (args, kwargs)})
     if result.outcomes[0].status != "ok":
@@ -142,7 +142,7 @@ def profiled(
     if is_inside():
         raise UsageError(
             "expected only the function to run in the process under ncu, found its script capturing again\n"
-            '  hint: put what captures below `if __name__ == "__main__":`'
+            '  hint: put the capturing code below `if __name__ == "__main__":`'
         )
     if (gpu := Gpu.find()) is None:
         raise lacking("gpu")
@@ -166,8 +166,7 @@ def is_inside() -> bool:
 
 
 def _main() -> dict[str, Any]:
-    """What a spawned process needs to import the same modules as this one; nothing about a script if there is none (a
-    notebook)."""
+    """The data with which a spawned process imports the modules of this one; in a notebook without a script."""
     preparation = spawn.get_preparation_data("flashcore")
     if not os.path.isfile(preparation.get("init_main_from_path", __file__)):  # <stdin>
         del preparation["init_main_from_path"]
@@ -179,7 +178,7 @@ def _pickled(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]], m
     """The call as text.
 
     Raises:
-        UsageError: something in it cannot be pickled; says how to fix that.
+        UsageError: something in it cannot be pickled.
     """
     function = call[0]
     scripted = any(name.startswith("init_main") for name in main)

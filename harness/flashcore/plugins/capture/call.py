@@ -1,4 +1,4 @@
-"""What ncu wraps where Python functions are captured: imports the caller's modules, and calls each function in its
+"""The process under ncu of a Python function's capture: imports the caller's modules, and calls the function in its
 range."""
 
 from __future__ import annotations

@@ -56,17 +56,17 @@ class Settings:
     """The user's choices.
 
     Args:
-        recorder: records the first pass; or why ncu does.
-        top: how many cases are measured: kernels at a launch configuration, by the time that all their launches take.
-        kernel: regular expression of demangled names; other kernels are left alone.
-        nvtx: NVTX range, as ncu's ``--nvtx-include`` takes it; launches elsewhere are left alone.
-        skip, count: launches that are skipped first, and how many are considered from there.
-        source: source counters and the sources themselves as well.
-        sections: ncu's set of sections to collect as well (``full``).
+        recorder: records the survey; or the cause why ncu does.
+        top: the number of cases to measure: kernels at a launch configuration, by the total time of their launches.
+        kernel: regular expression for demangled names; other kernels are ignored.
+        nvtx: NVTX range, as for ncu's ``--nvtx-include``; launches elsewhere are ignored.
+        skip, count: the number of launches to skip first, and the number to consider then.
+        source: also collect source counters and the sources.
+        sections: also collect this set of ncu's sections (``full``).
         settle: run the command once without ncu before, so that its autotuning and compilation are done.
-        keep_dropped: also measure what an autotuner tried and dropped.
-        stop_early: end the command once what was wanted is measured.
-        options: for ncu, as they are.
+        keep_dropped: also measure the codes that an autotuner tried and dropped.
+        stop_early: end the command once the chosen launches are measured.
+        options: passed to ncu unchanged.
         time_limit: seconds for each run of the command.
         finish_limit: seconds that ncu has to write its report.
     """
@@ -106,8 +106,8 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The result: how the command ran each time, what the first pass saw, the cases to measure, those of them that no
-    run launched again, metrics that ncu refused, with its reasons, and why the first pass was ncu's."""
+    """The runs of the command, the survey, the cases to measure, those of them that no run launched again, the metrics
+    that ncu refused with its reasons, and the cause why ncu made the survey."""
 
     runs: tuple[Ran, ...]
     survey: surveys.Survey
@@ -121,8 +121,8 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
     """Captures a command in ``folder``.
 
     Raises:
-        CapabilityError: ncu says what this machine lacks.
-        FlashcoreError: the command launched no kernel that the filters let pass, or ncu failed.
+        CapabilityError: ncu reports that this machine lacks something.
+        FlashcoreError: the command launched no kernel that passes the filters, or ncu failed.
     """
     passes = _Passes(tuple(command), folder, chosen)
     make_folder(folder)
@@ -148,7 +148,7 @@ def capture(command: Sequence[str], folder: Path, chosen: Settings) -> Captured:
 
 
 class _Passes:
-    """The runs of the command so far, and what the next ones need to know."""
+    """The runs of the command so far, and the state for the next ones."""
 
     def __init__(self, command: tuple[str, ...], folder: Path, chosen: Settings) -> None:
         self.command, self.folder, self.chosen = command, folder, chosen
@@ -158,7 +158,7 @@ class _Passes:
         self.by_ncu: Cause | None = None
 
     def look(self) -> Iterable[surveys.Launch]:
-        """The times of all launches that the filters let pass, as the command left the caches."""
+        """Returns the times of all launches that pass the filters, with the caches as the command left them."""
         chosen, recorded = self.chosen, False
         most = None if chosen.count is None else chosen.skip + chosen.count
         if chosen.nvtx is not None:
@@ -187,7 +187,7 @@ class _Passes:
         return map(surveys.Launch.from_row, ran.rows)
 
     def measure(self, choice: surveys.Choice) -> Ran:
-        """All metrics of the chosen launches; anew without those that ncu refuses."""
+        """Measures all metrics of the chosen launches; again without those that ncu refuses."""
         hangs = any(isinstance(run.cause, Hang) for run in self.runs)
         which = ["--kernel-name-base", choice.base, "--kernel-id", choice.kernel_id]
         if hangs or self.chosen.stop_early:

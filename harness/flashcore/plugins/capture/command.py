@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flashcore.plugins.capture.capture import Captured
 
-#: The exit code of a command that did not end in time, as of timeout(1).
+#: The exit code of a command that did not end in time, as in timeout(1).
 NO_END = 124
 
 EXAMPLES = (
@@ -123,7 +123,7 @@ def _name(command: list[str]) -> str:
 
 
 class _Echo:
-    """Shows what the command writes, while it first runs."""
+    """Shows the command's output during its first run."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -42,14 +42,14 @@ def execute(
 ) -> Ended:
     """Runs ``command`` once; its output goes to a file.
 
-    A process between ncu and the command would cost time: ncu measures a direct child alone faster than one that a
-    child started (forty steps of a small network on an H200: 20 s instead of more than 40 s).
+    There is no process between ncu and the command: ncu measures a direct child faster than a grandchild (forty steps
+    of a small network on an H200: 20 s instead of more than 40 s).
 
     Args:
-        wrapper: what runs the command, and ends after it: ncu with its options.
+        wrapper: the command that runs ``command`` and ends after it: ncu with its options.
         environment: variables added to this process's.
-        time_limit: seconds after which the command is ended, and then
-        finish_limit: seconds that the wrapper has left to write its report.
+        time_limit: seconds after which the command is ended.
+        finish_limit: seconds that the wrapper then has to write its report.
 
     Raises:
         CapabilityError: the program, or its wrapper, cannot be started.
@@ -106,7 +106,7 @@ def _marked(mark: str) -> list[int]:
 
 
 def _descendants(processes: Sequence[int]) -> list[int]:
-    """These and all that they started, directly or not."""
+    """These processes and all their descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Makes an ordinary run record from a capture: the chosen cases of ncu's reports, and how the command ran."""
+"""Makes a run record from a capture: the chosen cases of ncu's reports, and how the command ran."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
     """The record of the chosen cases.
 
     Args:
-        name: of its suite; records of one name are compared with each other.
-        command: as a person would type it.
-        ncu: its version.
+        name: the suite's name; records of one name are compared with each other.
+        command: as typed in a shell.
+        ncu: ncu's version.
 
     Raises:
-        FlashcoreError: none of the chosen cases was measured; says why.
+        FlashcoreError: none of the chosen cases was measured.
     """
     wanted = {case.key for case in captured.cases}
     reports: list[Report] = []
@@ -61,8 +61,8 @@ def record(run_id: str, name: str, command: str, captured: Captured, ncu: str | 
 
 
 def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) -> Iterator[Fact]:
-    """The launches that the survey saw of each kernel, and their mean time: at each measured configuration, and at all
-    others together. A kernel that ncu did not measure is of no variant."""
+    """The number of the survey's launches of each kernel, and their mean time: at each measured configuration, and at
+    all others together. A kernel that ncu did not measure has no variant."""
     source = Source.NCU if captured.by_ncu else Source.CUPTI
     variants = {variant.technique: name for name, variant in suite.variants.items()}
     times: dict[Subject, list[float]] = {}
@@ -78,7 +78,7 @@ def _surveyed(captured: Captured, suite: Suite, measured: Mapping[Key, Result]) 
 
 
 def _read(report: Path) -> Report:
-    """A report as NVIDIA's reader has it; where there is none, or none of that form, as ncu itself printed it."""
+    """Reads a report with NVIDIA's reader; else, if that lacks or refuses it, as ncu printed it."""
     try:
         return read_report(report)
     except (CapabilityError, RecordError):
@@ -95,14 +95,14 @@ def ended(run: Ran) -> str:
 
 
 def remarks(captured: Captured) -> Iterator[str]:
-    """How the launches of each chosen case were chosen, what an autotuner dropped, and what ncu refused."""
+    """Each chosen case's warm-up, the codes that an autotuner dropped, and the metrics that ncu refused."""
     wanted, missed = {case.key for case in captured.cases}, {case.key for case in captured.missed}
     for case in captured.survey.cases:
         if case.key in wanted or case.dropped:
             yield f"{case.key}: {_remark(case, case.key in missed)}"
     yield from (f"ncu refused {metric}: {words}" for metric, words in captured.refused.items())
     if captured.by_ncu:
-        yield f"the survey ran under ncu, which takes about 80 ms a launch: {text(captured.by_ncu)}"
+        yield f"the survey ran under ncu, which takes about 80 ms per launch: {text(captured.by_ncu)}"
     if any(case.dropped for case in captured.survey.cases) and captured.runs[0].name == "survey":
         yield "its autotuner chose under ncu, where times are not its own: --settle lets it choose before"
 

@@ -22,7 +22,7 @@ from flashcore.readers.ncu.numerals import convert
 from flashcore.readers.ncu.results import Result
 
 TIME = "gpu__time_duration.sum"
-#: Launches of a kernel to measure where its command launches differently in each run.
+#: Launches of a kernel to measure if the command launches differently in each run.
 MOST_AGAIN = 48
 _LAUNCH_SECONDS = 0.5  # to measure a launch with all metrics, on an H200
 _START_SECONDS = 5.0  # that ncu adds to a run of the command
@@ -34,7 +34,7 @@ _CODE = (
 )
 #: The namespaces and the name of a function.
 _HEAD = re.compile(r"(?:[^<(]*(?:\(anonymous namespace\)|<unnamed>)::)*[^<(]*")
-_SHOWN = 60  # letters of a kernel's name
+_SHOWN = 60  # characters of a kernel's name
 _TUNED, _TRIES = 3, 2  # codes of one function, and launches in a row of each, from which an autotuner is known
 
 
@@ -125,7 +125,7 @@ class Choice:
 
     @property
     def base(self) -> str:
-        """What ncu is to match: mangled names, or demangled ones if it gave such."""
+        """The kind of names that ncu matches: mangled, or demangled if it gave demangled ones."""
         return "demangled" if any(set(name) & set("<(") for name in self.kernels) else "mangled"
 
     @property
@@ -135,7 +135,7 @@ class Choice:
 
 
 def survey(launches: Iterable[Launch]) -> Survey:
-    """Groups the launches, and finds those that are not steady."""
+    """Groups the launches into cases, and marks those that are not steady."""
     names: dict[str, list[str]] = {}
     times: dict[tuple[Key, str], list[tuple[int, float]]] = {}
     orders: dict[tuple[str, str], list[Key]] = {}  # of a function in a process
@@ -189,8 +189,8 @@ def _dropped(order: Sequence[Key]) -> set[tuple[object, ...]]:
 def select(
     surveyed: Survey, top: int, first: int = 0, last: int | None = None, *, keep_dropped: bool = False
 ) -> list[Case]:
-    """The ``top`` cases by time of which a launch lies within ``first`` and ``last`` (places among all launches of
-    their process), without what an autotuner dropped. ``at`` are the launches to choose from: steady ones, if any."""
+    """Returns the ``top`` cases by time with a launch between ``first`` and ``last`` (places among their process's
+    launches), without codes that an autotuner dropped. ``at`` are the launches to choose from: steady ones, if any."""
     selected = []
     for case in surveyed.cases:
         within = [at for at in case.at if at >= first and (last is None or at < last)]

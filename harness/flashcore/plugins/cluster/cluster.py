@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashcore import __version__
 from flashcore.errors import CapabilityError, Exit, UsageError
@@ -39,14 +39,13 @@ from flashcore.model.causes import NeverBegan
 _PATIENCE = 120.0  # seconds for the first actor of a cluster to answer
 _MOST_BYTES = 256 * 2**20  # of one folder or file that is sent
 _NOT_SENT = (".*", "__pycache__", "build", "profiles", "reports")
-_PATHS = ("root", "library")  # of a case: what of a payload is a path
-_LOOK = 0.002  # seconds between two looks for answers to send: what has not left a worker is lost with it
-_SENT = "flashcore-sent:"  # in a payload: a path that is to be the receiver's own
+_PATHS = ("root", "library")  # the keys of a case's payload that are paths
+_LOOK = 0.002  # seconds between two polls for answers to send: unsent answers are lost with their worker
+_SENT = "flashcore-sent:"  # in a payload: the prefix of a path on the receiver
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What an actor reports of its GPU. ``gpu`` is ``None`` where there is no driver."""
+class Description(NamedTuple):
+    """An actor's report about its GPU. ``gpu`` is ``None`` without a driver."""
 
     uuid: str
     host: str
@@ -89,14 +88,14 @@ def _ray() -> Any:
 
 @functools.cache
 def connect(address: str) -> list[RayGpu]:
-    """A place for each GPU of the cluster that is free now. A later call returns those of the same list that are left.
+    """Returns a place for each free GPU of the cluster. A later call returns the remaining ones of the same list.
 
     Args:
         address: as Ray takes it: ``auto``, ``host:6379``.
 
     Raises:
         CapabilityError: Ray is not installed, no cluster answers there, or there is no GPU.
-        UsageError: flashcore is of another version there.
+        UsageError: flashcore has another version there.
     """
     ray = _ray()
     try:
@@ -109,7 +108,7 @@ def connect(address: str) -> list[RayGpu]:
     free = int(ray.available_resources().get("GPU", 0))
     if not free:
         raise CapabilityError(f"the Ray cluster at {address} has no free GPU", "see: ray status")
-    # Ray must not repeat a task by itself: what is repeated is decided here, by the journals.
+    # Ray must not repeat a task: the journals here decide which tasks are repeated.
     kind = ray.remote(num_cpus=0, num_gpus=1, max_restarts=-1, max_task_retries=0)(_Actor)
     actors = [kind.remote() for _ in range(free)]
     ready, _ = ray.wait([actor.describe.remote() for actor in actors], num_returns=free, timeout=_PATIENCE)
@@ -126,7 +125,7 @@ def connect(address: str) -> list[RayGpu]:
 
 @dataclass(slots=True)
 class RayGpu:
-    """An actor with a GPU. After it was lost Ray may start it again, with another GPU or on another host."""
+    """An actor with a GPU. Ray may restart a lost actor with another GPU or on another host."""
 
     actor: Any
     description: Description
@@ -223,10 +222,10 @@ class _RemoteChild(Child):
                 yield from self.follow(parse(content))
 
     def _write(self, name: str, content: bytes) -> None:
-        """Adds to one of the journals, or writes another file, under this folder's own numbers."""
+        """Adds to a journal, or writes another file, under this folder's numbers."""
         stem, _, ending = name.partition(".")
         kind, _, number = stem.rpartition("-")
-        if name == "supervisor.jsonl":  # what no child could report itself; this folder's own file has another writer
+        if name == "supervisor.jsonl":  # events that no child could report; this folder's file has another writer
             kind, number = "journal", "supervisor"
         try:
             if number not in self._numbers:
@@ -324,7 +323,7 @@ class _Actor:
         program: Program,
         sent: Mapping[str, Any],
     ) -> Iterator[tuple[str, Any]]:
-        """Supervises the tasks; yields what is added to the children's files, by name, and at the end ``""`` with an
+        """Supervises the tasks; yields additions to the children's files, by name, and at the end ``""`` with an
         error."""
         pool = Pool([LocalGpu(self._description.uuid)])
         with tempfile.TemporaryDirectory(prefix="flashcore-") as name:
@@ -375,7 +374,7 @@ def _grown(folder: Path, offsets: dict[str, int]) -> Iterator[tuple[str, bytes]]
 
 
 def _incoming(value: Any, sent: Mapping[str, Any]) -> Any:
-    """The payload with the paths of what was sent, as they are here."""
+    """The payload with the local paths of the sent files."""
     if isinstance(value, dict):
         return {k: _incoming(v, sent) for k, v in value.items()}
     if isinstance(value, list):

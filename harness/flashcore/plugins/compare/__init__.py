@@ -1,4 +1,4 @@
-"""What changed between two runs: the command ``diff``, the page *Compare* and the API's ``compare``."""
+"""The differences between two runs: the command ``diff``, the page *Compare* and the API's ``compare``."""
 
 from flashcore.model.plugin import Plugin
 

@@ -83,9 +83,9 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Call
 
 
 def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Settings], Record]) -> list[Record]:
-    """The records of both; a side that lacks the named variants is built as a whole, and then has none of them."""
+    """The records of both names; a side without the selected variants is built as a whole."""
     sides: dict[str, Record | NothingMatches] = {}
-    for name in sorted(names, key=lambda name: name != WORKING_TREE):  # a revision uses what is compiled for it
+    for name in sorted(names, key=lambda name: name != WORKING_TREE):  # a revision uses its builds
         try:
             sides[name] = record(name, settings)
         except NothingMatches as error:

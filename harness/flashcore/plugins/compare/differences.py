@@ -38,7 +38,7 @@ DURATIONS = ("ncu_duration", "traced_duration")
 
 
 class Differences(NamedTuple):
-    """What differs between two records; times in their order, if they compare."""
+    """The differences between two records."""
 
     static: list[Change]
     times: list[TimeChange]

@@ -17,13 +17,13 @@ _ORDER = ("worse", "appeared", "vanished", "changed", "better")
 
 
 def are_all(record: Record) -> bool:
-    """Whether the record is of compiled files only."""
+    """Whether all the record's variants are compiled files."""
     return all(isinstance(variant.kind, Binary) for variant in record.suite.variants.values())
 
 
 def text(a: Record, b: Record, most: int | None = None) -> str:
-    """The kernels that differ, the worst first, at most so many; a kernel of one side only appeared or vanished, unless
-    the other side has its code under another name."""
+    """The kernels that differ, the worst first, at most ``most``. A kernel on one side only appeared or vanished,
+    unless the other side has its code under another name."""
     codes, now = ({f.subject: f.value for f in record.facts.named("code")} for record in (a, b))
     new = {(s.variant, s.arch, code): s for s, code in now.items() if s not in codes}
     moved = {(s, new.get((s.variant, s.arch, code), s)) for s, code in codes.items() if s not in now}

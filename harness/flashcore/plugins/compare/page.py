@@ -28,12 +28,12 @@ HERE = Path(__file__).parent
 #: One launch under ncu: it has no samples, and so no interval.
 NCU = "under_ncu"
 TIMES = (*REGIMES, NCU)
-#: Intervals that a page holds. If there are more pairs, a shape has those of related variants only: parents, the
-#: baseline, peers, the winner.
+#: The most intervals of a page. With more pairs, a shape has only those of related variants: parents, the baseline,
+#: references, the winner.
 MOST_PAIRS = 50_000
-#: The unit of the ends of intervals, as a share of the ratio.
+#: The unit of the intervals' ends, as a share of the ratio.
 STEP = 1e-4
-#: The code of a conclusion about a pair → its word, the words between the names in a sentence, those about a regime.
+#: The code of a conclusion about a pair → its word, the words between the names in a sentence, and for a regime.
 PHRASES = {
     "+": ("faster", unbroken(f"is {faster(1, shown='{}')} than"), unbroken(faster(1, shown="{}"))),
     "-": ("slower", unbroken(f"has {faster(0, shown='{}')} of"), unbroken(faster(0, shown="{}"))),
@@ -45,7 +45,7 @@ OPPOSITE = {"+": "-", "-": "+"}
 CODES = {word: code for code, (word, *_) in PHRASES.items()}
 #: Lines of a variant's source that are compared.
 MOST_LINES = 1_500
-#: What is compared: what ncu counted, without the stalls per instruction, since their shares say the same.
+#: The compared counters: ncu's, without the stalls per instruction, since their shares show the same.
 COUNTERS = tuple(
     n
     for n, s in FACTS.items()
@@ -58,7 +58,7 @@ class Side(NamedTuple):
 
     Args:
         current: whether it is from this run, not from the other record.
-        fixed: the shape at which it is always shown if the records have no shape in common.
+        fixed: the shape at which it is shown, if the records have no common shape.
     """
 
     variant: Variant
@@ -109,12 +109,12 @@ def _shape(record: Record, variant: Variant) -> str:
 
 # --- the figures ------------------------------------------------------------------------------------
 
-#: What the script needs of a case, by its place among the sides, as text: keys of JSON.
+#: A side's place, as text (a JSON key) → the script's data of the case.
 Cases = Mapping[str, Mapping[str, Any]]
 
 
 class _Figures:
-    """All figures of the page, for its script; a side is named by its place in ``sides``."""
+    """All figures of the page, for its script, which names a side by its place in ``sides``."""
 
     def __init__(self, book: Book, sides: Sequence[Side]) -> None:
         self.book = book
@@ -178,16 +178,16 @@ class _Figures:
         return side.variant.runs_on(shape) and shared
 
     def _rival(self, shape: Shape, cases: Cases) -> int | None:
-        """The other record's partner for a variant that it lacks: its fastest in the regime that ranks, else the first
-        that has a time."""
+        """The other record's partner for a variant that it lacks: its fastest in the mode that ranks, else its first
+        timed one."""
         timed = [i for i in map(int, cases) if not self.sides[i].current and cases[str(i)]["t"]]
         times = [(cases[str(i)]["t"].get(shape.rank_by), i) for i in timed if not self.sides[i].variant.is_reference]
         ranked = [(time, i) for time, i in times if time]
         return min(ranked)[1] if ranked else next(iter(timed), None)
 
     def _first(self, shape: Shape, cases: Cases, rival: int | None) -> tuple[int, int] | None:
-        """The pair that is shown first: the winner, else any measured variant, against the other record's, else a
-        related one."""
+        """The first pair shown: the winner, else any measured variant, against the other record's, else a related
+        variant."""
         best = self.book.ladder(shape).best
         timed = [int(i) for i, case in cases.items() if case["t"]]
         names = list(self.book.record.suite.variants)
@@ -221,10 +221,10 @@ class _Figures:
     def _pairs(
         self, cases: Cases, shape: Shape, mode: str, left: int, collected: dict[tuple[int, int], dict[str, Ratio]]
     ) -> list[tuple[int, list[int], list[int], dict[str, float], str]]:
-        """Rows of a side, the sides that are faster or slower than it, and for each the distance of both ends of the
-        interval from the ratio, in steps of ``STEP``, and the code of the conclusion.
+        """Rows of a side, the sides compared with it, and for each the distances of the interval's ends from the ratio,
+        in steps of ``STEP``, and the code of the conclusion.
 
-        The ratio is that of the times. It is named where it is another one, from the rounds that both have: variants of
+        The ratio is that of the times; it is listed if it differs, because it is from the rounds of both: variants of
         one run were timed in the same rounds.
 
         Args:
@@ -261,7 +261,7 @@ class _Figures:
 
 
 def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
-    """The lines that machine code was made from, as indices into ``places``: its own source first, then headers."""
+    """The source lines of the machine code, as indices into ``places``: the variant's file first, then headers."""
     listings = [x for x in side.record.listings if x.subject.variant == side.variant.name]
     kernels = [x for x in listings if x.subject.shape == listings[0].subject.shape]
     lines = {(i.file, i.line): i.source for x in kernels for i in x.instructions if i.line and i.source}
@@ -269,12 +269,12 @@ def _source(side: Side, places: dict[tuple[str, int, str], int]) -> list[int]:
     return [places.setdefault((f.rpartition("/")[2], n, lines[f, n]), len(places)) for f, n in ordered]
 
 
-# --- the verdict: of the first pair here, of any other by the script, with the same conclusions and phrases --
+# --- the first pair's verdict; the script makes the others, with the same conclusions and phrases -------
 
 
 @dataclass(frozen=True, slots=True)
 class Pair(Ratio):
-    """How many times faster the focus is, with its interval and the code of the conclusion from it."""
+    """The focus's speedup, with its interval and the code of the conclusion."""
 
     code: str
 
@@ -355,7 +355,7 @@ def _contradiction(regimes: Sequence[tuple[str, Pair]]) -> str:
 def _row(
     mode: str, cases: Sequence[Mapping[str, Any] | None], ratio: float | None, pair: Pair | None, incomparable: str
 ) -> list[Cell]:
-    """A regime: the other's time, the focus's, how many times faster that is, the interval, the conclusion."""
+    """A regime's row: the other's time, the focus's, the speedup, its interval, the conclusion."""
     cells = [Cell(words(mode))]
     for case in reversed(cases):
         time = case["t"].get(mode) if case else None

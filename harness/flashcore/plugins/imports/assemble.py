@@ -39,18 +39,18 @@ def record_of(
     """The record of one or several reports of one GPU.
 
     Args:
-        name: of its suite: records of one name are compared with each other.
-        sources: whether to keep instructions and the source lines that they are of.
+        name: the suite's name: records of one name are compared with each other.
+        sources: whether to keep instructions and their source lines.
 
     Raises:
-        UsageError: the reports are of several kinds of GPU, or traces and others.
+        UsageError: the reports are from several GPU models, or traces and others.
     """
     results = list(_numbered(reports))
     traced = any(traces.TIME in r for r in results)
     if traced and not all(traces.TIME in r for r in results):
-        raise UsageError("expected traces or reports with counters, found both\n  hint: import each by itself")
+        raise UsageError("expected traces or reports with counters, found both\n  hint: import each separately")
     gpu = _environment(results, reports)
-    chip = chip_of(results[0].cc) or "unknown"  # then a metric is found by the name that most chips give it
+    chip = chip_of(results[0].cc) or "unknown"  # then metrics have the names of most chips
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)
     shapes: dict[str, Shape] = {}
@@ -105,7 +105,7 @@ def record_of(
 
 
 def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
-    """All results, with launches numbered on from report to report, and counts they lack from equivalent ones."""
+    """All results, with consecutive launch numbers over the reports, and missing counts from equivalent ones."""
     first = 0
     for report in reports:
         yield from (Completed(**vars(r) | {"id": r.id + first}) for r in report.results)
@@ -154,7 +154,7 @@ def _median(results: Sequence[Result]) -> Result:
 
 
 def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
-    """Metrics that the catalogue does not name, under ncu's own names; and the findings of ncu's rules."""
+    """Metrics outside the catalogue, under ncu's names, and the findings of ncu's rules."""
     mapped = {traces.TIME, *(spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes)}
     for name, metric in result.metrics.items():
         value = metric.value
@@ -172,13 +172,12 @@ def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
         name = f"{RULE}{finding.rule}" + (f".{times[finding.rule]}" if times[finding.rule] > 1 else "")
         yield Fact(subject, name, finding.message, "text", Source.NCU)
         if finding.speedup is not None:
-            note = f"estimated speed-up, {finding.scope or 'of an unknown scope'}"
+            note = f"estimated speed-up, {finding.scope or 'of unknown scope'}"
             yield Fact(subject, f"{name}.speedup", finding.speedup, "pct", Source.NCU, note)
 
 
 def _listings(cases: Mapping[tuple[str, str], Sequence[Result]], reports: Iterable[Report]) -> Iterator[Listing]:
-    """The instructions of each case, with the counts of its median launch: by the names that listings have, the rest
-    by ncu's own."""
+    """The instructions of each case, with its median launch's counts: under the listings' names, or else ncu's."""
     listed = {metric: name for name, metric in BY_ADDRESS.items()}
     code = {key: instructions for report in reports for key, instructions in report.code.items()}
     sources = {file: text for report in reports for file, text in report.sources.items()}
@@ -212,7 +211,7 @@ def _cubins(reports: Iterable[Report], arch: str) -> dict[str, cubin.Kernel]:
 
 # --- the suite and the machine --------------------------------------------------------------------
 
-#: The type of a compute roof → the facts that count its FLOPs, and how many each is of.
+#: The type of a compute roof → the facts that count its FLOPs, and the FLOPs per count.
 _ROOFS: dict[str, dict[str, int]] = {
     "fp32": {"op_fadd": 1, "op_fmul": 1, "op_ffma": 2},
     "fp16": {"op_hadd": 2, "op_hmul": 2, "op_hfma": 4},
@@ -223,7 +222,7 @@ for _type in TENSOR_TYPES:
 
 
 def _roof(launches: Sequence[ncu_facts.Values]) -> str:
-    """The type that most FLOPs were counted of; none where none were."""
+    """The dominant FLOP type; empty without FLOPs."""
     counted = dict.fromkeys(_ROOFS, 0.0)
     for values in launches:
         for roof, parts in _ROOFS.items():
@@ -236,17 +235,17 @@ def _roof(launches: Sequence[ncu_facts.Values]) -> str:
 
 
 def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Environment:
-    """The machine that the reports are of.
+    """The reports' machine.
 
     Raises:
-        UsageError: they are of several kinds of GPU.
+        UsageError: they are from several GPU models.
     """
     attribute = "device__attribute_"
     gpus = {(r.text(f"{attribute}display_name"), r.cc) for r in results}
     if len(gpus) > 1:
         named = ", ".join(sorted(f"{name or 'a GPU'} ({cc[0]}.{cc[1]})" for name, cc in gpus))
         raise UsageError(
-            f"expected results of one kind of GPU, found {named}\n  hint: import the reports of each GPU by themselves"
+            f"expected results of one GPU model, found {named}\n  hint: import each GPU's reports separately"
         )
     first, container = results[0], reports[0].container or Container(None)
 

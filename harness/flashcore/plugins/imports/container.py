@@ -1,9 +1,9 @@
-"""The blocks that an ``.ncu-rep`` is made of, as far as is needed to tell whether it is complete.
+"""Reads an ``.ncu-rep``'s blocks, to find out whether the file is complete.
 
-NVIDIA's reader skips damaged parts, so a cut file reads as a shorter one. The file itself says more: after its header
-come blocks, each with a header that names the bytes and the results that follow (Protocol Buffers, little-endian sizes;
-form 7, derived from files of ncu 2025.3). Blocks without a payload describe the session: the versions, and the command
-line. A block of code holds the cubin as it was loaded.
+NVIDIA's reader skips damaged parts, so it reads a cut file as a shorter one. The file is a header and blocks, each with
+a header that gives the size and the results of its payload (Protocol Buffers, little-endian sizes; form 7, derived from
+files of ncu 2025.3). Blocks without a payload describe the session: versions and command line. A block of code holds
+the loaded cubin.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def read(data: bytes, name: str) -> Container:
     """Reads the blocks of a report.
 
     Raises:
-        RecordError: it is no report, or is cut short or damaged.
+        RecordError: it is not a report, or is cut short or damaged.
     """
     if data[:4] != MAGIC:
         raise RecordError(
-            f"{name}: expected a report of Nsight Compute (.ncu-rep), found a file that begins with {data[:8]!r}\n"
+            f"{name}: expected an Nsight Compute report (.ncu-rep), found a file that begins with {data[:8]!r}\n"
             "  hint: name the file that ncu --export wrote, or a CSV page of it"
         )
     form = None
@@ -79,8 +79,8 @@ def _blocks(data: bytes, at: int) -> Container:
 
 
 def _elfs(payload: bytes) -> Iterator[bytes]:
-    """The ELF files in a block, each up to the next one. None is within another, however often a damaged or hostile
-    block repeats the mark that they begin with."""
+    """The ELF files in a block, each up to the next one. Files do not overlap, however often a damaged or hostile block
+    repeats their first bytes."""
     start, end = -1, 0
     while (at := payload.find(_ELF, end)) >= 0:
         if start >= 0:
@@ -94,27 +94,25 @@ def _elfs(payload: bytes) -> Iterator[bytes]:
 
 
 def _fields(data: bytes) -> dict[int, int | bytes]:
-    """The fields of one message by number, the first of each: numbers, and bytes of all else.
+    """The fields of one message by number, the first of each: integers, or bytes.
 
     Raises:
-        ValueError, IndexError: it is none.
+        ValueError, IndexError: it is not a message.
     """
     fields: dict[int, int | bytes] = {}
     at = 0
     while at < len(data):
         key, at = _number(data, at)
         kind = key & 7
+        if kind not in (0, 1, 2, 5):
+            raise ValueError(f"a field of the kind {kind}")
         value: int | bytes
-        if kind == 0:
-            value, at = _number(data, at)
-        elif kind in (1, 2, 5):
-            size, at = _number(data, at) if kind == 2 else (8 if kind == 1 else 4, at)
-            value = data[at : at + size]
+        value, at = _number(data, at) if kind in (0, 2) else ({1: 8, 5: 4}[kind], at)
+        if kind:
+            at, size = at + value, value
+            value = data[at - size : at]
             if len(value) < size:
                 raise ValueError("a field is longer than its block")
-            at += size
-        else:
-            raise ValueError(f"a field of the kind {kind}")
         fields.setdefault(key >> 3, value)
     return fields
 

@@ -1,8 +1,7 @@
-"""Reads CSV pages of reports that others exported: raw, details (also the long form that ``--metrics`` prints by
-itself), summary and source.
+"""Reads exported CSV pages of reports: raw, details (also the long form of ``--metrics``), summary and source.
 
-Units are those of the page, base or automatic. A page that is cut short, mixes two conventions of writing numbers, or
-has an unknown form is refused, with the command that exports it right.
+Units are base or automatic. A page that is cut short, mixes two number formats, or has an unknown form is refused, with
+the command that exports it correctly.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from flashcore.model.record import Instruction
 from flashcore.readers.ncu import numerals, raw_page
 from flashcore.readers.ncu.results import BY_ADDRESS, Finding, Metric, Report, Result
 
-#: Labels of sections that name one metric in every version of ncu → that metric.
+#: Section labels that name one metric in every version of ncu → that metric.
 LABELS = {
     "Duration": "gpu__time_duration.sum",
     "L2 Cache Throughput": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -69,7 +68,7 @@ _COUNTS = {
 }
 _BEGIN = re.compile(r'"?(ID|Process ID|File Path|Function Name|Kernel Name)"?\s*[,;]')
 _SOURCE_BEGINS = ("File Path", "Function Name", "Kernel Name")
-_CACHES = Caches(kept=None)  # a page does not say how it was profiled
+_CACHES = Caches(kept=None)  # a page lacks the options of the profiling
 _READER = "flashcore's reader of CSV"
 _RAW = "--page raw --print-units base --print-metric-instances details"
 _SOURCE = "--page source --print-source cuda,sass"
@@ -140,7 +139,7 @@ def _raw_results(text: str) -> Sequence[Result]:
 
 
 def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[Result]:
-    """A result for each run of rows of one ID; of a summary, of one kernel and configuration."""
+    """A result per ID; of a summary, per kernel and configuration."""
     summary = "Invocations" in header
     wanted = [c for c in raw_page.COLUMNS if c != "ID" or not summary]
     if missing := [c for c in wanted if c not in header]:
@@ -169,14 +168,14 @@ def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list
 
 
 def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
-    """The details page leaves out the empty columns of rules behind a metric's value."""
+    """The row with the empty rule columns that the details page leaves out after a metric's value."""
     short = len(header) - len(row)
     value = header.index("Metric Value") if "Metric Value" in header else len(header)
     return [*row, *[""] * short] if short > 0 and len(row) > value and not any(row[value + 1 :]) else row
 
 
 def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
-    """The result that the rows of one ID make: a metric each, or the finding of a rule."""
+    """The result of one ID's rows: each is a metric, or a rule's finding."""
     metrics: dict[str, Metric] = {}
     findings = []
     for row in rows:
@@ -212,7 +211,7 @@ class _Block:
 
     @property
     def text(self) -> str:
-        """The lines of the file as far as they are there."""
+        """The file's recorded lines."""
         lines = {int(row[0]): row[1] for row in self.rows if row[0].isdecimal()}
         return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) + "\n"
 

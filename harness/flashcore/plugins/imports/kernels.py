@@ -21,11 +21,11 @@ class Row(NamedTuple):
     """A kernel, or a range, with all its launches.
 
     Args:
-        us: of all of them; ``None``: the time of one is unmeasured.
-        percent: of the measured time of all kernels.
+        us: total time; ``None`` if one launch's time is unmeasured.
+        percent: share of all kernels' measured time.
         variant: empty for a kernel that a capture did not measure.
-        shape: the measured launch configuration that took the most time, which ``limited_by`` is of.
-        depth: of a range within others.
+        shape: the measured launch configuration with the most time; ``limited_by`` is its limiter.
+        depth: the number of ranges around a range.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 def rows(readings: Readings) -> list[Row]:
-    """Every kernel, that of the most time first; unmeasured ones last."""
+    """Every kernel, by falling time; unmeasured ones last."""
     times, results = _times(readings.record), []
     total = _measured(times)
     for (variant, name), shapes in grouped(((variant, name), shape) for variant, shape, name in times).items():
@@ -62,8 +62,8 @@ def rows(readings: Readings) -> list[Row]:
 
 
 def ranges(record: Record) -> list[Row]:
-    """The NVTX ranges as a tree: each before those within it, in each range that of the most time first. A capture has
-    none, since it measures few launches of a range."""
+    """The NVTX ranges as a tree: each before the ranges within it, by falling time. A capture has none, since it
+    measures few launches of a range."""
     times: dict[tuple[str, ...], list[float | None]] = {}
     for fact in record.facts.named("nvtx__ranges") if not record.facts.named(traces.COUNT) else ():
         path, ns = str(fact.value).split(" / "), record.facts.number("ncu_duration", fact.subject)
@@ -96,7 +96,7 @@ def text(readings: Readings) -> str:
 
 
 def as_json(readings: Readings, folder: str) -> str:
-    """Its keys.
+    """Returns both as JSON. Its keys:
 
     - ``run``: the run's folder;
     - ``kernels``: ``name``, ``variant`` and ``shape`` of its facts, ``launches``, ``us`` of all of them, ``percent`` of
@@ -113,8 +113,8 @@ def as_json(readings: Readings, folder: str) -> str:
 
 
 def _times(record: Record) -> dict[tuple[str, str, str], tuple[int, float | None]]:
-    """(Variant, shape, kernel) → its launches, and the time of all of them in µs. A capture's survey has kernels and
-    shapes that were not measured, which are empty."""
+    """(Variant, shape, kernel) → the number of launches, and their total time in µs. Variant and shape are empty for a
+    survey's kernels that were not measured."""
     named = [(f.subject, f) for f in record.facts.named(traces.TIME) or record.facts.named("ncu_duration")]
     times = grouped(((s.variant, s.shape or "", canonical(s.kernel)), f.number) for s, f in named if s.kernel)
     counted = [f for name in ("profiled_launches", traces.COUNT) for f in record.facts.named(name)]

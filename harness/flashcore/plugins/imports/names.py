@@ -1,4 +1,4 @@
-"""Short names for the long ones of a report: a variant's name for a function, a shape's for a launch configuration."""
+"""Short names for a report's functions (variants) and launch configurations (shapes)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NAME = re.compile(rf"(?=.{{1,{_MOST}}}\Z){_PATTERN}")
 
 
 def slug(text: str) -> str:
-    """A name as records have them, ``[a-z][a-z0-9_]*``: a name that is too long is cut and gets its hash."""
+    """The text as a record's name, ``[a-z][a-z0-9_]*``; a long one is cut and gets a hash."""
     plain = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     plain = plain if plain[:1].isalpha() else f"k_{plain}".rstrip("_")
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 7].rstrip('_')}_{_hash(text)}"
 
 
 def checked(name: str) -> str:
-    """The name that a user gives a record's suite.
+    """Returns the user's name for a record's suite.
 
     Raises:
-        UsageError: it is none that a manifest may have.
+        UsageError: a manifest may not have this name.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -43,15 +43,15 @@ def _hash(text: str) -> str:
 
 
 def variants(kernels: Iterable[str]) -> Mapping[str, str]:
-    """Full name → slug. Functions that would share one (overloads) get a hash of their full name behind it."""
+    """Full name → slug. Functions with the same slug (overloads) get a hash of their full name."""
     slugs = {kernel: slug(canonical(kernel)) for kernel in dict.fromkeys(kernels)}
     uses = Counter(slugs.values())
     return {k: s if uses[s] == 1 else f"{s}_{_hash(k)}" for k, s in slugs.items()}
 
 
 def shape_parameters(result: Result) -> dict[str, int | float | str | bool]:
-    """The launch configuration, as far as it is known: grid and block as ``128x8x1``, bytes of dynamic shared memory,
-    blocks a cluster."""
+    """The recorded launch configuration: grid and block as ``128x8x1``, bytes of dynamic shared memory, blocks per
+    cluster."""
     if result.workload != "kernel" or not result.grid[0]:
         return {"launch": result.workload if result.workload != "kernel" else "unknown"}
     parameters: dict[str, int | float | str | bool] = {"grid": _text(result.grid), "block": _text(result.block)}

@@ -1,4 +1,4 @@
-"""``.ncu-rep`` files, by NVIDIA's own reader in a child process. A damaged file is refused, never read in part."""
+"""Reads ``.ncu-rep`` files with NVIDIA's reader in a child process. A damaged file is refused, never read in part."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _run_child(path: Path) -> dict[str, Any]:
             raise _damaged(path, f"the reader gave no answer within {_TIME_LIMIT:g} s") from None
         if done.returncode != 0 or not out.is_file():
             message = (done.stderr.strip().splitlines() or ["nothing"])[-1][:200]
-            raise _damaged(path, f"the reader died with exit code {done.returncode} and said: {message}")
+            raise _damaged(path, f"the reader died with exit code {done.returncode}: {message}")
         content: dict[str, Any] = json.loads(out.read_bytes())
     if "error" in content:
         raise _damaged(path, str(content["error"]))
@@ -94,7 +94,7 @@ def _code(rows: list[list[Any]], sources: dict[str, str]) -> tuple[Instruction, 
 
 def _damaged(path: Path, why: str) -> RecordError:
     return RecordError(
-        f"{path.name}: expected a whole report of Nsight Compute; {why}\n  hint: copy it again, or profile again"
+        f"{path.name}: expected a complete Nsight Compute report; {why}\n  hint: copy it again, or profile again"
     )
 
 
@@ -117,23 +117,21 @@ def _result(row: dict[str, Any], path: Path, command: str) -> Result:
             raise _damaged(path, f"result {row['id']} ({row['kernel'][:60]}) has no sound {name}")
         return int(value)
 
-    def dims(what: str) -> Dim3:
+    def dims(name: str) -> Dim3:
         if row["workload"] != "kernel":
             return (0, 0, 0)  # several launches have no single size
-        return tuple(number(f"launch__{what}_dim_{axis}") for axis in "xyz")  # type: ignore[return-value]
+        return tuple(number(f"launch__{name}_dim_{axis}") for axis in "xyz")  # type: ignore[return-value]
 
     kind = "device__attribute_compute_capability_"
     return Result(
-        id=row["id"],
-        kernel=row["kernel"],
-        workload=row["workload"],
-        grid=dims("grid"),
-        block=dims("block"),
-        cc=(number(f"{kind}major"), number(f"{kind}minor")),
-        metrics=metrics,
-        findings=tuple(Finding(*parts) for parts in row["findings"]),
-        ranges=tuple(row["ranges"]),
-        code=row["code"],
-        mangled=row["mangled"],
-        caches=caches,
+        **row
+        | {
+            "grid": dims("grid"),
+            "block": dims("block"),
+            "cc": (number(f"{kind}major"), number(f"{kind}minor")),
+            "metrics": metrics,
+            "findings": tuple(Finding(*parts) for parts in row["findings"]),
+            "ranges": tuple(row["ranges"]),
+            "caches": caches,
+        }
     )

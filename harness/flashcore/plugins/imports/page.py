@@ -1,4 +1,4 @@
-"""The overview of imported kernels, which replaces that of a suite."""
+"""The overview of imported kernels, which replaces a suite's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TEMPLATE = Path(__file__).with_name("overview.html.j2")
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
-    """The page ``index``; ``None`` unless all kernels were imported, and of a capture of a version that did not record
-    the survey: the few launches that it measured of each kernel do not add up to the command's."""
+    """The page ``index``; ``None`` unless all kernels were imported. Also ``None`` for a capture without a recorded
+    survey: the few measured launches of each kernel do not add up to the command's."""
     suite, surveyed = book.record.suite, bool(book.record.facts.named(traces.COUNT))
     imported = all(isinstance(variant.kind, ImportedKernel) for variant in suite.variants.values())
     if not imported or (suite.notes and not surveyed):

@@ -1,4 +1,4 @@
-"""Reads one ``.ncu-rep`` with NVIDIA's ``ncu_report``, in a process of its own: a damaged file may crash it.
+"""Reads one ``.ncu-rep`` with NVIDIA's ``ncu_report``, in a separate process: a damaged file may crash it.
 
 ``python -m flashcore.plugins.imports.report_child REPORT OUT`` writes the content as JSON: ``error``, or ``results``,
 ``sources``, ``code`` and ``reader``. It only checks whether the reader's answers are complete.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _WORKLOADS = {0: "kernel", 1: "range", 2: "range", 3: "graph"}
-#: Lists of other metrics, which NVIDIA's section files define: no measurements.
+#: Lists of other metrics that NVIDIA's section files define, without measurements.
 _LISTS = ("breakdown:", "group:")
 _LONGEST = 1 << 32  # bytes of a function's code, more than any has
 
@@ -21,7 +21,7 @@ _LONGEST = 1 << 32  # bytes of a function's code, more than any has
 def main(report: str, out: str) -> None:
     try:
         content = _read(report)
-    except Exception as error:  # the reader's own errors have no common class
+    except Exception as error:  # the reader's errors have no common class
         content = {"error": f"the reader says: {str(error)[:300]}"}
     Path(out).write_bytes(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
 
@@ -66,7 +66,7 @@ def _result(action: Any, number: int, code: dict[str, list[Any]]) -> dict[str, A
 
 
 def _start(metrics: dict[str, Any]) -> int | None:
-    """Where the function lies in memory: its first instruction is executed, and so counted."""
+    """The function's address: that of its first instruction, which is always executed and counted."""
     executed = metrics.get("inst_executed")
     if executed is None or not executed.num_instances() or not executed.has_correlation_ids():
         return None
@@ -88,13 +88,13 @@ def _instructions(action: Any, executed: Any, start: int) -> list[Any]:
 
 
 def _metric(metric: Any, start: int | None) -> list[Any]:
-    """``[value, unit, instances]``. Instances are kept by opcode, and by instruction: its offset in the function; of
-    the latter those that are not 0. Instances of times and curves are left out."""
+    """``[value, unit, instances]``. Instances are by opcode, or by an instruction's offset in the function if they are
+    not 0. Instances of times and curves are left out."""
     return [_value(metric), metric.unit() or "", _instances(metric, start)]
 
 
 def _value(metric: Any, *index: int) -> Any:
-    """Like the reader's own ``value()``, in half the time."""
+    """Like the reader's ``value()``, in half the time."""
     kind = metric.kind(*index)
     if kind in (metric.ValueKind_DOUBLE, metric.ValueKind_FLOAT):
         return metric.as_double(*index)
@@ -128,7 +128,7 @@ def _finding(rule: dict[str, Any]) -> list[Any]:
 def _ranges(state: Any) -> list[str]:
     if state is None:
         return []
-    domains = (state.domain_by_id(number) for number in state.domains())
+    domains = map(state.domain_by_id, state.domains())
     return [f"{domain.name()}:{name}" for domain in domains for name in domain.push_pop_ranges()]
 
 

@@ -1,7 +1,7 @@
-"""Traces as reports: the Chrome trace of torch.profiler, and the SQLite export of Nsight Systems.
+"""Reads traces as reports: torch.profiler's Chrome trace, and Nsight Systems' SQLite export.
 
-Both hold what CUPTI recorded of each launch in the program's run: times without counters. All launches of a kernel at
-one configuration are one result, with their mean time.
+Both hold CUPTI's record of each launch in the program's run: times without counters. All launches of a kernel at one
+configuration are one result, with their mean time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMORY = "launch__shared_mem_per_block"
 _GPU, _SMS = "device__attribute_display_name", "device__attribute_multiprocessor_count"
 _METRICS = (_GPU, _SMS, "launch__registers_per_thread", _MEMORY, f"{_MEMORY}_static", f"{_MEMORY}_dynamic")
 _DEVICE = ("name", "numSms", "computeMajor", "computeMinor")  # torch.profiler's names
-#: Of schemas since mid 2021, and before. A display has no compute capability.
+#: Schemas since mid 2021, and before. A display has no compute capability.
 _GPUS = (
     "SELECT DISTINCT name, smCount, computeMajor, computeMinor FROM TARGET_INFO_GPU WHERE computeMajor > 0",
     "SELECT DISTINCT name, numMultiprocessors, computeCapabilityMajor, computeCapabilityMinor"
@@ -46,10 +46,10 @@ _Launch = tuple[Any, ...]
 
 
 def read(path: Path, data: bytes) -> Report:
-    """The kernels of a trace whose file holds ``data``, those of most time first.
+    """Returns the kernels of a trace, by falling time. ``data`` is the file's content.
 
     Raises:
-        RecordError: it is damaged, of another form, or has no kernel.
+        RecordError: it is damaged, has another form, or has no kernel.
     """
     try:
         launches = grouped(_nsys(path) if data.startswith(SQLITE) else _chrome(data))
@@ -63,7 +63,7 @@ def read(path: Path, data: bytes) -> Report:
 
 
 def _result(number: int, launch: _Launch, times: list[float]) -> Result:
-    """The mean time; unmeasured where CUPTI has none of a launch, which it writes as 0."""
+    """The launches' mean time; unmeasured if CUPTI lacks a launch's time, which it writes as 0."""
     kernel, grid, block, cc, *values = launch
     recorded = [(name, value) for name, value in zip(_METRICS, values, strict=True) if value is not None]
     metrics = {name: Metric(value, "byte" if name.startswith(_MEMORY) else "") for name, value in recorded}
@@ -98,10 +98,10 @@ def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:
 
 
 def _whole(numbers: list[Any], count: int) -> tuple[int, ...]:
-    """These numbers.
+    """Returns the numbers.
 
     Raises:
-        ValueError: they are not so many whole ones.
+        ValueError: they are not ``count`` integers of at least 0.
     """
     if len(numbers) != count or any(type(n) is not int or n < 0 for n in numbers):
         raise ValueError(f"expected {count} whole numbers, found {numbers}")

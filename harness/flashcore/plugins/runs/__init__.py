@@ -1,4 +1,4 @@
-"""A list of the recorded runs, and what ``flashcore`` alone says about the current folder."""
+"""The list of recorded runs, and the summary of the current folder that ``flashcore`` prints."""
 
 from flashcore.model.plugin import Plugin
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("flashcore runs", "those in profiles/"),
-    ("flashcore runs --format json", "the same for programs"),
+    ("flashcore runs --format json", "the same as JSON"),
 )
 
 
@@ -32,7 +32,7 @@ class Summary(NamedTuple):
         gpu: the GPU that measured; ``None`` if there was none.
         variants: how many variants it built or measured.
         checked, timed, profiled: how many cases have a result of this stage.
-        command: what recorded it.
+        command: the command line that recorded it.
         place: its folder or packed file.
     """
 

@@ -1,4 +1,4 @@
-"""``flashcore start``: what is in the current folder, and the commands that serve it. Imports nothing slow."""
+"""``flashcore start``: lists the current folder's files, and commands for them. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _proposals(
     suite: str, runs: list[Summary], reports: list[str], binaries: list[str], gpu: Gpu | None
 ) -> Iterator[tuple[str, str]]:
-    """Commands that work on what is here, and what each does, the most useful first."""
+    """Commands for the files here, with their purposes, the most useful first."""
     if suite and gpu:
         yield "flashcore profile", "build, check, time and profile the suite"
     elif suite:
