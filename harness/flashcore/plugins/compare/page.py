@@ -317,9 +317,8 @@ def _verdict(data: Mapping[str, Any], shape: str, focus: int, against: int) -> d
             ratios[mode] = pair.value if pair else was / now
         rows.append(_row(mode, cases, ratios.get(mode), pairs.get(mode), incomparable))
     mode = figures["rank"] if figures["rank"] in ratios else next(iter(ratios), "")
-    contradicting = figures["contradictions"].get(f"{focus} {against}") or list(
-        reversed(figures["contradictions"].get(f"{against} {focus}", ()))
-    )
+    contradictions = figures["contradictions"]
+    contradicting = contradictions.get(f"{focus} {against}") or contradictions.get(f"{against} {focus}", ())[::-1]
     return {
         "sides": [
             {"label": label, "href": variant_page(name) if current else "", "held": (case or {}).get("held", "")}

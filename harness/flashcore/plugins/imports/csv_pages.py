@@ -10,12 +10,14 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import RecordError
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
+from flashcore.model.groups import grouped
 from flashcore.model.record import Instruction
 from flashcore.readers.ncu import numerals, raw_page
 from flashcore.readers.ncu.results import BY_ADDRESS, Finding, Metric, Report, Result
@@ -97,7 +99,10 @@ def read(path: Path, text: str) -> Report:
         elif "Metric Value" in header or "Invocations" in header:
             results = _long_results(header, filter(None, rows))
         else:
-            results = _raw_results("".join(lines))
+            table = raw_page.parse("".join(lines), domain=None, foreign=True)
+            if table.damaged:
+                raise _refused("whole rows", table.damaged[0])
+            results = table.rows
         if not results:
             raise _refused("results", "none below the header")
     except (csv.Error, numerals.Undecided, raw_page.LayoutError) as error:
@@ -128,13 +133,6 @@ def _refused(expected: str, found: str) -> raw_page.LayoutError:
     return raw_page.LayoutError(f"expected {expected}, found {found}")
 
 
-def _raw_results(text: str) -> Sequence[Result]:
-    table = raw_page.parse(text, domain=None, foreign=True)
-    if table.damaged:
-        raise _refused("whole rows", table.damaged[0])
-    return table.rows
-
-
 # --- details, summary -----------------------------------------------------------------------------
 
 
@@ -154,9 +152,7 @@ def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list
         rows.append(dict(zip(header, cells, strict=True)))
     mark = numerals.decimal_mark(row[c] for row in rows for c in ("Metric Value", "Minimum", "Average") if c in row)
     keys = ("Kernel Name", "Block Size", "Grid Size", "Device") if summary else ("ID",)
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
+    groups = grouped((tuple(row[k] for k in keys), row) for row in rows)
     named = [{row["Metric Name"] for row in group} for group in groups.values()]
     if len(named) > 2 and (lost := set.intersection(*named[:-1]) - named[-1]):
         raise _refused("every metric of the last result", f"it without {sorted(lost)[0]}: cut short")
@@ -200,8 +196,7 @@ def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
 # --- source ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """The rows of one function in one file of a source page."""
 
     function: str

@@ -100,16 +100,12 @@ def front(study: Summary, names: Sequence[str]) -> Drawing:
     parts = _grid(y, sorted({min(ys), max(ys)}))
     for value, side in ((min(xs), "begin"), (max(xs), "end")):
         parts.append(_text(x(value), _BOTTOM + 15, side, significant(value)))
-    rest, best = (
-        [
-            _dot(x(a), y(b), f"point {number}: {significant(a)}, {significant(b)}", kind)
-            for number, a, b in points
-            if (number in study.front) == bool(kind)
-        ]
-        for kind in ("", "top")
-    )
+    dots: dict[str, list[str]] = {"": [], "top": []}
+    for number, a, b in points:
+        kind = "top" if number in study.front else ""
+        dots[kind].append(_dot(x(a), y(b), f"point {number}: {significant(a)}, {significant(b)}", kind))
     line = " L".join(f"{x(a)} {y(b)}" for a, b in sorted(study.objectives[number][:2] for number in study.front))
-    parts += [*rest, f'<path class="best" d="M{line}"/>', *best]
+    parts += [*dots[""], f'<path class="best" d="M{line}"/>', *dots["top"]]
     parts.append(_text(_LEFT, _HEIGHT - 6, "", f"{names[1]} (up) over {names[0]} (right)"))
     table: list[list[Any]] = [["point", *names, "on the front"], *([n, a, b, n in study.front] for n, a, b in points)]
     return Drawing(svg(f"Pareto front of {names[0]} and {names[1]}", _HEIGHT, parts), table)

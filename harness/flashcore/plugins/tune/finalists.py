@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -21,6 +23,7 @@ from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
+from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite, manifest_keys
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import contest
@@ -66,8 +69,7 @@ def _percent(share: float | None, sign: str = "") -> str:
     return "" if share is None else f"{100 * share:{sign}.2f} %"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortlist:
+class Shortlist(NamedTuple):
     """The variant to beat, and the points that are timed against it."""
 
     reference: str
@@ -119,10 +121,9 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
     rejected |= {i: wrong[v.name] for i, v in variants.items() if v.name in wrong}
 
     contests = []
-    for shape in shapes:
-        for i in (i for i in variants if i not in rejected):
-            before, after = child_cases(job, [(v, job.suite.shapes[shape]) for v in (base, variants[i])])
-            contests.append(contest(_name(i, shape), before, after, folder))
+    for s, i in itertools.product(shapes, [i for i in variants if i not in rejected]):
+        before, after = child_cases(job, [(v, job.suite.shapes[s]) for v in (base, variants[i])])
+        contests.append(contest(_name(i, s), before, after, folder))
     timings = time_pairs.run(
         contests,
         folder / "turns",
@@ -131,16 +132,13 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
         progress=lambda text: job.say(f"finalists: {text}"),
     )
     decisions = decide.decide(timings.processes)
-    finals = []
-    for index in entrants.candidates:
-        for shape in shapes:
-            name = _name(index, shape)
-            if decision := decisions.get(name):
-                finals.append(Final(index, shape, reference, *timings.levels(name), decision))
-            else:
-                reason = rejected[index] if index in rejected else timings.lost[name].reason
-                finals.append(Final(index, shape, reference, reason=reason))
-    return finals
+
+    def final(index: int, shape: str) -> Final:
+        if decision := decisions.get(name := _name(index, shape)):
+            return Final(index, shape, reference, *timings.levels(name), decision)
+        return Final(index, shape, reference, reason=rejected.get(index) or timings.lost[name].reason)
+
+    return [final(index, shape) for index in entrants.candidates for shape in shapes]
 
 
 def _name(index: int, shape: str) -> str:
@@ -171,20 +169,20 @@ def load(study: Path) -> list[Final]:
 
 def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
     """Returns the finalist that is faster by most at the first shape, and slower at no shape; ``None`` without one."""
-    faster = []
-    for final in finals:
-        decisions = [f.decision for f in finals if f.index == final.index]
-        safe = all(d and d.outcome not in ("slower", "undecided") for d in decisions)
-        if final.shape == shapes[0] and safe and final.decision and final.decision.outcome == "faster":
-            faster.append(final)
-    return min(faster, key=lambda f: f.decision.change if f.decision and f.decision.change else 0.0, default=None)
+    outcomes = grouped((f.index, f.decision.outcome if f.decision else "undecided") for f in finals)
+    unsafe = {index for index, each in outcomes.items() if {"slower", "undecided"} & {*each}}
+    faster = [
+        (f.decision.change or 0.0, f)
+        for f in finals
+        if f.shape == shapes[0] and f.index not in unsafe and f.decision and f.decision.outcome == "faster"
+    ]
+    return min(faster, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 # --- the winner in the manifest ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """A manifest's text, and the text with the winner."""
 
     file: Path
