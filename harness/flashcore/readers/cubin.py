@@ -13,7 +13,7 @@ import mmap
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ _REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
 _PARAMETER, _LARGE_PARAMETER = 0x17, 0x45  # the latter where all take more than 4 KB
 _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
-_NOBITS = 8  # the kind of a section without content
+_SYMBOLS, _NOBITS = 2, 8  # kinds of sections; the latter have no content
 _SPILL = 1  # the kind of a note about a spill or fill
 #: The opcode (low 12 bits of an instruction) from sm_70 on, and bytes by the 3-bit access width.
 _STL, _LDL = 0x387, 0x983
@@ -98,6 +98,9 @@ class Section(NamedTuple):
     flags: int
     info: int
 
+    def content(self, data: bytes | mmap.mmap) -> bytes:
+        return data[self.offset : self.offset + self.size] if self.kind != _NOBITS else b""
+
 
 def read(path: Path, arch: str) -> Cubin:
     """Reads a cubin of ``arch`` (such as ``sm_90a``).
@@ -125,13 +128,13 @@ def parse(data: bytes, arch: str, name: str) -> Cubin:
 def _read(data: bytes, arch: str) -> Cubin:
     sections = sections_of(data)
     by_name = {s.name: s for s in sections}
-    symbol = _symbols(data, sections)
+    symbols = [*symbols_of(data, sections)]
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
-            (registers if attribute == _REGISTERS else frames)[symbol(index)] = value
+            (registers if attribute == _REGISTERS else frames)[symbols[index].name] = value
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
     constants = Counter[str]()
     for section in sections:
@@ -141,15 +144,16 @@ def _read(data: bytes, arch: str) -> Cubin:
     uses: dict[str, set[int]] = {f".text.{name}": set() for name in names}  # where functions use local memory
     separate_uses: set[int] = set()
     room = 4 * len(data)
-    for function, section, start, size in _functions(data, sections):
-        if section.name == f".text.{function}" and section.name in uses:
+    for function in (s for s in symbols if s.info & 0xF == 2 and 0 < s.section < len(sections)):
+        section = sections[function.section]
+        if section.name == f".text.{function.name}" and section.name in uses:
             continue
-        room -= size
+        room -= function.size
         if room < 0:
             raise ValueError("functions overlap")
-        for at in range(start, start + size, 16):
+        for at in range(function.start, function.start + function.size, 16):
             opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
-            if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function)):
+            if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function.name)):
                 uses.get(section.name, separate_uses).add(at)
     reserved = RESERVED_SMEM if generation >= 90 else 0
     kernels = []
@@ -160,7 +164,7 @@ def _read(data: bytes, arch: str) -> Cubin:
         text = by_name.get(f".text.{name}")
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
-        code = data[text.offset : text.offset + text.size] if text else b""
+        code = text.content(data) if text else b""
         listed = {offset for _, offset in struct.iter_unpack("<II", notes[: len(notes) // 8 * 8])}
         is_incomplete = bool(separate_uses or uses[f".text.{name}"] - listed)
         kernels.append(
@@ -271,23 +275,31 @@ def names_source(data: bytes, name: str, size: int) -> bool:
     return any(size == sum((byte & 0x7F) << 7 * at for at, byte in enumerate(entry[1])) for entry in entries)
 
 
-def _symbols(data: bytes, sections: list[Section]) -> Callable[[int], str]:
-    """A lookup of symbol names by index."""
-    table = next((s for s in sections if s.kind == 2), None)
-    if table is None:
-        return [""].__getitem__
-    strings = sections[table.link].offset
-    return lambda index: text_at(data, strings + struct.unpack_from("<I", data, table.offset + 24 * index)[0])
+class Symbol(NamedTuple):
+    """A symbol of an ELF file; ``section`` is an index, 0 if it is defined elsewhere."""
+
+    name: str
+    info: int
+    section: int
+    start: int
+    size: int
 
 
-def _functions(data: bytes, sections: list[Section]) -> Iterator[tuple[str, Section, int, int]]:
-    """The name, section, start and size of each function."""
-    for table in sections:
-        if table.kind == 2:
-            symbols = data[table.offset : table.offset + table.size // 24 * 24]
-            for name, info, section, start, size in struct.iter_unpack("<IBxHQQ", symbols):
-                if info & 0xF == 2 and 0 < section < len(sections):
-                    yield text_at(data, sections[table.link].offset + name), sections[section], start, size
+def symbols_of(data: bytes, sections: Sequence[Section]) -> Iterator[Symbol]:
+    """The symbols of an ELF file, table by table.
+
+    Raises:
+        ValueError: their names overlap.
+    """
+    room = 4 * len(data)
+    for table in (s for s in sections if s.kind == _SYMBOLS):
+        rows = table.content(data)
+        for name, *fields in struct.iter_unpack("<IBxHQQ", rows[: len(rows) // 24 * 24]):
+            symbol = Symbol(text_at(data, sections[table.link].offset + name), *fields)
+            room -= len(symbol.name)
+            if room < 0:
+                raise ValueError("names overlap")
+            yield symbol
 
 
 def _attributes(data: bytes, section: Section | None) -> Iterator[tuple[int, bytes]]:
@@ -311,7 +323,7 @@ def _code_hash(data: bytes, sections: list[Section]) -> str:
     """The hash of code, attributes and constants. It omits names and sorts the parts, so that renaming a kernel or
     moving it within its file does not change the hash."""
     parts = sorted(
-        hashlib.sha256(data[s.offset : s.offset + s.size]).digest()
+        hashlib.sha256(s.content(data)).digest()
         for s in sections
         if s.name.startswith((".text.", ".nv.info", ".nv.constant"))
     )

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from flashcore.errors import FlashcoreError
-from flashcore.readers.cubin import Section, sections_of, text_at
+from flashcore.readers.cubin import sections_of, symbols_of
 
-_ALLOCATED, _NO_DATA, _RELOCATIONS, _SYMBOLS = 2, 8, 4, 2
+_ALLOCATED, _RELOCATIONS = 2, 4
 _IGNORED = re.compile(r"\.(nv|eh_frame|note|gcc_except_table)|__nv_module_id")
 #: Names that nvcc generates from a random number, or from the file's name and a hash of its text.
 _RANDOM = re.compile(
@@ -38,38 +37,29 @@ def read(path: Path, without: str = "") -> tuple[str, str]:
         data = data.replace(without.encode(), b"?" * len(without.encode()))
     try:
         return _read(data)
-    except (struct.error, LookupError, ValueError, StopIteration) as error:
+    except (struct.error, LookupError, ValueError) as error:
         raise FlashcoreError(f"{path}: expected a 64-bit object file, found {data[:4]!r} ({error})") from error
 
 
 def undefined(path: Path) -> list[str]:
     """The symbols that an object uses but does not define, such as the functions that it calls."""
     data = path.read_bytes()
-    return [name for name, section in _symbols(data, sections_of(data)) if name and not section]
-
-
-def _symbols(data: bytes, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
-    """The name of each symbol and its section's index, 0 if it is defined elsewhere."""
-    table = next(s for s in sections if s.kind == _SYMBOLS)
-    for at in range(table.offset, table.offset + table.size, 24):
-        name, _, _, section = struct.unpack_from("<IBBH", data, at)
-        yield text_at(data, sections[table.link].offset + name), section
+    return [symbol.name for symbol in symbols_of(data, sections_of(data)) if symbol.name and not symbol.section]
 
 
 def _read(data: bytes) -> tuple[str, str]:
     sections = sections_of(data)
     symbols = []
-    for name, section in _symbols(data, sections):
-        fallback = sections[section].name if section < len(sections) else ""
-        symbols.append(_RANDOM.sub("", name or fallback))
+    for symbol in symbols_of(data, sections):
+        fallback = sections[symbol.section].name if symbol.section < len(sections) else ""
+        symbols.append(_RANDOM.sub("", symbol.name or fallback))
     references: dict[int, list[tuple[int, int, str, int]]] = {}
     for s in sections:
-        for at in range(s.offset, s.offset + s.size, 24) if s.kind == _RELOCATIONS else ():
-            place, info, addend = struct.unpack_from("<QQq", data, at)
+        for place, info, addend in struct.iter_unpack("<QQq", s.content(data)) if s.kind == _RELOCATIONS else ():
             references.setdefault(s.info, []).append((place, info & 0xFFFFFFFF, symbols[info >> 32], addend))
     parts, compilers = [], set()
     for i, s in enumerate(sections):
-        content = b"" if s.kind == _NO_DATA else data[s.offset : s.offset + s.size]
+        content = s.content(data)
         if s.flags & _ALLOCATED and not _IGNORED.match(s.name):
             parts.append(repr((_RANDOM.sub("", s.name), s.size, content, sorted(references.get(i, [])))))
         elif s.name == ".comment":

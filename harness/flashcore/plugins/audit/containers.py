@@ -295,7 +295,6 @@ def arch_of(data: Buffer) -> str:
     newer = data[8] >= 8
     number = flags >> 8 & 0xFF if newer else flags & 0xFF
     for section in cubin.sections_of(data):
-        content = data[section.offset : section.offset + section.size] if section.name == ".note.nv.tkinfo" else b""
-        if match := _COMMAND.search(content):
+        if section.name == ".note.nv.tkinfo" and (match := _COMMAND.search(section.content(data))):
             return match[1].decode()
     return f"sm_{number}{'a' if not newer and flags & 0x800 else ''}"
