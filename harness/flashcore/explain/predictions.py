@@ -116,8 +116,7 @@ class Readings:
             facts = self.static(name, variant, shape, self.arch)
             if worst := extreme(name, facts):
                 return Reading(worst.number)
-            note = next((f.note for f in facts if f.number is None), "")
-            return Reading(None, note or f"not recorded for {self.arch or 'any arch'}")
+            return Reading(None, unmeasured(facts) or f"not recorded for {self.arch or 'any arch'}")
         subject = Subject(variant, shape=shape)
         fact = self.record.facts.get(name, subject)
         if fact is None or fact.number is None:
@@ -166,6 +165,11 @@ def extreme(name: str, facts: Sequence[Fact]) -> Fact | None:
         return None
     pick: Callable[..., Fact] = min if FACTS[name].better == "higher" else max
     return pick(facts, key=lambda f: f.number)
+
+
+def unmeasured(facts: Sequence[Fact]) -> str:
+    """The note of the first unmeasured fact; empty if there is none."""
+    return next((f.note for f in facts if f.number is None), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from flashcore.explain import heat, ladder, limiter, roofline
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters
-from flashcore.explain.predictions import Readings, extreme
+from flashcore.explain.predictions import Readings, extreme, unmeasured
 from flashcore.explain.roofline import Gap
 from flashcore.explain.rows import Row
 from flashcore.gate import judge
@@ -172,8 +172,7 @@ class Book:
         facts = self.readings.static(name, variant.name, subject.shape, self.arch)
         fact = extreme(name, facts)
         if fact is None:
-            note = next((f.note for f in facts if f.number is None), "")
-            return missing(note or self._why_static(variant), name)
+            return missing(unmeasured(facts) or self._why_static(variant), name)
         cell = fact_cell(fact, with_unit=with_unit)
         if len(facts) == 1:
             return cell

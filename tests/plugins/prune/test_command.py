@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import dataclasses
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,8 @@ def test_what_is_new_or_joined_or_young_stays(profiles: Path) -> None:
     free = [n for n in reversed(OLD) if n not in joined]
     assert names(prune.old_runs(profiles, 0, LATER)) == free
     assert names(prune.old_runs(profiles, 2, LATER)) == free[2:]
-    assert names(prune.old_runs(profiles, 0, prune._began(OLD[3]))) == [n for n in free if n < OLD[3]]
+    began = calendar.timegm(time.strptime(OLD[3][:16], "%Y%m%dT%H%M%SZ"))
+    assert names(prune.old_runs(profiles, 0, began)) == [n for n in free if n < OLD[3]]
     assert prune.old_runs(profiles.parent / "none", 0, LATER) == []
 
 

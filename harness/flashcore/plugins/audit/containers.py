@@ -10,6 +10,7 @@ import io
 import mmap
 import os
 import re
+import shutil
 import struct
 import tempfile
 import zipfile
@@ -242,8 +243,7 @@ def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
                         continue
                     with tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
                         copy.write(first)
-                        while block := member.read(1 << 20):
-                            copy.write(block)
+                        shutil.copyfileobj(member, copy)
                         copy.flush()
                         with _mapped(Path(copy.name)) as content:
                             yield from _content(content, file, None, room, depth + 1)

@@ -34,7 +34,6 @@ LIST = "pack.json"
 MOST = 1 << 30
 _HEAD = 1 << 22  # the list itself
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # of a path: never "..", hidden, or an option
-_CHUNK = 1 << 20
 #: The errors of zipfile and json for foreign, damaged, encrypted or malicious files.
 _WRONG = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError)
 
@@ -130,7 +129,7 @@ def _checked(file: Path, archive: zipfile.ZipFile) -> str:
     for entry in entries:
         name = entry.filename.removeprefix(f"{run}/")
         # More packed than plain bytes: an entry that understates its size.
-        if not _is_plain(name) or entry.compress_size > entry.file_size + _CHUNK // 64:
+        if not _is_plain(name) or entry.compress_size > entry.file_size + (1 << 14):
             raise _refused(file, f"found {name[:100]!r}, no file of a run")
         if name != LIST and _sum(archive, entry) != listed[name]:
             raise _refused(file, f"found {name} changed since it was packed")
@@ -154,11 +153,8 @@ def _listed(file: Path, archive: zipfile.ZipFile, run: str) -> dict[str, str]:
 
 
 def _sum(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
-    digest = hashlib.sha256()
     with archive.open(entry) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def _is_plain(name: str) -> bool:

@@ -7,7 +7,6 @@ process has locked. It keeps the builds of the suite's present sources.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import re
 import shutil
@@ -93,11 +92,8 @@ def old_runs(profiles: Path, keep: int, before: float) -> list[Path]:
     folders = [p for p in profiles.iterdir() if store.RUN_ID.fullmatch(p.name.removesuffix(PARTIAL))]
     folders = sorted((p for p in folders if p.is_dir() and not p.is_symlink()), key=lambda p: p.name, reverse=True)
     needed = _tracked(profiles) | _joined(profiles) | {p.name for p in folders[:keep]}
-    return [p for p in folders if p.name not in needed and _began(p.name) < before and not store.in_progress(p)]
-
-
-def _began(run_id: str) -> float:
-    return datetime.datetime.strptime(run_id[:16] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+    limit = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(before))  # ids sort by time
+    return [p for p in folders if p.name not in needed and p.name < limit and not store.in_progress(p)]
 
 
 def _tracked(folder: Path) -> set[str]:
