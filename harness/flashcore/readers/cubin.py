@@ -175,7 +175,7 @@ def _read(data: bytes, arch: str) -> Cubin:
                 stack_bytes=frames.get(name, 0),
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
                 # ptxas 13 writes barriers to an attribute, ptxas 12 to the flags of the code section.
-                barriers=max(_u8(info.get(_BARRIERS)), text.flags >> 20 & 0x7F if text else 0),
+                barriers=max(int.from_bytes(info.get(_BARRIERS, b"")[:1]), text.flags >> 20 & 0x7F if text else 0),
                 parameter_bytes=struct.unpack("<H", info[_PARAMETERS][:2])[0] if _PARAMETERS in info else 0,
                 max_threads=threads and math.prod(threads),
                 max_cluster=int.from_bytes(most[:4], "little") if most else None,
@@ -223,10 +223,6 @@ def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[int, ...]:
             _, ordinal, _, size = struct.unpack("<IHHI", payload[:12])
             sizes[ordinal] = size >> 18 if number == _PARAMETER else size & 0xFFFFFF  # flags above
     return tuple(size for _, size in sorted(sizes.items()))
-
-
-def _u8(payload: bytes | None) -> int:
-    return payload[0] if payload else 0
 
 
 def _sizes(payload: bytes | None) -> tuple[int, int, int] | None:

@@ -37,7 +37,7 @@ from flashcore.report import (
     roofline_page,
     variant_page,
 )
-from flashcore.report.cells import Bar, Cell, status_mark
+from flashcore.report.cells import Cell, status_mark
 from flashcore.report.view import GUARDRAILS, INDEX, ROOFLINE, Book, Page, gate_badge, origin_line, provenance
 
 if TYPE_CHECKING:
@@ -261,7 +261,8 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     templates.filters |= {
         "table_json": _json,
         "packed": lambda data: _packed(_json(data)),
-        "bars_json": _bars_json,
+        # The unrounded values of bars, for their CSV.
+        "bars_json": lambda head, bars: _json(head + [[bar.name, bar.cell.sort, bar.parent] for bar in bars]),
         "breaks": _breaks,
         "significant": significant,
         "sentence": sentence,
@@ -278,11 +279,6 @@ def _template_of_plugin(path: str) -> str | None:
 def _breaks(name: str) -> Markup:
     """A name that may be broken after its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
-
-
-def _bars_json(head: list[list[Any]], bars: Sequence[Bar]) -> Markup:
-    """The unrounded values of bars, for their CSV."""
-    return _json(head + [[bar.name, bar.cell.sort, bar.parent] for bar in bars])
 
 
 def _json(data: Any) -> Markup:
@@ -350,16 +346,13 @@ def _packed(html: str) -> str:
 
 def policy(*scripts: str) -> str:
     """The content-security policy of a page with these inline scripts."""
-    return _policy(*(f"'sha256-{_hash(text)}'" for text in scripts))
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    return _policy(*(f"'sha256-{text}'" for text in hashes))
 
 
 def _policy(*scripts: str) -> str:
     """A content-security policy: no requests, and only these scripts. The chart library needs inline styles."""
     return f"default-src 'none'; script-src {' '.join(scripts)}; style-src 'self' 'unsafe-inline'; img-src data: blob:"
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _inline(script: str) -> Markup:

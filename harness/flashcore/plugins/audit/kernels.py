@@ -43,7 +43,9 @@ def groups(record: Record, names: str = "*", *, each: bool = False) -> list[Grou
     )
     kernels = [(subject, {fact.name: fact for fact in facts}) for subject, facts in by_kernel.items()]
     kernels.sort(key=lambda kernel: _rank(kernel[1]))
-    members = grouped((subject if each else _template(subject), (subject, facts)) for subject, facts in kernels)
+    members = grouped(
+        (s if each else replace(s, kernel=without_arguments(s.kernel or "")), (s, facts)) for s, facts in kernels
+    )
     return [_group(template, of) for template, of in members.items()]
 
 
@@ -52,10 +54,6 @@ def _group(template: Subject, members: list[tuple[Subject, dict[str, Fact]]]) ->
     name = (template if len(members) > 1 else worst).kernel or ""
     spills = tuple(_sum(of, *_SPILLS) for _, of in members)
     return Group(worst, facts, name, spills, sum(_sum(of, "code_bytes") or 0.0 for _, of in members))
-
-
-def _template(subject: Subject) -> Subject:
-    return replace(subject, kernel=without_arguments(subject.kernel or ""))
 
 
 def _sum(facts: Mapping[str, Fact], *names: str) -> float | None:

@@ -246,9 +246,8 @@ def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | No
         yield Loosened("baseline", "*", f"deleted, with its {len(before.values)} facts")
         return
     new_names = {old_kernel: kernel for kernel, old_kernel in renames(before, after.values).items()}
-    present = {
-        place: dict(v) for place, v in grouped((_place(k), (k.shape, v)) for k, v in after.values.items()).items()
-    }
+    places = grouped(((*k[:3], k.fact), (k.shape, v)) for k, v in after.values.items())
+    present = {place: dict(by_shape) for place, by_shape in places.items()}
     for key, value in before.values.items():
         variant = new.variants.get(key.variant)
         if variant is None or key.arch not in variant.where.archs:
@@ -264,7 +263,3 @@ def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | No
         if None in present_values or worse or not present_values:
             now = ", ".join(number(v, FACTS[key.fact].unit) for v in dict.fromkeys(worse)) or "removed"
             yield Loosened("baseline", key.variant, f"{key} {number(value, FACTS[key.fact].unit)} → {now}")
-
-
-def _place(key: Key) -> tuple[str, str, str, str]:
-    return *key[:3], key.fact
