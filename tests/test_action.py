@@ -24,7 +24,7 @@ from flashcore.records import lookup, store
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT
-from tests.plugins.audit.fatbins import both, library
+from tests.plugins.audit.conftest import both, library
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.slow

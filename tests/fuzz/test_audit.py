@@ -19,7 +19,7 @@ from hypothesis import given
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from tests.fuzz.test_fuzz import SEEDS, fuzz
-from tests.plugins.audit.fatbins import CUBINS, SPECIFIC, both, entry, fatbin, library
+from tests.plugins.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin, library
 from tests.plugins.audit.test_containers import archive, compressed, member, zipped
 
 SECONDS, BYTES = 5, 1 << 30

@@ -51,18 +51,8 @@ RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "pandas", "torch")
 COMES_WITH = {"markupsafe": "jinja2"}  # module → the package that depends on it
 
 #: Errors of files and disks, as opposed to defects of flashcore.
-_FILE_ERRORS = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOSPC,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-}
+_NAMES = "EACCES EDQUOT EFBIG EISDIR ELOOP ENAMETOOLONG ENOSPC ENOTDIR EPERM EROFS"
+_FILE_ERRORS = {getattr(errno, name) for name in _NAMES.split()}
 
 _EXITS = "\n".join(["exit codes:", *(f"  {code:<3}  {code.meaning}" for code in Exit)])
 

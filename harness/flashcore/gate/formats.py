@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flashcore import __version__
@@ -82,7 +82,7 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
             for use in judgement.waivers
             for w in (use.waiver,)
         )
-        lines += ["### Loosened in the manifest", "", *_table(head, rows), ""]
+        lines += ["### Loosened in the manifest", "", *table(escaped, head, *rows), ""]
     lines += [f"- {escaped(note)}" for note in judgement.notes]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -97,12 +97,13 @@ def _section(title: str, verdicts: Sequence[Verdict], places: Places) -> list[st
         rows.append((v.budget, str(v.subject), value_of(v), v.limit, where, v.reason or v.source))
     head = ("Budget", "Subject", "Measured", "Limit", "Where", "Why")
     more = [f"… and {len(verdicts) - MOST_ROWS} more", ""] if len(verdicts) > MOST_ROWS else []
-    return [f"### {title} ({len(verdicts)})", "", *_table(head, rows), "", *more]
+    return [f"### {title} ({len(verdicts)})", "", *table(escaped, head, *rows), "", *more]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    cells = [" | ".join(map(escaped, row)) for row in (head, *rows)]
-    return [f"| {cells[0]} |", f"|{' --- |' * len(head)}", *(f"| {c} |" for c in cells[1:])]
+def table(escape: Callable[[str], str], *rows: Sequence[str]) -> list[str]:
+    """The lines of a Markdown table of escaped cells; the first row is its heading."""
+    lines = [f"| {' | '.join(map(escape, row))} |" for row in rows]
+    return [lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]]
 
 
 def escaped(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import date
 from html import escape
 from typing import Any
 
 from flashcore.gate.baseline import Baseline
+from flashcore.gate.formats import table
 from flashcore.gate.wording import sentence, summary
 from flashcore.model.record import Record
 from flashcore.model.suite import Tier
@@ -44,7 +45,7 @@ def render(
     if len(failed) > MOST_FAILED:
         parts.append(f"- and {len(failed) - MOST_FAILED} more")
     for each in replaced:
-        parts += ["", *table(*each)]
+        parts += ["", *table(_safe, *each)]
     sections = () if replaced else overview_page.Overview(book).sections
     first = next((s for s in sections if s.answer), None)
     if first is not None:
@@ -63,7 +64,7 @@ def render(
             ]
         winners.append([s.row.name, *cells])
     heads = ("shape", "winner", "µs", "mode", "reference", "floor", "limited by")
-    parts += ["", "### Winners", "", *table(heads, *winners)] if winners else []
+    parts += ["", "### Winners", "", *table(_safe, heads, *winners)] if winners else []
     parts += ["", f"Run `{record.id}`, {_safe(record.gpu or 'no GPU')}.{' Times are p50.' if winners else ''}", ""]
     return "\n".join(parts)
 
@@ -75,7 +76,7 @@ def _variants(section: overview_page.Section) -> list[str]:
     low, high = min(t for t, _ in shown), max(t for t, _ in shown)
     heads = [f"{name} {unit}".strip() for _, name, unit, _ in _COLUMNS]
     rows = [(bar(t, low, high), *map(_text, r.cells[: len(heads)])) for t, r in shown]
-    lines = [f"### {section.row.name}: {section.shape.params_text}", "", *table(("", *heads), *rows)]
+    lines = [f"### {section.row.name}: {section.shape.params_text}", "", *table(_safe, ("", *heads), *rows)]
     left = len(section.rows) - len(shown)
     return [*lines, *(["", f"{left} slower or untimed variants are not shown."] if left else [])]
 
@@ -88,12 +89,6 @@ def bar(value: float, low: float, high: float) -> str:
 
 def _text(cell: Cell) -> str:
     return " ".join(filter(None, (cell.text, cell.unit, cell.detail)))
-
-
-def table(*rows: Sequence[str]) -> list[str]:
-    """The lines of a Markdown table; the first row is its heading."""
-    lines = ["| " + " | ".join(map(_safe, cells)) + " |" for cells in rows]
-    return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
 
 
 def _safe(text: str) -> str:

@@ -12,7 +12,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Subject
 from flashcore.records import store
-from tests.plugins.audit.fatbins import KERNELS, both, entry, fatbin, library
+from tests.plugins.audit.conftest import KERNELS, both, entry, fatbin, library
 from tests.readers.test_cubin import sample
 
 NATIVE = """

@@ -14,7 +14,7 @@ import pytest
 from flashcore.model.causes import Cause
 from flashcore.plugins.audit import causes, containers
 from flashcore.plugins.audit.inventory import inventory
-from tests.plugins.audit.fatbins import CUBINS, LZ4, SPECIFIC, ZSTD, both, entry, fatbin, library
+from tests.plugins.audit.conftest import CUBINS, LZ4, SPECIFIC, ZSTD, both, entry, fatbin, library
 
 
 def member(name: bytes, content: bytes) -> bytes:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.plugins.audit.fatbins import both, library
+from tests.plugins.audit.conftest import both, library
 
 MODULE = "flashcore.plugins.audit.fixture"
 

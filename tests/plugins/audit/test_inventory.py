@@ -11,7 +11,7 @@ from flashcore.errors import Exit
 from flashcore.measure.machine import toolchain
 from flashcore.plugins.audit.inventory import inventory
 from flashcore.readers import cubin
-from tests.plugins.audit.fatbins import CUBINS, KERNELS
+from tests.plugins.audit.conftest import CUBINS, KERNELS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
-from tests.plugins.audit.fatbins import CUBINS, both, entry, fatbin, library
+from tests.plugins.audit.conftest import CUBINS, both, entry, fatbin, library
 
 FILE = "pkg.cpython-311-x86_64-linux-gnu.so"
 

@@ -14,7 +14,7 @@ from flashcore.plugins.audit import kernels, page
 from flashcore.records import store
 from flashcore.report.view import Book
 from tests import factory
-from tests.plugins.audit.fatbins import KERNELS, both, library
+from tests.plugins.audit.conftest import KERNELS, both, library
 
 
 @pytest.fixture

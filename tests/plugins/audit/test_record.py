@@ -11,7 +11,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.model.causes import Cause
 from flashcore.plugins.audit.inventory import inventory
 from flashcore.plugins.audit.record import facts_of_gpus, gpus_of, runs
-from tests.plugins.audit.fatbins import CUBINS, SPECIFIC, both, entry, fatbin
+from tests.plugins.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin
 
 
 @pytest.mark.parametrize(

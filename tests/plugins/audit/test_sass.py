@@ -18,7 +18,7 @@ from flashcore.plugins.audit.record import facts
 from tests.conftest import ROOT
 from tests.measure.static.test_facts import artifact as artifact
 from tests.measure.static.test_facts import text
-from tests.plugins.audit.fatbins import CUBINS
+from tests.plugins.audit.conftest import CUBINS
 
 KERNEL = """.text.spills:
         /*0000*/              @!P0 LDGSTS.E.BYPASS.LTC128B.128 [R1], [R2.64] ;

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.cli.main import main
-from tests.plugins.audit.fatbins import CUBINS, both, entry, fatbin, library
+from tests.plugins.audit.conftest import CUBINS, both, entry, fatbin, library
 from tests.plugins.base.test_gate_options import git
 
 LIMITS = """
