@@ -24,7 +24,7 @@ from benchmarks import raw
 from flashcore.errors import CapabilityError, Exit
 from flashcore.measure.bench.interleave import Turns, Watch, distributions, sample
 from flashcore.measure.bench.statistics import StopRule, percentiles
-from flashcore.measure.bench.timing import CudaTimer, Timed
+from flashcore.measure.bench.timing import Timed, Timer
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 
@@ -88,7 +88,7 @@ _PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 class _Twin:
     """The launch of the programmatic twin of a spin."""
 
-    def __init__(self, timer: CudaTimer, cycles: int) -> None:
+    def __init__(self, timer: Timer, cycles: int) -> None:
         self._timer = timer
         self._kernel = timer.driver.kernel(_TWIN, b"twin")
         self._attribute = (_Attribute * 1)()
@@ -109,7 +109,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     gpu = Gpu.find()
     if gpu is None or gpu.capability < (9, 0):
         raise CapabilityError("no GPU that launches programmatically (sm_90)", "run it on a machine with one")
-    timer = CudaTimer()
+    timer = Timer()
     ready: dict[str, Timed] = {"empty": timer.empty()}
     for cycles in SPINS:
         for copy in ("plain", "again"):

@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from flashcore.measure.bench.timing import Calls, Restored, Timed, calls_for
-from flashcore.model.suite import Regime
+from flashcore.measure.bench.timing import Calls, Restored, Timed, Timer, calls_for
 
 
-class HostTimer:
+class HostTimer(Timer):
     """The host's clock around calls that are done when they return."""
 
     clock = "host clock"
     doubt = 2000.0
+
+    def __init__(self) -> None: ...
 
     def sets(self, size: int) -> int:
         return 2
@@ -29,7 +30,7 @@ class HostTimer:
         return self.prepare([lambda: None])
 
 
-class _HostTimed:
+class _HostTimed(Timed):
     kernels: int | None = None
     copies: int = 0
     before: Callable[[], None] | None = None
@@ -56,7 +57,7 @@ class _HostTimed:
     def eager(self) -> float:
         return self._sample(self.eager_calls)
 
-    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
 
     def calls_in(self, mode: str) -> int:

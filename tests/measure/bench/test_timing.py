@@ -34,9 +34,9 @@ class Stream:
     def __init__(self) -> None:
         self.held = [0, 0]
 
-    def timer(self) -> timing.CudaTimer:
+    def timer(self) -> timing.Timer:
         """A timer without a device, whose graphs hold what was enqueued while they were captured."""
-        made = timing.CudaTimer.__new__(timing.CudaTimer)
+        made = timing.Timer.__new__(timing.Timer)
         made._graphs = {}
         made.spin = lambda cycles, blocks=1: self.launch()  # type: ignore[method-assign]
         made.sms = 132
@@ -60,7 +60,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(timing._CudaTimed, "_between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
+    monkeypatch.setattr(timing.Timed, "_between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
     return Stream()
 
 
@@ -89,7 +89,7 @@ def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_af
 class Device(Stream):
     """A stream whose graphs do again, when replayed, what was enqueued while they were captured."""
 
-    def timer(self) -> timing.CudaTimer:
+    def timer(self) -> timing.Timer:
         made = super().timer()
         made.driver = cast(Any, SimpleNamespace(record=lambda *_: None, elapsed_us=lambda *_: 8.0,
                                                 reset_persisting_l2=lambda: None))  # fmt: skip
@@ -117,7 +117,7 @@ def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(timing._CudaTimed, "_between", between)
+    monkeypatch.setattr(timing.Timed, "_between", between)
     device, content = Device(), [0] * 12
 
     def call(i: int) -> None:

@@ -132,7 +132,7 @@ def sample(
 
 
 def distributions(
-    ready: Mapping[str, Timed], regime: Regime, rule: StopRule, turns: Turns, most: Mapping[str, int]
+    ready: Mapping[str, Timed], regime: str, rule: StopRule, turns: Turns, most: Mapping[str, int]
 ) -> dict[str, list[float]]:
     """Times of single calls in a regime (us), ``most`` per label. If these do not fit half of the rule's
     ``slow_seconds``: as many as a 90th percentile needs, and fewer for slow calls.

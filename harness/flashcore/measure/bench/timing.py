@@ -23,12 +23,11 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from flashcore.errors import UsageError
 from flashcore.measure.bench.driver import Driver
 from flashcore.measure.workers.problem_file import load_file
-from flashcore.model.suite import Regime
 
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
@@ -44,7 +43,7 @@ _COVER_CLOCKS, _LONG_COVER_CLOCKS = 100_000, 200_000
 #: Length of the spacer: about 2 us, longer than a launch takes.
 SPACER_CYCLES = 4_000
 #: Calls per graph with spacers; fewer when cold, since each flush takes 40 us.
-_SPACED: dict[Regime, int] = {"isolated": 40, "cold": 5}
+_SPACED: dict[str, int] = {"isolated": 40, "cold": 5}
 #: Calls per graph with events around each: the fewest if a call takes longer than ``_LONG_CALL``, the fewest of shorter
 #: ones, and the most. A replay of fewer calls is mostly waiting.
 _LONG_EVENTS, _FEWEST_EVENTS, _EVENTS = 3, 10, 40
@@ -71,66 +70,6 @@ class Restored:
     graphs: dict[int, Any] = field(default_factory=dict)
 
 
-class Timed(Protocol):
-    """A call that is ready to be timed. Each mode's method takes one sample: us per call."""
-
-    launches: int  # calls in one back-to-back sample
-    eager_calls: int  # calls in one eager sample
-    kernels: int | None  # per call, the fewest in any captured graph; None if nothing is captured
-    copies: int  # copy nodes per call, which are not kernels
-    before: Callable[[], None] | None  # enqueues work right before a sample's calls, untimed
-
-    def back_to_back(self) -> float: ...
-
-    def isolated(self) -> float: ...
-
-    def cold(self) -> float: ...
-
-    def eager(self) -> float: ...
-
-    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
-        """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
-        may not be in L2."""
-        ...
-
-    def calls_in(self, mode: str) -> int:
-        """The number of calls in a sample of that mode."""
-        ...
-
-    def answer(self, mode: str) -> Any:
-        """The return value of the last call in a sample of that mode."""
-        ...
-
-    def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
-        """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
-        before ``restage``, untimed, and once after it."""
-        ...
-
-
-class Timer(Protocol):
-    """Prepares calls for timing. ``clock`` is the source of the times, ``doubt`` a single call's uncertainty in us."""
-
-    clock: str
-    doubt: float
-
-    def sets(self, size: int) -> int:
-        """The number of sets of ``size`` bytes that calls rotate through."""
-        ...
-
-    def copies(self, size: int, resident: int) -> int:
-        """The number of tensors of ``size`` bytes that fit in L2 beside ``resident`` bytes of other tensors."""
-        ...
-
-    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
-        """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
-        time needs."""
-        ...
-
-    def empty(self) -> Timed:
-        """An empty launch: the floor of every regime."""
-        ...
-
-
 @functools.cache
 def timer_for(device: str) -> Timer:
     """The timer for ``device``, one per process.
@@ -139,7 +78,7 @@ def timer_for(device: str) -> Timer:
         UsageError: on a CPU, without a stand-in.
     """
     if device != "cpu":
-        return CudaTimer()
+        return Timer()
     if STAND_IN not in os.environ:
         raise UsageError(f"device cpu: expected a stand-in for CUDA events in {STAND_IN}, but it is not set")
     timer: Timer = load_file(os.environ[STAND_IN]).HostTimer()
@@ -161,8 +100,13 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-class CudaTimer:
-    """Times with CUDA events on the current device. Creates a stream and makes it current."""
+class Timer:
+    """Prepares calls for timing with CUDA events on the current device. Creates a stream and makes it current.
+
+    Attributes:
+        clock: the source of the times.
+        doubt: a single call's uncertainty, us.
+    """
 
     clock = "CUDA events"
     doubt = 0.5
@@ -179,19 +123,24 @@ class CudaTimer:
         self.driver = Driver()
         self.spin(0)  # loads the kernel, which is not allowed during capture
         self._flush.fill_(1)
-        self._graphs: dict[tuple[Regime, int, bool], tuple[Any, tuple[int, int]]] = {}
+        self._graphs: dict[tuple[str, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
 
     def sets(self, size: int) -> int:
+        """The number of sets of ``size`` bytes that calls rotate through."""
         return max(1, min(_MOST_SETS, self._l2 // 2 // max(size, 1)))
 
     def copies(self, size: int, resident: int) -> int:
+        """The number of tensors of ``size`` bytes that fit in L2 beside ``resident`` bytes of other tensors."""
         return max(0, self._l2 // 2 - resident) // size
 
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
-        return _CudaTimed(self, calls, launches, restored)
+        """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
+        time needs."""
+        return Timed(self, calls, launches, restored)
 
     def empty(self) -> Timed:
+        """An empty launch: the floor of every regime."""
         return self.prepare([lambda: self.spin(0)])
 
     def spin(self, cycles: int, blocks: int = 1) -> None:
@@ -210,7 +159,7 @@ class CudaTimer:
         return graph, nodes
 
     def spaced(
-        self, regime: Regime, count: int, call: Callable[[int], Any] | None, *, events: bool = False
+        self, regime: str, count: int, call: Callable[[int], Any] | None, *, events: bool = False
     ) -> tuple[Any, tuple[int, int]]:
         """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
         the graph is cached."""
@@ -236,8 +185,17 @@ class CudaTimer:
         return made
 
 
-class _CudaTimed:
-    def __init__(self, timer: CudaTimer, calls: Calls, launches: int | None, restored: Restored | None) -> None:
+class Timed:
+    """A call that is ready to be timed. Each mode's method takes one sample: us per call.
+
+    Attributes:
+        launches, eager_calls: calls in one back-to-back and in one eager sample.
+        kernels, copies: kernel and copy nodes per call, the fewest in any captured graph; ``kernels`` is ``None`` if
+            nothing is captured.
+        before: enqueues work right before a sample's calls, untimed.
+    """
+
+    def __init__(self, timer: Timer, calls: Calls, launches: int | None, restored: Restored | None) -> None:
         import torch
 
         self._timer = timer
@@ -264,7 +222,7 @@ class _CudaTimed:
             self._many, nodes = timer.capture(self._call, self.launches)
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
-        self._spaced: dict[tuple[Regime, bool], Any] = {}
+        self._spaced: dict[tuple[str, bool], Any] = {}
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
         torch.cuda.synchronize()
@@ -279,16 +237,20 @@ class _CudaTimed:
         self.kernels, self.copies = min(self.kernels or 0, kernels), min(self.copies, copies)
 
     def calls_in(self, mode: str) -> int:
-        if mode in ("isolated", "cold"):
-            return self._count(mode)  # type: ignore[arg-type]
+        """The number of calls in a sample of that mode."""
+        if mode in _SPACED:
+            return self._count(mode)
         return self.eager_calls if mode == "eager" else self.launches
 
     def answer(self, mode: str) -> Any:
-        if mode in ("isolated", "cold"):
-            self._pair(mode, events=False)  # type: ignore[arg-type]
+        """The return value of the last call in a sample of that mode."""
+        if mode in _SPACED:
+            self._pair(mode, events=False)
         return self._answers.get(mode, self._answer)
 
     def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
+        """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
+        before ``restage``, untimed, and once after it."""
         timer = self._timer
 
         def enqueue(i: int) -> None:
@@ -322,7 +284,9 @@ class _CudaTimed:
         self._begin(self.eager_calls)
         return self._between(calls) / self.eager_calls
 
-    def each(self, regime: Regime, *, calls: bool = True, first: bool = True) -> list[float]:
+    def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
+        """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
+        may not be in L2."""
         graph = self._pair(regime, events=True)[0 if calls else 1]
         count = self._count(regime, events=True)
         if first or regime == "cold":
@@ -333,7 +297,7 @@ class _CudaTimed:
         pairs = self._timer.events[:count]
         return [self._timer.driver.elapsed_us(start, end) for start, end in pairs]
 
-    def _difference(self, regime: Regime) -> float:
+    def _difference(self, regime: str) -> float:
         times: list[float] = []
         for graph in self._pair(regime, events=False):
             if not times:  # spacers alone need no warm L2
@@ -343,14 +307,14 @@ class _CudaTimed:
         # A disturbance can make the spacers alone take longer than those with calls.
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
-    def _count(self, regime: Regime, *, events: bool = False) -> int:
+    def _count(self, regime: str, *, events: bool = False) -> int:
         fewest = _FEWEST_EVENTS if self._call_us < _LONG_CALL else _LONG_EVENTS
         count = min(_EVENTS, max(fewest, self.launches)) if events else min(_SPACED[regime], self.launches)
         if self._restored is None:
             return count
         return min(count, self._restored.resident if regime == "isolated" else len(self._calls))
 
-    def _pair(self, regime: Regime, *, events: bool) -> tuple[Any, Any]:
+    def _pair(self, regime: str, *, events: bool) -> tuple[Any, Any]:
         """The graphs of spacers with calls and of spacers alone."""
         key, count = (regime, events), self._count(regime, events=events)
         alone, spacers = self._timer.spaced(regime, count, None, events=events)
@@ -361,7 +325,7 @@ class _CudaTimed:
                 self._answers[regime] = self._answer
         return self._spaced[key], alone
 
-    def _ready(self, regime: Regime, calls: int) -> None:
+    def _ready(self, regime: str, calls: int) -> None:
         if regime == "cold":
             self._timer.driver.reset_persisting_l2()
         else:
