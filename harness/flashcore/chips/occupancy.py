@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flashcore.chips import devices
+from flashcore.model.cause_text import count
 from flashcore.model.causes import Cause, ClusterUnknown, DoesNotFit, UnknownArch
 from flashcore.model.record import Launch
+from flashcore.model.text import same_hardware
 
 Resource = Literal["registers", "shared memory", "warps", "blocks"]
 
@@ -190,7 +192,7 @@ def launch_refusal(arch: str, launch: Launch, kernel: Mapping[str, int]) -> Caus
         reasons.append(f"clusters of {math.prod(cluster)} blocks; on {arch} the kernel allows 1 to {most}")
     elif any(size % part for size, part in zip(launch.grid, cluster, strict=True)):
         reasons.append(f"a grid of {_dims(launch.grid)} is not a multiple of its clusters of {_dims(cluster)}")
-    sms = max((d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")), default=0)
+    sms = max((d.sms for d in devices.load().values() if same_hardware(d.arch, arch)), default=0)
     if launch.cooperative and sms and fit.blocks_per_sm and blocks > (room := sms * fit.blocks_per_sm):
         reasons.append(f"{blocks:,} cooperative blocks; the largest GPU of {arch} holds {room:,} at once")
     return DoesNotFit("; ".join(reasons)) if reasons else None
@@ -233,22 +235,17 @@ class WhatIf:
         """The reduction and the slack in words, one line each."""
         lines = []
         if self.target is not None:
-            cuts = [f"{_registers(self.fewer_registers)} fewer"] if self.fewer_registers else []
+            cuts = [f"{count(self.fewer_registers, 'register')} fewer"] if self.fewer_registers else []
             cuts += [f"{self.fewer_smem:,} bytes of shared memory fewer"] if self.fewer_smem else []
             verb = "give" if cuts[1:] or self.fewer_registers != 1 else "gives"
-            count = f"{self.target} block{'s' if self.target != 1 else ''}"
-            lines.append(f"{' and '.join(cuts)} {verb} {count} instead of {self.blocks}")
+            lines.append(f"{' and '.join(cuts)} {verb} {count(self.target, 'block')} instead of {self.blocks}")
         elif self.obstacle:
             lines.append(self.obstacle)
         if self.free_registers:
-            lines.append(f"{_registers(self.free_registers)} {'is' if self.free_registers == 1 else 'are'} free")
+            lines.append(f"{count(self.free_registers, 'register')} {'is' if self.free_registers == 1 else 'are'} free")
         if self.free_smem:
             lines.append(f"{self.free_smem:,} bytes of shared memory are free")
         return lines
-
-
-def _registers(count: int) -> str:
-    return f"{count} register{'' if count == 1 else 's'}"
 
 
 @functools.lru_cache(maxsize=1024)  # called for each kernel, shape and verdict

@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -129,14 +129,14 @@ def _fill(fresh: Path, folder: Path, files: Mapping[str, str]) -> None:
         raise
 
 
-def _swap(fresh: Path, folder: Path, attempts: Sequence[int] = range(5)) -> None:
+def _swap(fresh: Path, folder: Path) -> None:
     """Renames ``fresh`` to ``folder``. Of concurrent writers, the last one wins; the folder is always complete."""
-    for attempt in attempts:
+    for attempt in reversed(range(5)):
         try:
             os.rename(fresh, folder)  # fails if the folder exists and is not empty
             return
         except OSError:
-            if attempt == attempts[-1] or not folder.exists():
+            if not attempt or not folder.exists():
                 raise
         old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
         try:

@@ -23,6 +23,8 @@ TIERS: tuple[Tier, ...] = ("static", "counters", "timing")
 Regime = Literal["isolated", "back_to_back", "cold"]
 REGIMES: tuple[Regime, ...] = ("isolated", "back_to_back", "cold")
 Severity = Literal["limit", "goal"]
+#: A shape's parameters, or a variant's config.
+Params = Mapping[str, int | float | str | bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Shape:
 
     name: str
     problem: str
-    params: Mapping[str, int | float | str | bool]
+    params: Params
     stages: tuple[Stage, ...]
     rank_by: Regime = "isolated"
     repeats: int = 0
@@ -317,7 +319,7 @@ class Variant:
     roof: str  # the dtype of its compute roof: fp16_tensor, fp32, ...
     tolerance: str
     tolerance_reason: str
-    config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    config: Params = field(default_factory=dict)
     parent: str | None = None
     document: str | None = None  # its source document
     predictions: tuple[Prediction, ...] = ()
@@ -365,11 +367,11 @@ class Argument:
     optional: bool = False
     strides: Literal["", "rows", "any"] = ""
 
-    def absent(self, params: Mapping[str, int | float | str | bool]) -> bool:
+    def absent(self, params: Params) -> bool:
         """Whether a shape's params omit it."""
         return self.optional and params.get(self.name) is False
 
-    def sizes(self, params: Mapping[str, int | float | str | bool]) -> tuple[int, ...]:
+    def sizes(self, params: Params) -> tuple[int, ...]:
         """A tensor's sizes on a shape.
 
         Raises:
@@ -381,7 +383,7 @@ class Argument:
 DIMENSION = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)?((?P<sign>[-+*/])?(?P<number>[1-9][0-9]*))?")
 
 
-def _size(dim: str, params: Mapping[str, int | float | str | bool]) -> int:
+def _size(dim: str, params: Params) -> int:
     part = DIMENSION.fullmatch(dim)
     assert part is not None  # the manifest is validated
     size, number = int(params[part["name"]]) if part["name"] else 0, int(part["number"] or 0)

@@ -81,7 +81,7 @@ def number(value: Value | None, unit: str = "") -> str:
     if isinstance(value, (bool, str)):
         return str(value).lower() if isinstance(value, bool) else value
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 1e15)
-    return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", _UNITS.get(unit, unit))
+    return _with_unit(f"{int(value):,}" if whole else f"{value:,.6g}", recorded_unit(unit))
 
 
 def fixed(value: Value | None, digits: int = 1, absent: str = UNMEASURED) -> str:
@@ -127,7 +127,7 @@ def quantity(value: Value, unit: str) -> tuple[str, str]:
         return ("yes" if value else "no"), ""
     if isinstance(value, str):
         return value, ""
-    shown, scale = _SCALED.get(unit, (_UNITS.get(unit, unit), 1))
+    shown, scale = _SCALED.get(unit, (recorded_unit(unit), 1))
     value = value / scale if scale != 1 else value
     if shown == "%":
         return (f"{value:,.1f}" if value == 0 or abs(value) >= 0.05 else significant(value, 2)), shown
@@ -144,7 +144,7 @@ def quantity(value: Value, unit: str) -> tuple[str, str]:
 def exact(value: Value, unit: str) -> str:
     """The value as recorded, without rounding."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-    return _with_unit(shown, _UNITS.get(unit, unit))
+    return _with_unit(shown, recorded_unit(unit))
 
 
 def in_words(value: float, unit: str, *, sign: bool = False) -> str:
@@ -154,7 +154,7 @@ def in_words(value: float, unit: str, *, sign: bool = False) -> str:
     size = abs(value)
     digits = f"{size:,.0f}" if size >= 1000 or float(size).is_integer() else f"{size:.3g}"
     lead = "−" if value < 0 else "+" if sign and value > 0 else ""
-    return lead + _with_unit(digits, "points" if sign and unit == "pct" else _UNITS.get(unit, unit))
+    return lead + _with_unit(digits, "points" if sign and unit == "pct" else recorded_unit(unit))
 
 
 def shortened(value: object) -> str:

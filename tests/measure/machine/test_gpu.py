@@ -68,12 +68,12 @@ def nvml(monkeypatch: pytest.MonkeyPatch, *failing: str) -> gpu.Nvml:
 
 
 def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nvml(monkeypatch).state() == gpu.State(1980, 41, ("power_cap",))
+    assert nvml(monkeypatch).state() == {"sm_clock": 1980, "temperature": 41, "throttle": ("power_cap",)}
     assert nvml(monkeypatch).processes() == 2
     reasons = "nvmlDeviceGetCurrentClocksEventReasons"
-    assert nvml(monkeypatch, reasons).state().throttle == ("hardware_slowdown",)
+    assert nvml(monkeypatch, reasons).state()["throttle"] == ("hardware_slowdown",)
     older = reasons.replace("Event", "Throttle")
-    assert nvml(monkeypatch, reasons, older, "nvmlDeviceGetClockInfo").state() == gpu.State(None, 41, None)
+    assert nvml(monkeypatch, reasons, older, "nvmlDeviceGetClockInfo").state() == {"temperature": 41}
     assert nvml(monkeypatch, "nvmlDeviceGetComputeRunningProcesses").processes() is None
 
 

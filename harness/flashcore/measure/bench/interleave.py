@@ -18,7 +18,6 @@ from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, rotated
 from flashcore.measure.machine.gpu import Nvml
 from flashcore.measure.workers.kernel_call import synchronize
-from flashcore.model.suite import Regime
 
 if TYPE_CHECKING:
     from flashcore.measure.bench.proof import Proof
@@ -51,17 +50,12 @@ class Watch:
         if self._nvml is None or now < self._next:
             return
         self._next = now + _LOOK_EVERY
-        state = self._nvml.state()
         self.seen["looks"] = self.seen.get("looks", 0) + 1
         if (processes := self._nvml.processes()) is not None:
             self.seen["others"] = max(self.seen.get("others", 0), processes - 1)
-        if state.sm_clock is not None:
-            self.seen.setdefault("sm_clock", []).append(state.sm_clock)
-        if state.temperature is not None:
-            self.seen.setdefault("temperature", []).append(state.temperature)
-        if state.throttle is not None:
-            reasons = self.seen.setdefault("throttle", [])
-            reasons += [name for name in state.throttle if name not in reasons]
+        for name, reading in self._nvml.state().items():
+            readings = self.seen.setdefault(name, [])
+            readings += [r for r in reading if r not in readings] if name == "throttle" else [reading]
 
 
 @dataclass(frozen=True, slots=True)

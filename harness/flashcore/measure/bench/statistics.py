@@ -17,10 +17,9 @@ def percentiles(calls: Sequence[float]) -> tuple[float | None, float | None]:
     """The 90th and 99th percentiles of single calls; ``None`` if there are too few calls."""
     import numpy as np
 
-    quantiles = np.percentile(np.asarray(calls), (90, 99)) if len(calls) >= P90_SAMPLES else (0.0, 0.0)
-    least = (P90_SAMPLES, P99_SAMPLES)
-    p90, p99 = (float(q) if len(calls) >= n else None for q, n in zip(quantiles, least, strict=True))
-    return p90, p99
+    count = len(calls)
+    p90, p99 = (float(q) for q in np.percentile(calls or (0.0,), (90, 99)))
+    return p90 if count >= P90_SAMPLES else None, p99 if count >= P99_SAMPLES else None
 
 
 def relative_noise(samples: Sequence[float]) -> float:
@@ -32,7 +31,7 @@ def relative_noise(samples: Sequence[float]) -> float:
 
     if len(samples) < 5:
         return math.inf
-    low, middle, high = (float(q) for q in np.percentile(np.asarray(samples, dtype=np.float64), (25, 50, 75)))
+    low, middle, high = (float(q) for q in np.percentile(samples, (25, 50, 75)))
     if middle <= 0:
         return math.inf
     # For normal noise: deviation = range / 1.349, and the median's standard error is 1.2533 deviation / √n.

@@ -21,7 +21,7 @@ def run(folder: Path, *words: str, variables: Mapping[str, str] | None = None) -
     if program is None:
         raise CapabilityError("no git found", "install git (Debian: apt-get install git)")
     # A hook's environment names its index and folder, which would redirect git.
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(variables or {})
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     where = folder if folder.is_dir() else Path.cwd()
     return subprocess.run(
         [program, "-C", str(where), *words],

@@ -126,15 +126,6 @@ THROTTLE_REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """One reading: MHz, °C, throttle reasons; ``None`` if the driver does not report it."""
-
-    sm_clock: int | None
-    temperature: int | None
-    throttle: tuple[str, ...] | None
-
-
 class Nvml:
     """Reads one GPU's state through NVML.
 
@@ -153,17 +144,19 @@ class Nvml:
         except self._nvml.NVMLError as error:
             raise OSError(f"NVML: {name}: {error}") from error
 
-    def state(self) -> State:
-        """The present state; takes some microseconds."""
+    def state(self) -> dict[str, Any]:
+        """The present ``sm_clock`` (MHz), ``temperature`` (°C) and ``throttle`` reasons, as far as the driver reports
+        them; takes some microseconds."""
         nvml = self._nvml
         mask = self._read("nvmlDeviceGetCurrentClocksEventReasons")
         if mask is None:  # drivers before 535
             mask = self._read("nvmlDeviceGetCurrentClocksThrottleReasons")
-        return State(
-            sm_clock=self._read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            temperature=self._read("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
-            throttle=None if mask is None else throttle_names(mask),
-        )
+        readings = {
+            "sm_clock": self._read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "temperature": self._read("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            "throttle": None if mask is None else throttle_names(mask),
+        }
+        return {name: reading for name, reading in readings.items() if reading is not None}
 
     def processes(self) -> int | None:
         """The number of compute processes on this GPU, including this one. ``None`` if the driver does not report any.

@@ -207,6 +207,10 @@ class Journal:
         self._synced = time.monotonic()
 
 
+#: Performs a task; returns its result as JSON.
+Perform = Callable[[Task, Journal], Mapping[str, Any] | None]
+
+
 def next_number(folder: Path) -> str:
     """The next unused process number in a folder."""
     used = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"\w+-(\d+)\.\w+", p.name))]
@@ -222,7 +226,7 @@ def unwritable(path: Path, error: OSError) -> FlashcoreError:
 
 def child(
     arguments: Sequence[str],
-    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
+    perform: Perform,
     *,
     prepare: Callable[[Task], object] = lambda first: None,
     imports: Sequence[Callable[[], object]] = (),
@@ -295,12 +299,7 @@ def tasks_of(
                 return
 
 
-def _perform(
-    task: Task,
-    journal: Journal,
-    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
-    is_poisoned: Callable[[], bool],
-) -> bool:
+def _perform(task: Task, journal: Journal, perform: Perform, is_poisoned: Callable[[], bool]) -> bool:
     """Performs and answers one task; False if the process cannot run another."""
     journal.begin(task.name)
     try:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.workers.guarded import POISON_BYTE, Outputs, write
-from flashcore.measure.workers.journal import Journal, Task, child
+from flashcore.measure.workers.journal import Perform, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
 from flashcore.model import plugin
 from flashcore.model.record import Subject
-from flashcore.model.suite import Argument, Regime
+from flashcore.model.suite import Argument, Params, Regime
 from flashcore.readers import cubin
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Case:
     suite: str
     root: str
     problem_file: str
-    params: Mapping[str, int | float | str | bool]
+    params: Params
     arguments: tuple[Argument, ...]
     library: str | None
     callable: str | None
@@ -73,7 +73,7 @@ class Case:
     rank_by: Regime = "isolated"
     launches: int = 0
     repeats: int = 0
-    config: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    config: Params = field(default_factory=dict)
     calls: tuple[Sequence[Mapping[str, Any]], ...] = ()
     operator: str = ""
     language: str = ""
@@ -382,7 +382,7 @@ def leave(code: int) -> NoReturn:
 
 def serve(
     arguments: Sequence[str],
-    perform: Callable[[Task, Journal], Mapping[str, Any] | None],
+    perform: Perform,
     prepare: Callable[[], object] = lambda: None,
     modules: Sequence[str] = (),
 ) -> int:
