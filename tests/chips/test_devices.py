@@ -1,14 +1,14 @@
-"""The table of devices: figures that agree with each other, and mistakes that are named."""
+"""The table of devices: its figures are positive and agree with each other; a device is found by its names."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
+import math
 
 import pytest
 
 from flashcore.chips import devices
 from flashcore.chips.occupancy import limits
-from flashcore.errors import Exit, ManifestError
 
 KEYS = {"a100_40", "a100_80", "l4", "rtx4090", "h100", "h100_pcie", "h200", "b200", "rtx5090"}
 
@@ -61,66 +61,27 @@ def test_find_takes_whole_names_only(name: str | None, key: str | None) -> None:
     assert (found.key if found else None) == key
 
 
-def mistakes_of(tmp_path: Path, text: str) -> list[str]:
-    path = tmp_path / "devices.toml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ManifestError) as caught:
-        devices.load(path)
-    assert caught.value.exit_code is Exit.USAGE
-    return caught.value.mistakes
+FIGURES = {"int": (int,), "float": (int, float)}
 
 
-def entry(**changes: str) -> str:
-    values = {
-        "names": '["NVIDIA X1"]', "title": '"X1"', "arch": '"sm_90a"', "sms": "10",
-        "source": '"a datasheet"', "clock_mhz": "1000", "dram_gbps": "100", "memory_gib": "8",
-        "l2_mib": "4", "fp32_lanes": "128", "mufu_per_clock": "16", "smem_per_clock": "128",
-        "rates": "{ fp32 = { tflops = 2.56, per_clock = 256, clock_mhz = 1000 } }",
-    }  # fmt: skip
-    values.update(changes)
-    return "[device.x1]\n" + "".join(f"{k} = {v}\n" for k, v in values.items() if v)
+@pytest.mark.parametrize("device", devices.load().values(), ids=lambda device: device.key)
+def test_each_figure_is_a_positive_number_and_each_text_is_there(device: devices.Device) -> None:
+    rows: list[devices.Device | devices.Rate] = [device, *device.rates.values()]
+    for row in rows:
+        for field in dataclasses.fields(row):
+            value = getattr(row, field.name)
+            if field.type in FIGURES:
+                assert type(value) in FIGURES[field.type] and 0 < value < math.inf, field.name
+            elif field.type == "str":
+                assert type(value) is str and value, field.name
+    assert device.rates and device.names and all(type(name) is str and name for name in device.names)
 
 
-def test_a_right_entry_loads(tmp_path: Path) -> None:
-    path = tmp_path / "devices.toml"
-    path.write_text(entry(), encoding="utf-8")
-    assert devices.load(path)["x1"].rates["fp32"].tflops == 2.56
-
-
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        (entry(sms='"many"'), "device.x1.sms: expected a whole number above 0, found 'many'"),
-        (entry(sms="1.5"), "device.x1.sms: expected a whole number above 0, found 1.5"),
-        (entry(dram_gbps="-1"), "device.x1.dram_gbps: expected a number above 0, found -1"),
-        (entry(l2_mib="inf"), "device.x1.l2_mib: expected a number above 0, found inf"),
-        (entry(clock_mhz="true"), "device.x1.clock_mhz: expected a number above 0, found True"),
-        (entry(source=""), "device.x1.source: expected a value, found nothing"),
-        (entry(source='""'), "device.x1.source: expected text, found ''"),
-        (entry(names="[]"), "device.x1.names: expected a list of at least one name, found []"),
-        (entry(wings="2"), "device.x1.wings: expected no such key (is it misspelled?), found 2"),
-        (
-            entry(rates="{ fp32 = { tflops = 2.56, clock_mhz = 1000 } }"),
-            "device.x1.rates.fp32.per_clock: expected a value, found nothing",
-        ),
-        (entry(rates="{ fp32 = 7 }"), "device.x1.rates.fp32: expected a table, found 7"),
-        (
-            entry() + entry().replace("[device.x1]", "[device.x2]"),
-            "device.x2: expected unique names, found 'x1' twice",
-        ),
-    ],
-)
-def test_a_mistake_names_its_key(tmp_path: Path, text: str, mistake: str) -> None:
-    assert mistakes_of(tmp_path, text) == [mistake]
-
-
-def test_all_mistakes_at_once(tmp_path: Path) -> None:
-    found = mistakes_of(tmp_path, entry(sms="0", arch="7") + "[other]\nx = 1\n")
-    assert len(found) == 3
-
-
-def test_broken_toml_and_an_empty_table(tmp_path: Path) -> None:
-    assert mistakes_of(tmp_path, "[device.")[0].startswith("not valid TOML")
+def test_a_name_is_of_one_device() -> None:
+    names = [(name, device.key) for device in devices.load().values() for name in (*device.names, device.title)]
+    for name, key in names:
+        found = devices.find(name)
+        assert found and found.key == key, name
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,12 @@ A GPU that is not in the table has only measured roofs.
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from flashcore.errors import ManifestError
 
 TABLE = Path(__file__).with_name("devices.toml")
 
@@ -54,34 +51,14 @@ class Device:
 
 
 @cache
-def load(path: Path = TABLE) -> Mapping[str, Device]:
-    """All devices by key.
+def load() -> Mapping[str, Device]:
+    """All devices by key."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))["device"]
+    return {key: _device(key, **entry) for key, entry in table.items()}
 
-    Raises:
-        ManifestError: the table is wrong; lists every mistake with its key.
-    """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ManifestError(str(path), [f"not valid TOML: {error}"]) from error
-    mistakes = [f"{key}: expected no such key, found {data[key]!r}" for key in sorted(set(data) - {"device"})]
-    table = data.get("device")
-    if not isinstance(table, dict) or not table:
-        raise ManifestError(str(path), [*mistakes, "device: expected at least one [device.NAME] table"])
-    devices: dict[str, Device] = {}
-    owners: dict[str, str] = {}
-    for key, entry in table.items():
-        if wrong := list(_mistakes(Device, f"device.{key}", entry)):
-            mistakes += wrong
-            continue
-        rates = {dtype: Rate(**rate) for dtype, rate in entry["rates"].items()}
-        devices[key] = Device(**entry | {"key": key, "names": tuple(entry["names"]), "rates": rates})
-        for name in _all_names(devices[key]):
-            if owners.setdefault(name, key) != key:
-                mistakes.append(f"device.{key}: expected unique names, found {name!r} twice")
-    if mistakes:
-        raise ManifestError(str(path), mistakes)
-    return devices
+
+def _device(key: str, names: Sequence[str], rates: Mapping[str, Mapping[str, Any]], **figures: Any) -> Device:
+    return Device(key, tuple(names), rates={dtype: Rate(**rate) for dtype, rate in rates.items()}, **figures)
 
 
 @cache
@@ -122,35 +99,3 @@ def _all_names(device: Device) -> set[str]:
 
 def _plain(name: str) -> str:
     return "".join(w for w in name.lower().replace("_", " ").split() if w not in ("nvidia", "geforce"))
-
-
-#: For each field type: the expected value in words, and its check.
-_FORMS: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda v: isinstance(v, str) and v != ""),
-    "int": ("a whole number above 0", lambda v: type(v) is int and v > 0),
-    "float": ("a number above 0", lambda v: type(v) in (int, float) and 0 < v < math.inf),
-    "tuple[str, ...]": (
-        "a list of at least one name",
-        lambda v: isinstance(v, list) and v != [] and all(isinstance(n, str) and n for n in v),
-    ),
-    "Mapping[str, Rate]": ("a table of rates", lambda v: isinstance(v, dict) and v != {}),
-}
-
-
-def _mistakes(kind: type[Device | Rate], where: str, entry: Any) -> Iterator[str]:
-    """Yields a message for each key that is missing, unknown or of the wrong type."""
-    if not isinstance(entry, dict):
-        yield f"{where}: expected a table, found {entry!r}"
-        return
-    types = {f.name: f.type for f in fields(kind) if f.name != "key"}
-    for name in sorted(types.keys() | entry):
-        key = f"{where}.{name}"
-        if name not in entry:
-            yield f"{key}: expected a value, found nothing"
-        elif name not in types:
-            yield f"{key}: expected no such key (is it misspelled?), found {entry[name]!r}"
-        elif not _FORMS[types[name]][1](entry[name]):
-            yield f"{key}: expected {_FORMS[types[name]][0]}, found {entry[name]!r}"
-        elif name == "rates":
-            for dtype, rate in entry[name].items():
-                yield from _mistakes(Rate, f"{key}.{dtype}", rate)
