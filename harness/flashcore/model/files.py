@@ -113,20 +113,16 @@ def replace_folder(folder: Path, files: Mapping[str, str]) -> None:
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        _fill(fresh, folder, files)
-
-
-def _fill(fresh: Path, folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        os.chmod(fresh, 0o755)
-        for name, text in files.items():
-            path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-        _swap(fresh, folder)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+        try:
+            os.chmod(fresh, 0o755)
+            for name, text in files.items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            _swap(fresh, folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
 
 
 def _swap(fresh: Path, folder: Path) -> None:

@@ -46,7 +46,7 @@ from flashcore.model.causes import (
     Unanswered,
     VoidTiming,
 )
-from flashcore.model.intervals import of_samples, ratio, tflops
+from flashcore.model.intervals import Ratio, of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
 
@@ -317,16 +317,13 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
 def _ratio_facts(
     case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: Cause
 ) -> Iterator[Fact]:
-    names = (name, f"{name}_low", f"{name}_high")
-    values: tuple[float | None, ...] = (None, None, None)
+    speedup: Ratio | None = None
     detail: Detail = lacking
     if other is not None and other in ranked and case.variant in ranked:
-        speedup = ratio(ranked[other], ranked[case.variant])
-        values = (speedup.value, speedup.low, speedup.high)
-        rounds = min(len(ranked[other]), len(ranked[case.variant]))
-        detail = OverReference(other, case.rank_by, rounds)
-    for n, value in zip(names, values, strict=True):
-        yield _fact(case, n, value, detail)
+        before, after = ranked[other], ranked[case.variant]
+        speedup, detail = ratio(before, after), OverReference(other, case.rank_by, min(len(before), len(after)))
+    for ending, field in (("", "value"), ("_low", "low"), ("_high", "high")):
+        yield _fact(case, name + ending, getattr(speedup, field, None), detail)
 
 
 def _tflops(case: Case, times: Sequence[float]) -> Fact:

@@ -158,16 +158,27 @@ class Timer:
         graph.replay()  # the first replay uploads the graph
         return graph, nodes
 
+    def elapsed(self, count: int) -> list[float]:
+        """us between the events of each of the first ``count`` pairs."""
+        return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
+
     def spaced(
-        self, regime: str, count: int, call: Callable[[int], Any] | None, *, events: bool = False
+        self,
+        regime: str,
+        count: int,
+        call: Callable[[int], Any] | None,
+        *,
+        events: bool = False,
+        take: Callable[[int], None] = lambda i: None,
     ) -> tuple[Any, tuple[int, int]]:
         """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
-        the graph is cached."""
+        the graph is cached. ``take`` is enqueued before each spacer."""
         key = (regime, count, events)
         if call is None and key in self._graphs:
             return self._graphs[key]
 
         def enqueue(i: int) -> None:
+            take(i)
             if regime == "cold":
                 # A nonzero fill is a kernel of stores; zeroing may be a memset.
                 self._flush.fill_(i + 2)
@@ -251,19 +262,10 @@ class Timed:
     def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
         """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
         before ``restage``, untimed, and once after it."""
-        timer = self._timer
-
-        def enqueue(i: int) -> None:
-            take(i)
-            timer.spin(SPACER_CYCLES, timer.sms)
-            timer.driver.record(timer.events[i][0], timer.stream.cuda_stream)
-            self._call(i)
-            timer.driver.record(timer.events[i][1], timer.stream.cuda_stream)
-
-        graph, _ = timer.capture(enqueue, count)
+        graph, _ = self._timer.spaced("isolated", count, self._call, events=True, take=take)
         restage()
         self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        return [timer.driver.elapsed_us(*pair) for pair in timer.events[:count]]
+        return self._timer.elapsed(count)
 
     def back_to_back(self) -> float:
         self._warm(self.launches)
@@ -294,8 +296,7 @@ class Timed:
         if calls:
             self._begin(count)
         self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        pairs = self._timer.events[:count]
-        return [self._timer.driver.elapsed_us(start, end) for start, end in pairs]
+        return self._timer.elapsed(count)
 
     def _difference(self, regime: str) -> float:
         times: list[float] = []

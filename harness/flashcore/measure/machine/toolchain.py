@@ -72,14 +72,12 @@ def find_nvcc(cached: Path | None = None) -> Nvcc:
         UsageError: ``NVCC`` is not a compiler.
         CapabilityError: no compiler is installed.
     """
-    if named := os.environ.get("NVCC"):
-        path = Path(shutil.which(named) or named)
-        if not path.is_file():
-            raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
-        return _from_cache(path.resolve(), cached)
-    for path in _nvcc_candidates():
+    named = os.environ.get("NVCC")
+    for path in [Path(shutil.which(named) or named)] if named else _nvcc_candidates():
         if path.is_file():
             return _from_cache(path.resolve(), cached)
+    if named:
+        raise UsageError(f"NVCC={named}: expected a compiler's path, found no such file")
     raise lacking("nvcc")
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -287,16 +287,19 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
     import torch
 
     variant, _, build = variant.partition("@")
-    suffix = f"__{build}" if build else os.environ.get(SUFFIX, "")
+    before = os.environ.get(SUFFIX, "")
+    suffix = f"__{build}" if build else before
     if library is not None:
+        os.environ[SUFFIX] = suffix
         try:
-            with _suffixed(suffix):
-                torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
         except OSError as error:
             raise FlashcoreError(
                 f"{library}: torch {torch.__version__} cannot load it: {error}\n"
                 "  hint: build it again in this environment"
             ) from error
+        finally:
+            os.environ[SUFFIX] = before
     name = variant + (suffix if library is not None else "")
     namespace = f"flashcore_{suite}"
     try:
@@ -310,20 +313,6 @@ def operator(suite: str, variant: str, library: str | None) -> Callable[..., Non
         # The operator writes its outputs and returns nothing, so there is nothing to infer.
         torch.library.register_fake(f"{namespace}::{name}", lambda *_: None)
     return packet.default  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def _suffixed(suffix: str) -> Iterator[None]:
-    """Libraries loaded in this context register their operator with this suffix."""
-    before = os.environ.get(SUFFIX)
-    os.environ[SUFFIX] = suffix
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SUFFIX]
-        else:
-            os.environ[SUFFIX] = before
 
 
 def _callable(case: Case) -> Callable[..., Any]:
