@@ -576,7 +576,7 @@ class NoLines(Cause):
 
 
 class NoPiece(Cause):
-    """The source has no such function, mark or quote, or has it at several lines, or no instruction is of its lines."""
+    """The source has no such function, mark or quote, or several, or no instruction comes from its lines."""
 
     piece: str
     lines: tuple[str, ...] = ()
@@ -851,7 +851,7 @@ class SpillsNotListed(Basis):
 
 
 class Decided(Basis):
-    """What the compiler made of the code of a budget on its decisions.
+    """How the compiler translated the code that a budget on its decisions names.
 
     Args:
         file, line: of the first name that does not hold, else of the piece; empty and 0 without line information.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from flashcore.model.suite import GateRule, RuleSeverity
+from flashcore.model.text import matches_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def looser(rule: GateRule) -> list[str]:
     return [
         fact
         for fact, default in ALLOWANCES.items()
-        if any(fnmatchcase(fact, glob) for glob in rule.facts)
+        if matches_any(fact, rule.facts)
         and (
             weight[rule.severity] > weight[default.severity]
             or (rule.tolerance is not None and rule.tolerance > default.tolerance)

@@ -313,9 +313,9 @@ class Environment:
     gpu_sms: int | None = None
     gpu_memory_bytes: int | None = None
     gpu_l2_bytes: int | None = None
-    gpu_sm_clock_mhz: float | None = None  # the highest the driver names
-    gpu_uuid: str | None = None  # of one GPU
-    gpu_limits: str | None = None  # of its power and clocks: 700 W, 1980 MHz
+    gpu_sm_clock_mhz: float | None = None  # the driver's maximum
+    gpu_uuid: str | None = None  # of a run on one GPU
+    gpu_limits: str | None = None  # power and clocks: 700 W, 1980 MHz
     driver: str | None = None
     cuda_runtime: str | None = None
     nvcc: str | None = None

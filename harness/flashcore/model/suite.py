@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal
 
 from flashcore.model.groups import grouped
+from flashcore.model.text import matches_any
 
 Stage = Literal["check", "bench", "profile", "sanitize"]
 #: The stages that need a GPU, in order. Requesting one also requests those before it.
@@ -73,7 +74,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the compiler must, and must not, make of a kernel or of a piece of its source.
+    """Instructions that a kernel, or a piece of its source, must and must not compile to.
 
     Args:
         must: names of :mod:`flashcore.model.decisions`; a number before one is the least count of instructions.
@@ -342,7 +343,7 @@ class Variant:
 
     def runs_on(self, shape: Shape) -> bool:
         """Whether this is a case of the suite: the shape belongs to the variant's problem, and is supported."""
-        return self.problem == shape.problem and any(fnmatchcase(shape.name, glob) for glob in self.where.shapes)
+        return self.problem == shape.problem and matches_any(shape.name, self.where.shapes)
 
 
 @dataclass(frozen=True, slots=True)

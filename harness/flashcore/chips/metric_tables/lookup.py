@@ -11,14 +11,14 @@ import gzip
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from flashcore.chips.devices import is_called
 from flashcore.errors import UsageError
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, FactSpec
 from flashcore.model.suite import Suite
-from flashcore.model.text import did_you_mean
+from flashcore.model.text import did_you_mean, matches_any
 
 TABLES = Path(__file__).parent
 SUFFIX = ".txt.gz"
@@ -175,7 +175,7 @@ def require_budgets(suite: Suite, chip_table: Table, arch: str, gpu: str) -> Non
         if b.tier == "counters"
         and b.severity == "limit"
         and FACTS[b.fact].group not in GROUP_STAGE
-        and (b.device is None or b.device.lower() in gpu.lower())
-        and any(fnmatchcase(arch, glob) for glob in b.archs)
+        and (b.device is None or is_called(gpu, b.device))
+        and matches_any(arch, b.archs)
     ]
     require(chip_table, names)

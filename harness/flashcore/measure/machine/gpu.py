@@ -167,7 +167,7 @@ class Nvml:
         return len(processes) if processes else None
 
     def limits(self) -> str:
-        """The limit of its power and the clocks that are set for applications, as far as the driver reports them."""
+        """The power limit and the application clocks, as far as the driver reports them."""
         nvml = self._nvml
         power = self._read("nvmlDeviceGetPowerManagementLimit")
         clocks = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
