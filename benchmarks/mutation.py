@@ -63,7 +63,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "measure/workers/process": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
     "measure/workers/program": ("measure/workers/test_supervisor.py", "measure/workers/test_pool.py"),
     "measure/workers/references": ("measure/check/test_check.py", "measure/workers/test_kernel_call.py"),
-    "measure/workers/shares": ("measure/workers/test_process.py",),
+    "measure/workers/supervisor": ("measure/workers/test_process.py",),
     "model/catalogue": ("measure/profile/test_ncu_facts.py", "records/test_store.py"),
     "model/cause_text": ("model/test_causes.py", "explain/test_explain.py", "records/test_freshness.py"),
     "model/files": ("cli/test_report.py",),

@@ -125,7 +125,7 @@ def test_a_limit_that_could_never_be_measured_is_refused_before_anything_runs() 
     ):
         lookup.require_budgets(factory.suite(budgets=[budget]), table, "sm_89", "NVIDIA L4")
     of_l4 = factory.budget("stall_gmma", maximum=5, device="L4")
-    lookup.require_budgets(factory.suite(budgets=[of_l4]), table, "sm_89", "NVIDIA L40")  # whole words, as the gate does
+    lookup.require_budgets(factory.suite(budgets=[of_l4]), table, "sm_89", "NVIDIA L40")  # whole words
 
 
 # --- tables -------------------------------------------------------------------------------------

@@ -72,10 +72,10 @@ def test_kernels_and_copies_are_counted_in_nested_graphs(cuda: Cuda) -> None:
 
 
 def test_a_spin_is_one_launch_of_its_kernel(cuda: Cuda) -> None:
-    Driver().spin(5, 1234, blocks=7, threads=64)
+    Driver().spin(5, 1234, blocks=7)
     name, (function, *sizes, stream, _, extra) = cuda.calls[-1]
     assert (name, function.value, sizes, stream.value, extra) == (
-        "cuLaunchKernel", 11, [7, 1, 1, 64, 1, 1, 0], 5, None
+        "cuLaunchKernel", 11, [7, 1, 1, 32, 1, 1, 0], 5, None
     )  # fmt: skip
     assert cuda.cycles == 1234
     Driver().spin(5, 1)

@@ -16,7 +16,7 @@ from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import Result, Task, answers, lost_in, measured_on, read_journal
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.process import LocalGpu, _temporary
-from flashcore.measure.workers.shares import Shares
+from flashcore.measure.workers.supervisor import Shares
 from tests import stages
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import CHILDREN, actor, does, gone, until

@@ -59,12 +59,12 @@ class Driver:
                 f"{name}: CUDA driver error {code}", "update the driver; check torch.cuda.is_available()"
             )
 
-    def spin(self, stream: int, cycles: int, blocks: int = 1, threads: int = 32) -> None:
-        """Enqueues a kernel whose threads spin for ``cycles`` SM cycles. It accesses no global memory and has no
-        programmatic trigger, so the next kernel cannot start early."""
+    def spin(self, stream: int, cycles: int, blocks: int = 1) -> None:
+        """Enqueues a kernel whose warps, one per block, spin for ``cycles`` SM cycles. It accesses no global memory and
+        has no programmatic trigger, so the next kernel cannot start early."""
         value = ctypes.c_uint64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(value))
-        sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
+        sizes = (*(blocks, 1, 1), *(32, 1, 1), 0)
         self.ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
 
     def event(self) -> ctypes.c_void_p:
