@@ -1,4 +1,4 @@
-"""How often the timing gate cries wolf, and what it finds: ``python -m benchmarks.against`` (needs a GPU).
+"""False alarms and detected slowdowns of the timing gate: ``python -m benchmarks.against`` (needs a GPU).
 
 Every case of a suite is timed as ``flashcore bench --against`` times it, but with three loads of one and the same
 build. And kernels of a known length (``benchmarks/planted``) are timed against the same ones made longer. All in the
@@ -106,7 +106,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         say(f"{len(same)} cases compared with themselves, {len(planted)} with a planted slowdown")
         pace = Pace(started + options.limit)
         with Pool() as workers:
-            found = time_pairs.run(
+            timings = time_pairs.run(
                 [*same, *planted],
                 scratch / "turns",
                 workers,
@@ -116,9 +116,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 progress=say,
                 device=options.device,
             )
-    times = {c.name: found.times[c.name] for c in same if c.name in found.times}
-    slowed = {c.name: found.times[c.name] for c in planted if c.name in found.times}
-    processes = min(map(len, found.times.values()), default=0)
+    times = {c.name: timings.times[c.name] for c in same if c.name in timings.times}
+    slowed = {c.name: timings.times[c.name] for c in planted if c.name in timings.times}
+    processes = min(map(len, timings.times.values()), default=0)
     if processes < PROCESSES or not times:
         raise UsageError(
             f"--limit {options.limit:g}: expected time for {PROCESSES} processes, found it for {processes}"
@@ -130,14 +130,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "processes": processes,
         "rounds": options.rounds,
         "seconds": round(time.monotonic() - started, 1),
-        "throttle": sorted(found.throttle),
-        "lost": {name: f"{lost.side}: {lost.reason}" for name, lost in found.lost.items()},
+        "throttle": sorted(timings.throttle),
+        "lost": {name: f"{lost.side}: {lost.reason}" for name, lost in timings.lost.items()},
         **processes_of(times, slowed),
     }
 
 
 class Pace:
-    """Whether there is time for one more process, if it takes as long as the longest so far."""
+    """True if the time left fits another process as long as the longest so far."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -162,7 +162,7 @@ def _same(case: Case, copies: Path) -> Contest:
 
 
 def dealt(times: Times, deal: Sequence[int]) -> Process:
-    """What a process says if its builds have other parts."""
+    """The result of a process whose builds have other parts."""
     sides = (times.before, times.after, times.again)
     before, after, again = (sides[i] for i in deal)
     return Process.of(before, after, again)
@@ -181,15 +181,20 @@ def processes_of(same: Mapping[str, Sequence[Times]], slowed: Mapping[str, Seque
         return [round(process.change, 7), round(process.null, 7)]
 
     return {
-        "processes_of_cases": {case: [[said(t, d) for d in DEALS] for t in own] for case, own in same.items()},
-        "processes_of_planted": {case: [said(t, DEALS[0]) for t in own] for case, own in slowed.items()},
+        "processes_of_cases": {
+            case: [[said(t, d) for d in DEALS] for t in processes] for case, processes in same.items()
+        },
+        "processes_of_planted": {case: [said(t, DEALS[0]) for t in processes] for case, processes in slowed.items()},
     }
 
 
-def analyse(found: Mapping[str, Any]) -> dict[str, Any]:
-    """False alarms where nothing changed, and how often what was planted is found."""
-    parts = {case: [[Process(*p) for p in deals] for deals in own] for case, own in found["processes_of_cases"].items()}
-    planted = {case: [Process(*p) for p in own] for case, own in found["processes_of_planted"].items()}
+def analyse(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The false-alarm rate without a change, and the share of detected planted slowdowns."""
+    parts = {
+        case: [[Process(*p) for p in deals] for deals in processes]
+        for case, processes in results["processes_of_cases"].items()
+    }
+    planted = {case: [Process(*p) for p in processes] for case, processes in results["processes_of_planted"].items()}
     count = min([*map(len, parts.values()), *map(len, planted.values())])
     source = random.Random(1)
     draws = []
@@ -197,7 +202,7 @@ def analyse(found: Mapping[str, Any]) -> dict[str, Any]:
     for _ in range(min(math.ceil(COMPARISONS / len(parts)), 2 * count)):
         chosen = source.sample(range(count), PROCESSES)
         draws.append([(process, source.randrange(len(DEALS))) for process in chosen])
-    runs = [{case: [own[p][deal] for p, deal in draw] for case, own in parts.items()} for draw in draws]
+    runs = [{case: [processes[p][deal] for p, deal in draw] for case, processes in parts.items()} for draw in draws]
     disjoint = [range(i, i + PROCESSES) for i in range(0, count - PROCESSES + 1, PROCESSES)]
     return {
         "aa": {
@@ -213,7 +218,7 @@ def analyse(found: Mapping[str, Any]) -> dict[str, Any]:
             ],
             "default": _alarms(runs, alpha=ALPHA, level=ALPHA / len(parts), effect=EFFECT),
             "disjoint": _alarms(
-                [{case: [own[p][0] for p in group] for case, own in parts.items()} for group in disjoint],
+                [{case: [processes[p][0] for p in group] for case, processes in parts.items()} for group in disjoint],
                 alpha=ALPHA, level=ALPHA / len(parts), effect=EFFECT,
             ),
         },
@@ -222,21 +227,22 @@ def analyse(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spread(parts: Mapping[str, Sequence[Sequence[Process]]]) -> dict[str, Any]:
-    """Of A against A from process to process (as a share), over the cases."""
-    own = {
-        case: math.sqrt(statistics.fmean(p.null**2 for deals in found for p in deals)) for case, found in parts.items()
+    """The A/A spread between processes, as a share: its median and maximum over the cases."""
+    spreads = {
+        case: math.sqrt(statistics.fmean(p.null**2 for deals in processes for p in deals))
+        for case, processes in parts.items()
     }
-    worst = max(own, key=lambda case: own[case])
-    return {"median": statistics.median(own.values()), "worst": own[worst], "worst_case": worst}
+    worst = max(spreads, key=lambda case: spreads[case])
+    return {"median": statistics.median(spreads.values()), "worst": spreads[worst], "worst_case": worst}
 
 
 def _alarms(
     runs: Sequence[Mapping[str, Sequence[Process]]], *, alpha: float, level: float, effect: float
 ) -> dict[str, Any]:
     decisions = [decide(run, alpha=alpha, effect=effect) for run in runs]
-    slower = [sum(d.outcome == "slower" for d in found.values()) for found in decisions]
+    slower = [sum(d.outcome == "slower" for d in by_case.values()) for by_case in decisions]
     trials = sum(map(len, decisions))
-    undecided = sum(d.outcome == "undecided" for found in decisions for d in found.values())
+    undecided = sum(d.outcome == "undecided" for by_case in decisions for d in by_case.values())
     return {
         "level": level,
         "effect": effect,
@@ -264,11 +270,11 @@ def _detected(
         ("disjoint", [list(group) for group in disjoint]),
     ):
         for run in chosen:
-            cases = {case: [own[p][0] for p in run] for case, own in parts.items()}
-            cases |= {case: [own[p] for p in run] for case, own in planted.items()}
-            found = decide(cases)
-            for case, own in verdicts.items():
-                own[kind].append(found[case].outcome == "slower")
+            cases = {case: [processes[p][0] for p in run] for case, processes in parts.items()}
+            cases |= {case: [processes[p] for p in run] for case, processes in planted.items()}
+            decisions = decide(cases)
+            for case, processes in verdicts.items():
+                processes[kind].append(decisions[case].outcome == "slower")
     rows = []
     for (us, slower), cases_of in groups.items():
         changes = [p.change for case in cases_of for p in planted[case]]
@@ -281,18 +287,18 @@ def _detected(
     return rows
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    results = analyse(found)
+def table(result: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    results = analyse(result)
     aa = results["aa"]
     spread = aa["spread"]
     lines = [
-        f"machine: {found['machine']}",
-        f"timed:   {found['processes']} processes, {found['rounds']} rounds each, {found['seconds']:.0f} s in all"
-        + (f"; held back by {', '.join(found['throttle'])}" if found["throttle"] else ""),
-        *(f"lost:    {name}: {reason}" for name, reason in found["lost"].items()),
+        f"machine: {result['machine']}",
+        f"timed:   {result['processes']} processes, {result['rounds']} rounds each, {result['seconds']:.0f} s in all"
+        + (f"; held back by {', '.join(result['throttle'])}" if result["throttle"] else ""),
+        *(f"lost:    {name}: {reason}" for name, reason in result["lost"].items()),
         "",
-        f"A/A: {aa['comparisons']:,} comparisons: {aa['runs']} gate runs of {aa['cases']} cases of {found['suite']}",
+        f"A/A: {aa['comparisons']:,} comparisons: {aa['runs']} gate runs of {aa['cases']} cases of {result['suite']}",
         f"spread from process to process: {100 * spread['median']:.3f} % in the middle of the cases, "
         f"{100 * spread['worst']:.2f} % for {spread['worst_case']}",
         f"{'chance a comparison':>22}{'effect':>8}{'expected':>10}{'slower':>8}",

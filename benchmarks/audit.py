@@ -108,7 +108,7 @@ def binaries_of(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def compared(file: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What differs between the audit of a binary and the tools' output."""
+    """The differences between a binary's audit and the tools' output."""
     content = inventory([file])
     differing: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -174,7 +174,7 @@ def elsewhere(file: Path, kernels: Collection[tuple[str, str]], folder: Path) ->
 
 
 def output(programs: Iterable[str], *options: str | Path, cwd: Path | None = None) -> str:
-    """What the first program prints that can read the file.
+    """The output of the first program that can read the file.
 
     Raises:
         CapabilityError: none can.

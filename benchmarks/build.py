@@ -1,4 +1,4 @@
-"""How long a suite takes to build, beside the usual way: ``python -m benchmarks.build``.
+"""The time to build a suite, compared with the usual way: ``python -m benchmarks.build``.
 
 1. *clean build*: every variant for one arch into an empty folder, as ``flashcore build`` does it, against
    ``torch.utils.cpp_extension.load`` of the same variants one after another, each as one ``.cu`` file:
@@ -68,35 +68,35 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     total = len(variants)
     variants = variants[: options.limit]
     nvcc = toolchain.find_nvcc()
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "machine": raw.machine(f"nvcc {nvcc.version}", f"torch {toolchain.version_of('torch')}"),
         "suite": suite.name, "arch": arch, "variants": [v.name for v in variants], "of": total,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="bench-build-") as scratch:
         folder = Path(scratch) / "build"
-        found["clean"] = _clean(suite, variants, arch, folder)
+        results["clean"] = _clean(suite, variants, arch, folder)
         if not options.no_load:
-            found["load"], found["how"] = _torch(suite, variants, arch, nvcc, Path(scratch) / "torch")
-        found["unchanged"], found["python"] = _unchanged(suite, variants, arch, folder, options.rounds)
-    return found
+            results["load"], results["how"] = _torch(suite, variants, arch, nvcc, Path(scratch) / "torch")
+        results["unchanged"], results["python"] = _unchanged(suite, variants, arch, folder, options.rounds)
+    return results
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    count, ours, load = len(found["variants"]), found["clean"], found.get("load")
+def table(results: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    count, ours, load = len(results["variants"]), results["clean"], results.get("load")
     rows = [(f"flashcore, clean, {count} variants in parallel", f"{ours:.2f} s")]
     if load:
-        rows.append((f"cpp_extension.load, {len(load)} variants one by one, {found['how']}", f"{sum(load):.2f} s"))
+        rows.append((f"cpp_extension.load, {len(load)} variants one by one, {results['how']}", f"{sum(load):.2f} s"))
         rows.append(("  of these the slowest, the quickest", f"{max(load):.2f} s, {min(load):.2f} s"))
         rows.append(("  its time over ours", f"{sum(load) / ours:.1f} ×"))
-    again, bare = statistics.median(found["unchanged"]), statistics.median(found["python"])
-    rounds = len(found["unchanged"])
+    again, bare = statistics.median(results["unchanged"]), statistics.median(results["python"])
+    rounds = len(results["unchanged"])
     rows.append((f"flashcore, nothing changed (median of {rounds}, in turns with the next)", f"{again * 1e3:.0f} ms"))
     rows.append(("python -c pass", f"{bare * 1e3:.0f} ms"))
     rows.append(("  beyond Python's start", f"{(again - bare) * 1e3:.0f} ms"))
     width = max(len(what) for what, _ in rows)
-    head = [f"machine: {found['machine']}",
-            f"suite:   {found['suite']}, {count} of {found['of']} variants, {found['arch']}", ""]  # fmt: skip
+    head = [f"machine: {results['machine']}",
+            f"suite:   {results['suite']}, {count} of {results['of']} variants, {results['arch']}", ""]  # fmt: skip
     return head + [f"{what.ljust(width)}  {value.rjust(16)}" for what, value in rows]
 
 
@@ -159,22 +159,32 @@ def _torch(
     seconds: list[float] = []
     linked = True
     for variant in variants:
-        own = folder / variant.name
-        own.mkdir(parents=True)
-        source = _source(suite, variant, own)
-        flags = [*_flags(suite, variant, arch), f"-I{own}", f"-I{HARNESS_INCLUDE}"]
-        command = [sys.executable, "-c", _LOAD, variant.name, str(own), str(nvcc.root), *flags, "--", str(source)]
+        build_folder = folder / variant.name
+        build_folder.mkdir(parents=True)
+        source = _source(suite, variant, build_folder)
+        flags = [*_flags(suite, variant, arch), f"-I{build_folder}", f"-I{HARNESS_INCLUDE}"]
+        command = [
+            sys.executable,
+            "-c",
+            _LOAD,
+            variant.name,
+            str(build_folder),
+            str(nvcc.root),
+            *flags,
+            "--",
+            str(source),
+        ]
         started = time.perf_counter()
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         spent = time.perf_counter() - started
-        if not list(own.glob("*.o")):
-            said = done.stdout + done.stderr
-            words = [line for line in said.splitlines() if "error" in line.lower()] or said.splitlines()[-15:]
+        if not list(build_folder.glob("*.o")):
+            output = done.stdout + done.stderr
+            words = [line for line in output.splitlines() if "error" in line.lower()] or output.splitlines()[-15:]
             raise FlashcoreError("\n".join([f"cpp_extension.load of {variant.name} did not compile:", *words[:10]]))
-        linked = linked and (own / f"{variant.name}.so").is_file()
+        linked = linked and (build_folder / f"{variant.name}.so").is_file()
         seconds.append(spent)
         print(f"  {variant.name}: {spent:.1f} s", file=sys.stderr, flush=True)
-        shutil.rmtree(own)
+        shutil.rmtree(build_folder)
     how = "linked" if linked else "compiled only: this torch has no CUDA to link with"
     return seconds, how
 
@@ -191,7 +201,7 @@ def _flags(suite: Suite, variant: Variant, arch: str) -> Iterator[str]:
 
 
 def _source(suite: Suite, variant: Variant, folder: Path) -> Path:
-    """What one would write by hand: ``torch/extension.h``, the variant, and its binding in one file."""
+    """A handwritten extension: ``torch/extension.h``, the variant, and its binding in one file."""
     problem = suite.problems[variant.problem]
     source = (Path(suite.root) / variant.kind.file).resolve()
     (folder / "flashcore").mkdir()

@@ -1,4 +1,4 @@
-"""How long a command takes alone, and under ``flashcore capture``: at most 2.5 times as long and 10 s more.
+"""The time of a command alone and under ``flashcore capture``; limit: 2.5 times as long and 10 s more.
 
     python -m benchmarks.capture [--rounds N] [CMD…]
 

@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How a chain's time (us) follows from its length: ``start + step * loops``."""
+    """A chain's time (us) as a function of its length: ``start + step * loops``."""
 
     start: float
     step: float
@@ -127,17 +127,19 @@ def chains_of(chains: Sequence[tuple[Grid, int]], folder: Path, device: str, say
 
 
 def calibrated(scratch: Path, device: str, say: Say) -> dict[Grid, Length]:
-    """What a step takes on this machine, from two lengths of each grid."""
+    """The time of a step on this machine, from two lengths of each grid."""
     short, long = CALIBRATION
     cases = chains_of([(g, n) for g in GRIDS for n in CALIBRATION], scratch, device, say)
     contests = {g: contest(name_of(g, 0), cases[name_of(g, short)], cases[name_of(g, long)], scratch) for g in GRIDS}
     with Pool() as workers:
-        found = time_pairs.run([*contests.values()], scratch / "turns", workers, processes=1, rounds=50, device=device)
-    for name, lost in found.lost.items():
+        timings = time_pairs.run(
+            [*contests.values()], scratch / "turns", workers, processes=1, rounds=50, device=device
+        )
+    for name, lost in timings.lost.items():
         raise FlashcoreError(f"{name}: expected to be timed, found: {lost.reason}")
     lengths = {}
-    for grid, own in contests.items():
-        (times,) = found.times[own.name]
+    for grid, pair in contests.items():
+        (times,) = timings.times[pair.name]
         low, high = statistics.median(times.before + times.again), statistics.median(times.after)
         step = (high - low) / (long - short)
         if step <= 0:

@@ -110,47 +110,52 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             turns: list[tuple[str, Callable[[Sequence[Case], Path], dict[str, float]], dict[str, list[float]]]]
             turns = [("bench stage", functools.partial(_by_the_stage, job), ours), ("nvbench", _by_nvbench, theirs)]
             for what, measure, medians in turns if number % 2 == 0 else reversed(turns):
-                found = measure(cases, folder)
-                for name, median in found.items():
+                times = measure(cases, folder)
+                for name, median in times.items():
                     medians[name].append(median)
-                say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in found.items()))
-    said = (job.gpu.name, f"driver {job.gpu.driver}", f"torch {toolchain.version_of('torch')}", f"cuda-bench {version}")
-    return {"machine": raw.machine(*said), "suite": job.suite.name, "ours": ours, "nvbench": theirs}
+                say(f"round {number}: {what} " + ", ".join(f"{n} {us:.2f} us" for n, us in times.items()))
+    versions = (
+        job.gpu.name,
+        f"driver {job.gpu.driver}",
+        f"torch {toolchain.version_of('torch')}",
+        f"cuda-bench {version}",
+    )
+    return {"machine": raw.machine(*versions), "suite": job.suite.name, "ours": ours, "nvbench": theirs}
 
 
-def verdict(found: Mapping[str, Any]) -> int:
+def verdict(results: Mapping[str, Any]) -> int:
     """The exit code."""
-    return int(Exit.OK if all(v.startswith("agree") for _, v in _rows(found)) else Exit.FAILED)
+    return int(Exit.OK if all(v.startswith("agree") for _, v in _rows(results)) else Exit.FAILED)
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(results: Mapping[str, Any]) -> list[str]:
     """The medians over rounds, each with its range, and the verdicts."""
-    if not found:
+    if not results:
         return []
-    rounds = max(map(len, found["ours"].values()), default=0)
+    rounds = max(map(len, results["ours"].values()), default=0)
     return [
-        f"machine: {found['machine']}",
-        f"cases:   {len(found['ours'])} of suite {found['suite']}, cold, {rounds} rounds in turns",
+        f"machine: {results['machine']}",
+        f"cases:   {len(results['ours'])} of suite {results['suite']}, cold, {rounds} rounds in turns",
         "",
         f"{'case':28}{'bench stage':>14}{'range':>9}{'nvbench':>14}{'range':>9}{'ratio':>9}  verdict",
-        *(f"{figures}  {verdict}" for figures, verdict in _rows(found)),
+        *(f"{figures}  {verdict}" for figures, verdict in _rows(results)),
     ]
 
 
-def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The figures of each case and what they say."""
-    ours, theirs = found.get("ours", {}), found.get("nvbench", {})
+    ours, theirs = results.get("ours", {}), results.get("nvbench", {})
     for name in ours:
-        own, other = (statistics.median(series[name]) for series in (ours, theirs))
-        ratio = own / other
-        if min(own, other) < SHORTEST_US:
+        stage_time, other = (statistics.median(series[name]) for series in (ours, theirs))
+        ratio = stage_time / other
+        if min(stage_time, other) < SHORTEST_US:
             verdict = f"too short: below {SHORTEST_US:.0f} us"
         elif abs(ratio - 1) <= AGREEMENT:
             verdict = f"agree within {100 * AGREEMENT:.0f} %"
         else:
             verdict = f"DIFFER by more than {100 * AGREEMENT:.0f} %"
         ranges = [f"{100 * (max(s[name]) / min(s[name]) - 1):.2f} %" for s in (ours, theirs)]
-        yield f"{name:28}{own:>11.2f} us{ranges[0]:>9}{other:>11.2f} us{ranges[1]:>9}{ratio:>9.4f}", verdict
+        yield f"{name:28}{stage_time:>11.2f} us{ranges[0]:>9}{other:>11.2f} us{ranges[1]:>9}{ratio:>9.4f}", verdict
 
 
 # --- the bench stage ------------------------------------------------------------------------------------
@@ -158,10 +163,10 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _by_the_stage(context: Context, cases: Sequence[Case], folder: Path) -> dict[str, float]:
     """Case → median of its cold samples (us)."""
-    own = folder / "stage"
-    own.mkdir()
+    stage_folder = folder / "stage"
+    stage_folder.mkdir()
     with context.workers:
-        result = case_times.run(context, cases, own)
+        result = case_times.run(context, cases, stage_folder)
     if bad := [o for o in result.outcomes if o.status != "ok"]:
         raise FlashcoreError(f"{bad[0].case}: expected to be timed, found: {bad[0].reason}")
     return {case.name: statistics.median(result.samples[f"{case.name}/cold"]) for case in cases}
@@ -194,14 +199,14 @@ def _by_nvbench(cases: Sequence[Case], folder: Path) -> dict[str, float]:
     except subprocess.TimeoutExpired as error:
         raise FlashcoreError(f"nvbench: expected to be done in {_TIMEOUT:.0f} s, found it still at work") from error
     if done.returncode != 0 or not answer.is_file():
-        said = f"{done.stdout[-1500:]}{done.stderr[-1500:]}".strip()
-        raise FlashcoreError(f"nvbench: expected its samples, found exit code {done.returncode}: {said}")
+        output = f"{done.stdout[-1500:]}{done.stderr[-1500:]}".strip()
+        raise FlashcoreError(f"nvbench: expected its samples, found exit code {done.returncode}: {output}")
     results = importlib.import_module("cuda.bench.results")
     # Its benchmarks are named by their places in the list of cases: what names it allows is not documented.
-    found = results.BenchmarkResult.from_json(answer)
+    benchmark = results.BenchmarkResult.from_json(answer)
     medians = {}
     for index, case in enumerate(cases):
-        states = list(found[_benchmark(index)])
+        states = list(benchmark[_benchmark(index)])
         if len(states) != 1 or not states[0].samples:
             reason = states[0].skip_reason if states else "no state"
             raise FlashcoreError(f"{case.name}: expected samples of nvbench, found none ({reason})")
@@ -229,7 +234,7 @@ def _nvbench_child(task: Path, answer: Path) -> None:
 
 
 def _measure(case: Case, failed: list[str]) -> Callable[[Any], None]:
-    """What nvbench calls for one case. Errors are kept: what it does with an exception is its own affair."""
+    """The callable that nvbench times for one case. It keeps errors, since nvbench may drop exceptions."""
 
     def measure(state: Any) -> None:
         import torch

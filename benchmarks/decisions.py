@@ -320,14 +320,14 @@ EDITS = (*FAULTS, *HARMLESS)
 
 
 class Outcome(NamedTuple):
-    """What the gate made of an edit: its verdicts that are not passed, each with file and line, and the sources."""
+    """The gate's result for an edit: the verdicts that did not pass, each with file and line, and the sources."""
 
     judgement: Judgement
     complaints: list[tuple[judge.Verdict, str, int]]
     text: list[str]
 
     def names(self, edit: Edit) -> bool:
-        """Whether the fault is named at its line, or the harmless edit passed in silence."""
+        """True if the fault is named at its line, or the harmless edit passes without a message."""
         if not edit.budget:
             return not self.complaints
         return any(
@@ -391,15 +391,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             begin = time.monotonic()
             outcome = judged(edit, Path(folder))
-        said = [
+        complaints = [
             f"{v.budget} {v.subject.kernel} {v.status} {file}:{line} {v.reason}" for v, file, line in outcome.complaints
         ]
-        results.append({"name": edit.name, "budget": edit.budget, "right": outcome.names(edit), "said": said,
+        results.append({"name": edit.name, "budget": edit.budget, "right": outcome.names(edit), "said": complaints,
                         "seconds": round(time.monotonic() - begin, 2)})  # fmt: skip
     return {"edits": results}
 
 
-def table(measured: raw.Found) -> list[str]:
+def table(measured: raw.Results) -> list[str]:
     """The counts, and each edit that was judged wrongly."""
     lines = []
     for what, of in (("faults named at their line", True), ("harmless edits passed in silence", False)):

@@ -1,4 +1,4 @@
-"""How long the frames and the exports of a run take: every run in a folder, and a synthetic one.
+"""The time of frames and exports, for every run in a folder and a synthetic one.
 
     python -m benchmarks.frames [--profiles DIR] [--cases N]
 
@@ -53,8 +53,8 @@ def made_of(run: fc.Run) -> dict[str, Any]:
         ("export as CSV", lambda: export.as_csv(record)),
         ("export as JSON", lambda: export.as_json(record)),
     )
-    said = f"{record.id}, {record.suite.name}: {count:,} facts, {sum(map(len, record.samples.values())):,} samples"
-    return {"run": said, "facts": count, "made": {what: timed(make) for what, make in made}}
+    title = f"{record.id}, {record.suite.name}: {count:,} facts, {sum(map(len, record.samples.values())):,} samples"
+    return {"run": title, "facts": count, "made": {what: timed(make) for what, make in made}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,15 +82,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": raw.machine(f"pandas {pandas.__version__}"), "import": seconds, "runs": runs}
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(results: Mapping[str, Any]) -> list[str]:
     """A line for each thing that is made of a run: medians."""
-    lines = [f"{found['machine']}; pandas imported in {found['import']:.3f} s"]
-    for run in found["runs"]:
+    lines = [f"{results['machine']}; pandas imported in {results['import']:.3f} s"]
+    for run in results["runs"]:
         lines.append(run["run"] if run["read"] is None else f"read in {run['read']:.3f} s: {run['run']}")
         for what, seconds in run["made"].items():
             clock, cpu = statistics.median(seconds["clock"]), statistics.median(seconds["cpu"])
-            own = what == "facts_frame" and run["facts"]
-            per = f"  {cpu / run['facts'] * 50_000:.3f} s per 50,000 facts" if own else ""
+            per_fact = what == "facts_frame" and run["facts"]
+            per = f"  {cpu / run['facts'] * 50_000:.3f} s per 50,000 facts" if per_fact else ""
             lines.append(f"  {what:28} {clock:6.3f} s  cpu {cpu:6.3f} s{per}")
     return lines
 

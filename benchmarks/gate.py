@@ -1,4 +1,4 @@
-"""How long the gate takes: nothing changed, one kernel changed, and records of ten thousand cases.
+"""The gate's time: no change, one changed kernel, and records of ten thousand cases.
 
     python -m benchmarks.gate [--suite DIR] [--cases N] [--archs SM ...]
 
@@ -57,43 +57,45 @@ def timed(command: Sequence[str], folder: Path) -> Timed:
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH")))),
     }
     environment.pop("GITHUB_STEP_SUMMARY", None)
-    with (folder / "said").open("w+b") as said:
+    with (folder / "said").open("w+b") as output:
         started = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "flashcore", *command], cwd=folder, env=environment, stdout=said, stderr=said
+            [sys.executable, "-m", "flashcore", *command], cwd=folder, env=environment, stdout=output, stderr=output
         )
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in (0, 1, 3):
-            said.seek(0)
-            raise SystemExit(said.read().decode(errors="replace")[-4000:])
+            output.seek(0)
+            raise SystemExit(output.read().decode(errors="replace")[-4000:])
     return Timed(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, process.returncode)
 
 
 def row(what: str, runs: Sequence[Timed], target: float | None) -> dict[str, Any]:
-    """What was timed, as it is written; said at once besides."""
+    """The timed run as it is written to the file; also prints it."""
     made = {"what": what, "target": target, "runs": [asdict(r) for r in runs]}
     print(shown(made), file=sys.stderr, flush=True)
     return made
 
 
-def met(found: Mapping[str, Any]) -> bool:
-    """Whether a row's target is met, by the median and by the memory."""
-    runs, target = found["runs"], found["target"]
+def met(results: Mapping[str, Any]) -> bool:
+    """True if a row's median and memory meet its target."""
+    runs, target = results["runs"], results["target"]
     median, memory = statistics.median(r["seconds"] for r in runs), max(r["memory"] for r in runs)
     return target is None or (median < target and memory < MOST_MIB)
 
 
-def shown(found: Mapping[str, Any]) -> str:
+def shown(results: Mapping[str, Any]) -> str:
     """One line: median, spread, processor time, memory, and whether the target is met."""
-    target, runs = found["target"], found["runs"]
+    target, runs = results["target"], results["runs"]
     seconds = [r["seconds"] for r in runs]
     median, memory, cpu = statistics.median(seconds), max(r["memory"] for r in runs), [r["cpu"] for r in runs]
     spread = f"[{min(seconds):.2f}, {max(seconds):.2f}]"
-    judged = "" if target is None else f"  target < {target:g} s, < {MOST_MIB} MiB: {'met' if met(found) else 'MISSED'}"
+    judged = (
+        "" if target is None else f"  target < {target:g} s, < {MOST_MIB} MiB: {'met' if met(results) else 'MISSED'}"
+    )
     used = f"cpu {statistics.median(cpu):6.2f} s {memory:5.0f} MiB"
-    return f"{found['what']:54} {median:6.2f} s {spread:16} {used}{judged}"
+    return f"{results['what']:54} {median:6.2f} s {spread:16} {used}{judged}"
 
 
 def with_archs(manifest: Path, named: Sequence[str]) -> None:
@@ -102,9 +104,9 @@ def with_archs(manifest: Path, named: Sequence[str]) -> None:
     line = re.search(r"^archs = \[(.*)\]$", text, re.MULTILINE)
     if line is None:
         raise SystemExit(f"{manifest}: expected a line `archs = [...]`, found none")
-    own = re.findall(r"sm_\w+", line[1])
-    more = [a for a in MORE_ARCHS if a not in own][: max(0, ARCHS - len(own))]
-    wanted = ", ".join(f'"{a}"' for a in named or [*own, *more])
+    archs = re.findall(r"sm_\w+", line[1])
+    more = [a for a in MORE_ARCHS if a not in archs][: max(0, ARCHS - len(archs))]
+    wanted = ", ".join(f'"{a}"' for a in named or [*archs, *more])
     text = f"{text[: line.start()]}archs = [{wanted}]{text[line.end() :]}"
     manifest.write_text(text, encoding="utf-8")
     for path in manifest.parent.rglob("*.toml"):  # the manifest, and what it includes
@@ -122,18 +124,18 @@ def static_gate(folder: Path, source: Path, archs: Sequence[str]) -> tuple[str, 
     command = ["gate", "--suite", "suite", "--profiles", "none", *(w for f in FORMATS for w in ("--format", f))]
     first = timed(command, folder)
     loaded = suite_module.load(suite)
-    own = [v for v in loaded.variants.values() if isinstance(v.kind, Cuda)]
-    builds = sum(len(v.where.archs) for v in own)
-    said = (
-        f"{len(own)} variants for {', '.join(loaded.archs)}, {builds} builds; "
+    sources = [v for v in loaded.variants.values() if isinstance(v.kind, Cuda)]
+    builds = sum(len(v.where.archs) for v in sources)
+    title = (
+        f"{len(sources)} variants for {', '.join(loaded.archs)}, {builds} builds; "
         f"first {first.seconds:.0f} s, exit {first.code}"
     )
     rows = [row("nothing changed", [timed(command, folder) for _ in range(REPEATS)], 2)]
-    shared = {v.kind.file: sum(w.kind == v.kind for w in own) for v in own}
+    shared = {v.kind.file: sum(w.kind == v.kind for w in sources) for v in sources}
     least, most = min(shared, key=lambda f: (shared[f], f)), max(shared, key=lambda f: (shared[f], f))
     rows.append(row(f"one kernel changed ({least})", changed(suite / least, command, folder, 3), 10))
     rows.append(row(f"… that {shared[most]} variants share ({most})", changed(suite / most, command, folder, 1), None))
-    return said, rows
+    return title, rows
 
 
 def changed(file: Path, command: Sequence[str], folder: Path, times: int) -> list[Timed]:
@@ -194,13 +196,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     machine = raw.machine()
     with tempfile.TemporaryDirectory(prefix="flashcore-bench-") as name:
         rows = large_records(Path(name), options.cases)
-        said, more = static_gate(Path(name), Path(options.suite), options.archs)
-    return {"machine": machine, "suite": said, "rows": [*rows, *more]}
+        title, more = static_gate(Path(name), Path(options.suite), options.archs)
+    return {"machine": machine, "suite": title, "rows": [*rows, *more]}
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    return [found["machine"], found["suite"], *map(shown, found["rows"])]
+def table(results: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    return [results["machine"], results["suite"], *map(shown, results["rows"])]
 
 
 if __name__ == "__main__":

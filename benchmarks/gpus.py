@@ -70,12 +70,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for."""
+    """Measures the requested parts."""
     if options.driver:
         folder, cases, standins, seconds = options.driver
         _share(Path(folder), int(cases), [LocalGpu(f"GPU-{i}") for i in range(int(standins))], float(seconds))
         sys.exit(0)
-    found: dict[str, Any] = {"machine": raw.machine()}
+    results: dict[str, Any] = {"machine": raw.machine()}
     with tempfile.TemporaryDirectory(prefix="flashcore-gpus-") as name:
         if options.runs:
             rows = [_row(Path(folder)) for folder in options.runs]
@@ -84,15 +84,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 raise UsageError(f"--runs: expected runs of one GPU and of several, found runs of {counts}")
             return {"machine": "; ".join(dict.fromkeys(r["machine"] for r in rows)), "gpu": rows}
         if options.gpu:
-            return {**found, "gpu": _one_against_all(options.suite, Path(name))}
+            return {**results, "gpu": _one_against_all(options.suite, Path(name))}
         if options.cases:
-            found["scale"] = [
+            results["scale"] = [
                 _scale(Path(name) / str(n), n, options.standins, options.seconds)
                 for n in (options.cases // 10, options.cases // 3, options.cases)
             ]
         if options.kills:
-            found["kills"] = _killed(Path(name) / "kills", options.kills, random.Random(options.seed))
-    return found
+            results["kills"] = _killed(Path(name) / "kills", options.kills, random.Random(options.seed))
+    return results
 
 
 def _tasks(cases: int, seconds: float, note: str = "") -> list[Task]:
@@ -111,7 +111,7 @@ def _share(folder: Path, cases: int, places: Sequence[Any], seconds: float, note
 
 
 def _answers(folder: Path) -> Counter[str]:
-    """How often each task was answered with a result."""
+    """The number of results for each task."""
     lines = (line for path in folder.glob("*.jsonl") for line in read_journal(path))
     return Counter(r.name for line in lines if (r := answer_of(line)) is not None and r.status == "ok")
 
@@ -187,13 +187,13 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
             return b"ray::_Actor" in Path(f"/proc/{pid}/cmdline").read_bytes()
         return False
 
-    own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
-    nodes = [own.add_node(num_cpus=1, num_gpus=1) for _ in range(3)]
+    ray_cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    nodes = [ray_cluster.add_node(num_cpus=1, num_gpus=1) for _ in range(3)]
     done: list[str] = []
     folder.mkdir()
     rows: list[dict[str, Any]] = []
     try:
-        places = cluster.connect(own.address)
+        places = cluster.connect(ray_cluster.address)
         while len(done) < kills:
             note, at = folder / f"performed-{len(rows)}", folder / str(len(rows))
             began, before = time.monotonic(), len(done)
@@ -208,8 +208,8 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
                         for pid in host:  # as a host dies: Ray alone would let its workers go on for a second
                             with contextlib.suppress(ProcessLookupError):
                                 os.kill(pid, signal.SIGKILL)
-                        own.remove_node(node, allow_graceful=False)
-                        nodes.append(own.add_node(num_cpus=1, num_gpus=1))
+                        ray_cluster.remove_node(node, allow_graceful=False)
+                        nodes.append(ray_cluster.add_node(num_cpus=1, num_gpus=1))
                         done.append("node")
                     else:
                         pid = chance.choice(places).description.pid
@@ -230,7 +230,7 @@ def _killed(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
             rows.append(row)
     finally:
         ray.shutdown()
-        own.shutdown()
+        ray_cluster.shutdown()
     return {"ray": ray.__version__, "rows": rows, "kinds": dict(Counter(done))}
 
 
@@ -241,14 +241,14 @@ def _below(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
             children.setdefault(int(parent), []).append(int(entry.name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found
+    pids = [pid]
+    for each in pids:
+        pids += children.get(each, [])
+    return pids
 
 
 def _cost(begun: Sequence[tuple[str, int]], died: Sequence[int]) -> list[int]:
-    """How many of the cases that each killed worker had begun were begun again.
+    """The number of cases begun by each killed worker that were begun again.
 
     Args:
         begun: a case and the worker that began it, in the order of time.
@@ -273,7 +273,7 @@ def _one_against_all(suite: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def _row(profiles: Path) -> dict[str, Any]:
-    """Of the newest run: seconds of each stage, each GPU's share of them, and every case's median."""
+    """The newest run's seconds per stage, each GPU's share of them, and each case's median."""
     run = Path(str(lookup.find(profiles, None)))
     record = store.read(run)
     return {
@@ -290,38 +290,38 @@ def _row(profiles: Path) -> dict[str, Any]:
 
 def _busy(folder: Path) -> dict[str, float]:
     """Seconds that a task was in progress on each GPU, where one process at a time runs on it."""
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     for path in folder.rglob("journal-*.jsonl.gz"):
         tasks = path.with_name(f"{path.name.replace('journal', 'tasks').removesuffix('.jsonl.gz')}.json.gz")
         head = json.loads(gzip.decompress(tasks.read_bytes()).splitlines()[0])
         for line in parse(gzip.decompress(path.read_bytes())):
             if (answer := answer_of(line)) is not None:
-                found[head.get("gpu", "")] = found.get(head.get("gpu", ""), 0.0) + answer.seconds
-    return {gpu: round(seconds, 2) for gpu, seconds in found.items()}
+                seconds_of[head.get("gpu", "")] = seconds_of.get(head.get("gpu", ""), 0.0) + answer.seconds
+    return {gpu: round(seconds, 2) for gpu, seconds in seconds_of.items()}
 
 
 # --- for reading --------------------------------------------------------------------------------
 
 
-def _wrong(found: raw.Found) -> int:
-    kills = found.get("kills", {}).get("rows", [])
-    return sum(r["lost"] + r["twice"] + r.get("failed", 0) for r in [*found.get("scale", []), *kills])
+def _wrong(results: raw.Results) -> int:
+    kills = results.get("kills", {}).get("rows", [])
+    return sum(r["lost"] + r["twice"] + r.get("failed", 0) for r in [*results.get("scale", []), *kills])
 
 
-def table(found: raw.Found) -> list[str]:
-    """What was found, for reading."""
-    lines = [found["machine"]]
-    for r in found.get("scale", []):
+def table(results: raw.Results) -> list[str]:
+    """The results as lines of text."""
+    lines = [results["machine"]]
+    for r in results.get("scale", []):
         ways = (("wall_s", "ideal_s"), ("bare_s", "ideal_s"), ("wall_s", "bare_s"))
-        over, bare, own = (100 * (r[a] / r[b] - 1) for a, b in ways)
+        over, bare, added = (100 * (r[a] / r[b] - 1) for a, b in ways)
         lines += [
             f"{r['cases']:7,} cases on {r['uses']} of {r['standins']} stand-ins: {r['wall_s']:.1f} s, "
             f"ideal {r['ideal_s']:.1f} s ({over:+.1f} %); a bare loop {r['bare_s']:.1f} s ({bare:+.1f} %), to which "
-            f"sharing adds {own:+.1f} %; driver {1e6 * r['cpu_s'] / r['cases']:.0f} µs of CPU a case, "
+            f"sharing adds {added:+.1f} %; driver {1e6 * r['cpu_s'] / r['cases']:.0f} µs of CPU a case, "
             f"{r['mib']:.0f} MiB",
             f"        killed at {r['at_kill']:,} and begun again: {r['lost']} lost, {r['twice']} answered twice",
         ]
-    if kills := found.get("kills"):
+    if kills := results.get("kills"):
         rows = kills["rows"]
         total = {k: sum(r[k] for r in rows) for k in ("cases", "kills", "failed", "lost", "twice", "begun_again")}
         lines.append(
@@ -334,22 +334,24 @@ def table(found: raw.Found) -> list[str]:
             f"        {len(cost)} workers died by them: of each {statistics.mean(cost):.2f} cases were begun again, "
             f"{max(cost)} at most; {sum(max(0, n - 1) for n in cost)} had been answered, and the answer had not arrived"
         )
-    if rows := found.get("gpu"):
+    if rows := results.get("gpu"):
         one, both = ([r for r in rows if (r["gpus"] == 1) == first] for first in (True, False))
         for stage in one[0]["stages"]:
-            a, b = (statistics.mean(r["stages"].get(stage, 0.0) for r in own) for own in (one, both))
+            a, b = (statistics.mean(r["stages"].get(stage, 0.0) for r in added) for added in (one, both))
             speed = f"{a / b if b else 0:.2f} times the speed"
             lines.append(f"{stage:9} {a:8.1f} s on one GPU, {b:8.1f} s on {both[0]['gpus']}: {speed}")
         change = [both[0]["medians"][k] / v - 1 for k, v in one[0]["medians"].items() if k in both[0]["medians"]]
         again = [r["medians"][k] / v - 1 for r in one[1:] for k, v in one[0]["medians"].items() if k in r["medians"]]
-        for what, own in (("several against one", change), ("one against one (A/A)", again)):
-            if not (worst := sorted(map(abs, own))):
+        for what, added in (("several against one", change), ("one against one (A/A)", again)):
+            if not (worst := sorted(map(abs, added))):
                 continue
             lines.append(
-                f"medians, {what}: half within {100 * worst[len(own) // 2]:.2f} %, all within {100 * worst[-1]:.2f} %"
+                f"medians, {what}: half within {100 * worst[len(added) // 2]:.2f} %, all within {100 * worst[-1]:.2f} %"
             )
         gpu_stages = ("check", "bench", "profile")
-        a, b = (statistics.mean(sum(r["stages"].get(s, 0.0) for s in gpu_stages) for r in own) for own in (one, both))
+        a, b = (
+            statistics.mean(sum(r["stages"].get(s, 0.0) for s in gpu_stages) for r in added) for added in (one, both)
+        )
         lines.append(f"GPU stages {a:.1f} s on one GPU, {b:.1f} s on {both[0]['gpus']}: {a / b:.2f} times the speed")
         for stage, busy in both[0]["busy"].items():
             shares = ", ".join(f"{100 * s / both[0]['stages'][stage]:.0f} %" for s in busy.values())

@@ -109,15 +109,15 @@ class Scenario:
 
 
 def _marked(value: str) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             if state != "Z" and f"{_MARK}={value}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except (OSError, IndexError):
             continue
-    return found
+    return pids
 
 
 def flashcore(*words: str, start: str = NO_GPU) -> list[str]:
@@ -221,9 +221,9 @@ class Report(Scenario):
         self._new = hashes(self.folder / "pages")
 
     def look(self) -> Iterator[str]:
-        found = hashes(self.folder / "pages") if (self.folder / "pages").is_dir() else self._old
-        if found not in (self._old, self._new):
-            yield f"expected the old pages or the new ones, found {sorted(found)}"
+        pages = hashes(self.folder / "pages") if (self.folder / "pages").is_dir() else self._old
+        if pages not in (self._old, self._new):
+            yield f"expected the old pages or the new ones, found {sorted(pages)}"
 
     def end(self) -> Iterator[str]:
         if hashes(self.folder / "pages") != self._new:
@@ -442,30 +442,30 @@ class Rounds(Scenario):
             self._round, self._saved = self._round + 1, {}
 
     def _said(self) -> dict[str, Any]:
-        """What the run that came to its end gave."""
+        """The results of the run that completed."""
         return dict(json.loads((self._at / "over").read_text()))
 
     def reference(self) -> None:
         self._facts = self._said()["facts"]
 
     def look(self) -> Iterator[str]:
-        found = {str(p): p.read_bytes() for p in self._at.rglob("*.csv.xz")} if self._at.is_dir() else {}
-        for path, data in found.items():
+        files = {str(p): p.read_bytes() for p in self._at.rglob("*.csv.xz")} if self._at.is_dir() else {}
+        for path, data in files.items():
             try:
                 lzma.decompress(data)
             except (lzma.LZMAError, EOFError) as error:
                 yield f"{path} is torn: {error}"
-        if lost := [p for p, data in self._saved.items() if found.get(p) != data]:
+        if lost := [p for p, data in self._saved.items() if files.get(p) != data]:
             yield f"{lost} held rows, and are lost or others"
-        self._saved = found
+        self._saved = files
 
     def end(self) -> Iterator[str]:
         yield from self.look()
-        said = self._said()
-        if set(said["status"].values()) != {"ok"}:
-            yield f"expected every case to be profiled, found {said['status']}"
-        if said["facts"] != self._facts:
-            other = sorted({*said["facts"]} ^ {*self._facts})
+        answers = self._said()
+        if set(answers["status"].values()) != {"ok"}:
+            yield f"expected every case to be profiled, found {answers['status']}"
+        if answers["facts"] != self._facts:
+            other = sorted({*answers["facts"]} ^ {*self._facts})
             yield f"expected the facts of an undisturbed run, found others: {other[:5]}"
 
 
@@ -577,22 +577,22 @@ def killed(scenario: Scenario, count: int, chance: random.Random, seconds: float
             yield {"scenario": scenario.name, "after": round(moment, 3), "of": round(length, 3), "wrong": wrong}
 
 
-def wrong(found: raw.Found) -> list[str]:
+def wrong(results: raw.Results) -> list[str]:
     """All that was found wrong."""
-    own = [f"{r['scenario']} after {r['after']} s: {w}" for r in found["kills"] for w in r["wrong"]]
-    return [*own, *(f"{name} at the end: {w}" for name, words in found["ends"].items() for w in words)]
+    mistakes = [f"{r['scenario']} after {r['after']} s: {w}" for r in results["kills"] for w in r["wrong"]]
+    return [*mistakes, *(f"{name} at the end: {w}" for name, words in results["ends"].items() for w in words)]
 
 
-def table(found: raw.Found) -> list[str]:
-    """What was found, for reading."""
-    rows = found["kills"]
-    lines = [found["machine"]]
-    for name in found["ends"]:
-        own = [r for r in rows if r["scenario"] == name]
-        bad = sum(bool(r["wrong"]) for r in own)
-        length = max((r["of"] for r in own), default=0)
-        lines.append(f"{name:10} {len(own):4} kills within {length:.1f} s; after {bad} of them something was wrong")
-    bad_words = wrong(found)
+def table(results: raw.Results) -> list[str]:
+    """The results as lines of text."""
+    rows = results["kills"]
+    lines = [results["machine"]]
+    for name in results["ends"]:
+        group = [r for r in rows if r["scenario"] == name]
+        bad = sum(bool(r["wrong"]) for r in group)
+        length = max((r["of"] for r in group), default=0)
+        lines.append(f"{name:10} {len(group):4} kills within {length:.1f} s; after {bad} of them something was wrong")
+    bad_words = wrong(results)
     return [*lines, f"{len(rows)} kills; {len(bad_words) or 'nothing'} torn, lost or left", *bad_words]
 
 

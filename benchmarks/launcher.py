@@ -65,7 +65,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Samples of every kernel in every regime, by each way to launch it, and whether outputs were equal."""
     plugins.load()
     chosen = options.kernels.split(",") if options.kernels else None
-    found: dict[str, Any] = {"machine": "", "kernels": {}}
+    results: dict[str, Any] = {"machine": "", "kernels": {}}
     for suite, variants in KERNELS.items():
         for variant, shape in variants.items():
             if chosen is None or variant in chosen:
@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     "placements": places,
                 }
                 print(f"{variant}: measured", file=sys.stderr)
-    return found
+    return results
 
 
 def _built(suite: str, variant: str, build: str) -> Context:
@@ -166,7 +166,7 @@ def _bytes(tensor: Any) -> bytes:
 def judged(found: raw.Found) -> list[tuple[str, str, float, float, float, float, bool]]:
     """For each kernel and regime: us of bench, least and most of its placements, of the launcher, do they agree."""
     rows = []
-    for kernel, one in found["kernels"].items():
+    for kernel, one in results["kernels"].items():
         for regime in REGIMES:
             bench, launcher = _medians(one, regime, "bench"), statistics.median(_medians(one, regime, _LAUNCHER))
             us, least, most = statistics.median(bench), min(bench), max(bench)
@@ -183,11 +183,11 @@ def _medians(one: Mapping[str, Any], regime: str, way: str) -> list[float]:
 
 def verdict(found: raw.Found) -> int:
     """The exit code."""
-    equal = all(all(one["equal"].values()) for one in found["kernels"].values())
-    return int(Exit.OK if equal and all(row[-1] for row in judged(found)) else Exit.FAILED)
+    equal = all(all(one["equal"].values()) for one in results["kernels"].values())
+    return int(Exit.OK if equal and all(row[-1] for row in judged(results)) else Exit.FAILED)
 
 
-def table(found: raw.Found) -> list[str]:
+def table(results: raw.Results) -> list[str]:
     """Medians, and what is accepted."""
     lines = [f"machine: {found['machine']}", ""]
     lines.append(
@@ -201,7 +201,7 @@ def table(found: raw.Found) -> list[str]:
         text = f"{kernel:18}{regime:14}{bench:10.3f}{spread:>19}{launcher:13.3f}{percent:7.2f}{shown}"
         lines.append(f"{text}  {'' if regime == 'eager' else 'holds' if holds else 'MISSED'}".rstrip())
     lines.append("")
-    for kernel, one in found["kernels"].items():
+    for kernel, one in results["kernels"].items():
         lines += [f"{kernel}: {name} {'equal' if same else 'DIFFERS'}" for name, same in one["equal"].items()]
     return lines
 

@@ -86,7 +86,7 @@ def _edited(folder: Path, source: Path, number: int, command: Sequence[str]) -> 
 
 
 def _shares(folder: Path, run: Timed) -> dict[str, Any]:
-    """What was timed, with the seconds of each stage as its run recorded them."""
+    """The timed command, with the seconds of each stage from its run."""
     record = store.read(lookup.find(folder / "profiles", None))
     stages = {note.stage: note.seconds for note in record.stages if note.seconds}
     print(f"{run.seconds:.2f} s, {stages}", file=sys.stderr, flush=True)
@@ -100,7 +100,7 @@ def _row(what: str, target: float, runs: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _met(row: Mapping[str, Any]) -> bool:
-    """Whether the target is met; it is of a machine with a GPU."""
+    """States whether the target, which needs a GPU, is met."""
     runs = row["runs"]
     return runs[0]["gpu"] is None or median(r["seconds"] for r in runs) <= row["target"]
 
@@ -110,21 +110,21 @@ def _shown(row: Mapping[str, Any]) -> list[str]:
     seconds = [r["seconds"] for r in runs]
     judged = "no GPU: target not judged" if runs[0]["gpu"] is None else "met" if _met(row) else "MISSED"
     line = f"{row['what']:40} {median(seconds):7.2f} s [{min(seconds):.2f}, {max(seconds):.2f}]"
-    found = [f"{line}  cpu {median(r['cpu'] for r in runs):.2f} s  target {row['target']:g} s: {judged}"]
+    lines = [f"{line}  cpu {median(r['cpu'] for r in runs):.2f} s  target {row['target']:g} s: {judged}"]
     parts = {stage: median(r["stages"].get(stage, 0.0) for r in runs) for stage in runs[0]["stages"]}
     parts["the rest"] = median(r["seconds"] - sum(r["stages"].values()) for r in runs)
     return [
-        *found,
+        *lines,
         *(f"  {stage:38} {part:7.2f} s {100 * part / median(seconds):4.0f} %" for stage, part in parts.items()),
     ]
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    gpu = found["rows"][0]["runs"][0]["gpu"] or "no GPU"
+def table(results: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    gpu = results["rows"][0]["runs"][0]["gpu"] or "no GPU"
     return [
-        f"{found['variant']} of {found['suite']}, {gpu}, {found['machine']}",
-        *(x for r in found["rows"] for x in _shown(r)),
+        f"{results['variant']} of {results['suite']}, {gpu}, {results['machine']}",
+        *(x for r in results["rows"] for x in _shown(r)),
     ]
 
 

@@ -191,7 +191,7 @@ def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
     tree = get_ast(source)
     nodes = list(ast_nodes(tree))
     passive = _passive(source)
-    found: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
+    tests_of: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
     for name in sorted(operator_names()):
         if name.endswith(("VariableReplacer", "VariableInserter", "RemoveDecorator")):
             continue
@@ -200,28 +200,28 @@ def places(source: str) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
         for node in nodes:
             for (line, column), _ in operator.mutation_positions(node):
                 if not any(a <= (line, column) <= b for a, b in passive):
-                    found.setdefault((line, column), []).append((name, count, line))
+                    tests_of.setdefault((line, column), []).append((name, count, line))
                 count += 1
-    return found
+    return tests_of
 
 
 def _passive(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Extents of annotations, decorators and aliases of types."""
-    found: list[ast.expr | None] = []
+    expressions: list[ast.expr | None] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found += node.decorator_list
+            expressions += node.decorator_list
         if isinstance(node, ast.FunctionDef):
-            found.append(node.returns)
+            expressions.append(node.returns)
         if isinstance(node, ast.AnnAssign | ast.arg):
-            found.append(node.annotation)
+            expressions.append(node.annotation)
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            found.append(node.test)
+            expressions.append(node.test)
     for value in _module_level(source):
         nodes = list(ast.walk(value))
         if any(isinstance(n, ast.BitOr) for n in nodes) and not any(isinstance(n, ast.Call) for n in nodes):
-            found.append(value)
-    return [_extent(n) for n in found if n is not None]
+            expressions.append(value)
+    return [_extent(n) for n in expressions if n is not None]
 
 
 def constants(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -360,7 +360,9 @@ def copy_of(root: Path, folder: Path) -> Path:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if fewer than the goal are killed."""
-    return raw.main(__file__, __doc__, arguments, measure, table, argv, lambda found: 0 if share(found) >= GOAL else 1)
+    return raw.main(
+        __file__, __doc__, arguments, measure, table, argv, lambda results: 0 if share(results) >= GOAL else 1
+    )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -435,7 +437,7 @@ class Session:
         return row
 
     def _passes(self, worker: Worker, tests: tuple[str, ...]) -> bool:
-        """Whether these tests pass without a mutant: what fails anyhow notices none."""
+        """True if these tests pass without a mutant; a failing test detects none."""
         if tests not in self._sound:
             self._sound[tests] = worker.ask(tests, _LIMIT / 2)["outcome"] == "passed"
         return self._sound[tests]
@@ -453,7 +455,7 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def why(row: Mapping[str, Any]) -> str:
-    """What is said of a survivor; empty if nobody has looked at it."""
+    """The explanation of a survivor; empty if there is none."""
     return reasons().get(_key(row), "")
 
 
@@ -461,27 +463,27 @@ def _equivalent(row: Mapping[str, Any]) -> bool:
     return why(row).startswith("equivalent")
 
 
-def share(found: raw.Found) -> float:
+def share(results: raw.Results) -> float:
     """Share of the mutants killed, without constants and equivalent mutants."""
-    killed, total = _counts(found)
+    killed, total = _counts(results)
     return float(killed / max(1, total))
 
 
-def _counts(found: raw.Found) -> tuple[int, int]:
+def _counts(results: raw.Results) -> tuple[int, int]:
     """Mutants killed, and all that tests could kill."""
-    rows = [r for r in found["mutants"] if not r.get("constant")]
+    rows = [r for r in results["mutants"] if not r.get("constant")]
     killed = sum(r["outcome"] == "killed" for r in rows)
     return killed, killed + sum(r["outcome"] == "survived" and not _equivalent(r) for r in rows)
 
 
-def table(found: raw.Found) -> list[str]:
-    """What was found, for reading: each module, then each survivor."""
-    return list(_table(found))
+def table(results: raw.Results) -> list[str]:
+    """The results as lines of text: each module, then each survivor."""
+    return list(_table(results))
 
 
-def _table(found: raw.Found) -> Iterator[str]:
-    rows = found["mutants"]
-    yield found["machine"]
+def _table(results: raw.Results) -> Iterator[str]:
+    rows = results["mutants"]
+    yield results["machine"]
     by_module = Counter(r["module"] for r in rows)
     for module in sorted(by_module):
         killed = sum(r["outcome"] == "killed" for r in rows if r["module"] == module)
@@ -491,12 +493,12 @@ def _table(found: raw.Found) -> Iterator[str]:
     left = [r for r in rows if r["outcome"] == "survived"]
     killed, gone, void = (sum(r["outcome"] == o for r in rows) for o in ("killed", "gone", "void"))
     equal, since = sum(map(_equivalent, left)), sum(r["outcome"] == "killed" and "drawn" in r for r in rows)
-    low, high = interval(*_counts(found))
+    low, high = interval(*_counts(results))
     yield (
         f"{killed} of {len(rows)} killed{f', {since} of them by tests written since the draw' if since else ''}, "
         f"{equal} equivalent{f', {gone} of lines that are gone' if gone else ''}"
         f"{f', {void} whose tests fail without a mutant' if void else ''}: "
-        f"{100 * share(found):.1f} % of the others (95 % interval {100 * low:.0f} to {100 * high:.0f}); "
+        f"{100 * share(results):.1f} % of the others (95 % interval {100 * low:.0f} to {100 * high:.0f}); "
         f"goal {100 * GOAL:.0f} %"
     )
     if numbers:

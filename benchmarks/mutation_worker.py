@@ -40,25 +40,25 @@ def answer(copy: Path, question: dict[str, Any]) -> dict[str, Any]:
     if question["text"] is not None:
         path.write_text(question["text"], encoding="utf-8")
     try:
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             process = os.fork()
             if process == 0:
-                _test(copy, question, said.fileno())
+                _test(copy, question, output.fileno())
             outcome = _wait(process, question["limit"])
-            said.seek(0)
-            words = said.read().decode(errors="replace")
+            output.seek(0)
+            words = output.read().decode(errors="replace")
     finally:
         path.write_text(original, encoding="utf-8")
     return {"outcome": outcome, "seconds": round(time.monotonic() - began, 3), "said": words[-1500:]}
 
 
-def _test(copy: Path, question: dict[str, Any], said: int) -> None:
+def _test(copy: Path, question: dict[str, Any], output: int) -> None:
     """The fork's whole life."""
     code = 70
     try:
         os.setsid()
-        os.dup2(said, 1)
-        os.dup2(said, 2)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         os.chdir(copy)
         sys.path[:0] = [str(copy / "harness"), str(copy)]
         sys.dont_write_bytecode = True

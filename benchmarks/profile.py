@@ -1,4 +1,4 @@
-"""What the profile stage costs beside ncu alone: ``python -m benchmarks.profile`` (needs a GPU and ncu).
+"""The profile stage's time, compared with ncu alone: ``python -m benchmarks.profile`` (needs a GPU and ncu).
 
 The *stage* is what ``flashcore profile`` runs: ncu in batches, its journal, the import of its reports, the
 facts. The *bare* run is one ncu process around the same target with the same metrics on the same launches,
@@ -97,12 +97,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    stage, bare = found["stage"], found["ncu"]
+def table(results: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    stage, bare = results["stage"], results["ncu"]
     lines = [
-        f"machine: {found['machine']}",
-        f"cases:   {len(found['cases'])} of {found['of']} of suite {found['suite']}, {len(stage)} rounds in turns",
+        f"machine: {results['machine']}",
+        f"cases:   {len(results['cases'])} of {results['of']} of suite {results['suite']}, {len(stage)} rounds each",
         "",
         f"{'':24}{'median':>10}{'least':>10}{'most':>10}",
     ]

@@ -1,7 +1,7 @@
-"""What the benchmarks share: what one measured goes into a file, and its figures are made of that file alone.
+"""Code shared by the benchmarks: each writes its measurements to a file and computes its figures from that file only.
 
-``python -m benchmarks.NAME --json FILE`` measures, writes and prints; ``--from FILE`` measures nothing and prints
-the same figures out of the file. `benchmarks/results/README.md` says which figure comes from which.
+``python -m benchmarks.NAME --json FILE`` measures, writes and prints; ``--from FILE`` only prints the
+file's figures. `benchmarks/results/README.md` lists the figures and their files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from flashcore.errors import Exit, FlashcoreError, UsageError
 
-Found = Mapping[str, Any]
+Results = Mapping[str, Any]
 ROOT = Path(__file__).parent.parent
 
 
@@ -28,57 +28,57 @@ def main(
     doc: str | None,
     add_arguments: Callable[[argparse.ArgumentParser], None],
     measure: Callable[[argparse.Namespace], dict[str, Any]],
-    table: Callable[[Found], list[str]],
+    table: Callable[[Results], list[str]],
     argv: Sequence[str] | None = None,
-    verdict: Callable[[Found], int] = lambda _: Exit.OK,
+    verdict: Callable[[Results], int] = lambda _: Exit.OK,
 ) -> int:
-    """Measures (or reads what was measured), writes it where it is to go, and prints its table; the exit code.
+    """Measures or reads results, writes them if a file is given, and prints their table. Returns the exit code.
 
     Args:
-        measure: gives what can be written as JSON, raw: samples, not their medians.
-        table: the figures, of what was measured and nothing else.
-        verdict: the exit code of what was measured.
+        measure: returns raw results that JSON can express: samples, not their medians.
+        table: the figures as lines of text, from the results only.
+        verdict: the exit code for the results.
     """
     name = Path(module).stem
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=(doc or "").split("\n", 1)[0])
     add_arguments(parser)
-    parser.add_argument("--json", metavar="FILE", help="write what was measured, raw")
-    parser.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: print the figures of FILE")
+    parser.add_argument("--json", metavar="FILE", help="write the raw results")
+    parser.add_argument("--from", dest="source", metavar="FILE", help="do not measure: print the figures of FILE")
     options = parser.parse_args(argv)
     try:
         if options.source:
-            found = read(Path(options.source), name)
+            results = read(Path(options.source), name)
         else:
-            found = measure(options)
+            results = measure(options)
             if options.json:
-                write(Path(options.json), name, options, found)
-        print("\n".join(table(found)))
+                write(Path(options.json), name, options, results)
+        print("\n".join(table(results)))
     except FlashcoreError as error:
         print(f"benchmarks.{name}: {error}", file=sys.stderr)
         return int(error.exit_code)
-    return int(verdict(found))
+    return int(verdict(results))
 
 
-def write(path: Path, name: str, options: argparse.Namespace, found: Found) -> None:
-    """Writes what was measured, with what it was asked for, of which sources and when."""
-    asked = {k: v for k, v in vars(options).items() if k not in ("json", "source") and v is not None}
+def write(path: Path, name: str, options: argparse.Namespace, results: Results) -> None:
+    """Writes the results with the arguments, the commit and the time."""
+    requested = {k: v for k, v in vars(options).items() if k not in ("json", "source") and v is not None}
     whole = {"benchmark": name, "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "sources": _sources(),
-             "arguments": asked, "found": found}  # fmt: skip
+             "arguments": requested, "found": results}  # fmt: skip
     data = (json.dumps(whole, indent=1) + "\n").encode()
     path.write_bytes(lzma.compress(data) if path.suffix == ".xz" else data)
 
 
 def opened(path: Path) -> dict[str, Any]:
-    """A results file, which xz compresses if its name ends in ``.xz``, with its benchmark's name and sources."""
+    """Reads a results file, compressed if its name ends in ``.xz``, with its benchmark's name and sources."""
     data = path.read_bytes()
     return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
 
 
 def read(path: Path, name: str) -> dict[str, Any]:
-    """What a benchmark of that name measured.
+    """Reads the results of a benchmark of that name.
 
     Raises:
-        UsageError: the file is not what it wrote.
+        UsageError: that benchmark did not write the file.
     """
     try:
         whole = opened(path)
@@ -91,7 +91,7 @@ def read(path: Path, name: str) -> dict[str, Any]:
 
 
 def _sources() -> str:
-    """The commit, and whether the tree differs from it; empty where there is no git."""
+    """The commit, marked if the tree differs from it; empty without git."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -100,6 +100,6 @@ def _sources() -> str:
 
 
 def machine(*more: str) -> str:
-    """Processors, their load and Python, and what else is named; no name of the host."""
-    own = f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
-    return ", ".join([*more, own])
+    """Describes the machine: ``more``, processors, load and Python, without the host's name."""
+    processors = f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
+    return ", ".join([*more, processors])

@@ -1,4 +1,4 @@
-"""Whether the regimes read what they say: ``python -m benchmarks.regimes`` (needs a GPU of sm_90 or newer).
+"""The timing modes on kernels of known duration: ``python -m benchmarks.regimes`` (needs a GPU of sm_90 or newer).
 
 Kernels of a known length are timed as the bench stage times variants, in the same rounds: plain ones that spin, each
 twice, and their programmatic twins, which spin as long but let the kernel after them start early. Accepted is:
@@ -121,9 +121,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     samples = {r: sample(ready, r, rule, turns) for r in REGIMES}
     most = dict.fromkeys(ready, StopRule().most)
     calls = distributions(ready, "isolated", StopRule(), turns, most)
-    said = (gpu.name, f"driver {gpu.driver}", f"torch {toolchain.version_of('torch')}")
+    versions = (gpu.name, f"driver {gpu.driver}", f"torch {toolchain.version_of('torch')}")
     return {
-        "machine": raw.machine(*said),
+        "machine": raw.machine(*versions),
         "clocks": watch.seen.get("sm_clock", []),
         "kernels": {name: timed.kernels for name, timed in ready.items()},
         "samples": samples,
@@ -131,10 +131,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def judged(found: raw.Found) -> list[tuple[str, float, float, bool]]:
+def judged(results: raw.Results) -> list[tuple[str, float, float, bool]]:
     """Each statement: what it is of, the value, its limit, and whether it holds."""
-    p50 = {name: statistics.median(values) for name, values in found["samples"]["isolated"].items()}
-    clock = statistics.median(found["clocks"] or [float("nan")])  # MHz: cycles a us
+    p50 = {name: statistics.median(values) for name, values in results["samples"]["isolated"].items()}
+    clock = statistics.median(results["clocks"] or [float("nan")])  # MHz: cycles a us
     rows = []
     for less, more in itertools.pairwise(SPINS):
         slope = (p50[f"plain {more}"] - p50[f"plain {less}"]) * clock / (more - less)
@@ -148,24 +148,24 @@ def judged(found: raw.Found) -> list[tuple[str, float, float, bool]]:
     return rows
 
 
-def verdict(found: raw.Found) -> int:
+def verdict(results: raw.Results) -> int:
     """The exit code."""
-    return int(Exit.OK if all(holds for *_, holds in judged(found)) else Exit.FAILED)
+    return int(Exit.OK if all(holds for *_, holds in judged(results)) else Exit.FAILED)
 
 
-def table(found: raw.Found) -> list[str]:
+def table(results: raw.Results) -> list[str]:
     """Medians of every regime, percentiles of single calls, and what is accepted."""
-    lines = [f"machine: {found['machine']}", "", f"{'kernel':16}" + "".join(f"{r + ' us':>18}" for r in REGIMES)]
+    lines = [f"machine: {results['machine']}", "", f"{'kernel':16}" + "".join(f"{r + ' us':>18}" for r in REGIMES)]
     lines[-1] += f"{'p90 of calls':>14}{'p99':>10}"
-    for name in found["kernels"]:
-        medians = (statistics.median(found["samples"][r][name]) for r in REGIMES)
-        tail = percentiles(found["isolated_calls"][name])
+    for name in results["kernels"]:
+        medians = (statistics.median(results["samples"][r][name]) for r in REGIMES)
+        tail = percentiles(results["isolated_calls"][name])
         lines.append(f"{name:16}" + "".join(f"{m:18.3f}" for m in medians))
         lines[-1] += "".join(
             f"{'-' if x is None else format(x, '.3f'):>{w}}" for x, w in zip(tail, (14, 10), strict=True)
         )
     lines.append("")
-    lines += [f"{what:44}{value:9.4f}  {'holds' if holds else 'MISSED'}" for what, value, _, holds in judged(found)]
+    lines += [f"{what:44}{value:9.4f}  {'holds' if holds else 'MISSED'}" for what, value, _, holds in judged(results)]
     return lines
 
 

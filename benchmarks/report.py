@@ -1,4 +1,4 @@
-"""How large, fast and readable the report is, in a real browser, held against what it must be.
+"""The report's size, speed and readability in a real browser, compared with their limits.
 
     python -m benchmarks.report [--run ID] [--axe axe.min.js]
 
@@ -249,31 +249,31 @@ def _opened(chromium: Browser, path: Path) -> dict[str, Any]:
 
 def _looked_at(chromium: Browser, folder: Path, name: str, axe: str) -> dict[str, Any]:
     path = folder / f"{name}.html"
-    found: dict[str, Any] = {"page": name, "bytes": path.stat().st_size}
-    found["loads"] = [_opened(chromium, path) for _ in range(LOADS)]
-    found["labels"], found["sideways"] = {}, {}
+    measured: dict[str, Any] = {"page": name, "bytes": path.stat().st_size}
+    measured["loads"] = [_opened(chromium, path) for _ in range(LOADS)]
+    measured["labels"], measured["sideways"] = {}, {}
     for size in (PHONE, DESK, WIDE):
         with chromium.page(path, size=size) as page:
             if name == "index":  # as it opens: at other shapes a winner may have no parent
-                found.setdefault("first screen", {})[size[0]] = dict(page.js(ANSWER))
+                measured.setdefault("first screen", {})[size[0]] = dict(page.js(ANSWER))
             _seen_whole(page)
-            found["labels"][size[0]] = _labels(page)
-            found["sideways"][size[0]] = page.js(SIDEWAYS)
+            measured["labels"][size[0]] = _labels(page)
+            measured["sideways"][size[0]] = page.js(SIDEWAYS)
             if name == "index" and size == DESK:
-                found["table"] = page.js(TABLE)
-    found["axe"] = {}
+                measured["table"] = page.js(TABLE)
+    measured["axe"] = {}
     for dark in (False, True) if axe else ():
         with chromium.page(path, dark=dark) as page:
             _seen_whole(page)
             page.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
             page.js(axe)
-            large = found["loads"][0]["nodes"] > MOST_NODES
-            found["axe"]["dark" if dark else "light"] = [["too large to be asked"]] if large else page.js(AXE)
-    return found
+            large = measured["loads"][0]["nodes"] > MOST_NODES
+            measured["axe"]["dark" if dark else "light"] = [["too large to be asked"]] if large else page.js(AXE)
+    return measured
 
 
 def _labels(page: Page) -> list[list[str]]:
-    """What covers what, at every shape of the page once it is unpacked, every variant of the ladder shown."""
+    """Labels that cover each other, for every shape of the page, with all variants of the ladder shown."""
     shapes = page.js("Array.from(document.querySelector('[data-switch] select')?.options ?? [], (o) => o.value)")
     bad: list[list[str]] = []
     for shape in shapes or [None]:
@@ -301,10 +301,10 @@ def _seen_whole(page: Page) -> None:
     page.settle()
 
 
-def figures(found: Mapping[str, Any]) -> dict[str, float | None]:
+def figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     """Each thing that must hold, measured; ``None`` where it was not."""
-    pages = found["pages"]
-    made: dict[str, float | None] = dict(found["sizes"])
+    pages = results["pages"]
+    made: dict[str, float | None] = dict(results["sizes"])
 
     def median(page: Mapping[str, Any], what: str) -> float:
         return float(statistics.median(load[what] for load in page["loads"]))
@@ -317,7 +317,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, float | None]:
     made["longest task, ms"] = max(
         statistics.median(max(load["tasks"], default=0) for load in p["loads"]) for p in pages
     )
-    verdicts = found["verdicts"]
+    verdicts = results["verdicts"]
     made["guardrails of 40,000 verdicts, MB"] = verdicts["bytes"] / 1e6
     made["the same, slowest filter, ms"] = statistics.median(c["filter"] for c in verdicts["clicks"])
     made["the same, slowest first sort of a column, ms"] = statistics.median(c["sort"] for c in verdicts["clicks"])
@@ -325,22 +325,22 @@ def figures(found: Mapping[str, Any]) -> dict[str, float | None]:
     made["nodes"] = max(median(p, "nodes") for p in pages)
     made["labels covered or cut off"] = sum(len(v) for p in pages for v in p["labels"].values())
     made["pages that scroll sideways"] = sum(v > 0 for p in pages for v in p["sideways"].values())
-    opened = [*(load for p in pages for load in p["loads"]), found["single"]]
+    opened = [*(load for p in pages for load in p["loads"]), results["single"]]
     made["network requests"] = sum(len(load["asked"]) for load in opened)
     made["console messages"] = sum(len(load["console"]) for load in opened)
     (overview,) = (p for p in pages if p["page"] == "index")
     made["table of the overview wider than 1,280, px"] = max(overview["table"], 0)
     seen = [overview["first screen"][width] for width in overview["first screen"] if str(width) in ("390", "1280")]
     made["parts of the answer off the first screen"] = sum(not s.get(part, False) for s in seen for part in PARTS)
-    every = [v for p in pages for own in p["axe"].values() for v in own]
-    made["axe-core: serious or critical"] = len(every) if found["axe"] else None
+    every = [v for p in pages for violations in p["axe"].values() for v in violations]
+    made["axe-core: serious or critical"] = len(every) if results["axe"] else None
     return made
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(results: Mapping[str, Any]) -> list[str]:
     """A line for each figure, then one for each page."""
-    lines = [f"{found['machine']}; run {found['run']}, {found['cases']} cases at {found['shapes']} shapes"]
-    made = figures(found)
+    lines = [f"{results['machine']}; run {results['run']}, {results['cases']} cases at {results['shapes']} shapes"]
+    made = figures(results)
     for what, limit in LIMITS.items():
         value = made[what]
         if value is None:
@@ -348,13 +348,13 @@ def table(found: Mapping[str, Any]) -> list[str]:
             continue
         word = "holds" if value <= limit else "DOES NOT HOLD"
         lines.append(f"  {what:46} {value:10,.4g}   (at most {limit:g})  {word}")
-    for p in found["pages"]:
+    for p in results["pages"]:
         load, nodes = (statistics.median(q[what] for q in p["loads"]) for what in ("load", "nodes"))
         task = statistics.median(max(q["tasks"], default=0) for q in p["loads"])
         size = f"{p['bytes'] / 1e6:6.2f} MB"
         lines.append(f"  {p['page']:30} {size}  load {load:5.0f} ms  task {task:4.0f} ms  {nodes:6,.0f} nodes")
-        lines += [f"    label {width}: {bad}" for width, own in p["labels"].items() for bad in own[:3]]
-        lines += [f"    axe {mode}: {bad}" for mode, own in p["axe"].items() for bad in own]
+        lines += [f"    label {width}: {bad}" for width, bad_labels in p["labels"].items() for bad in bad_labels[:3]]
+        lines += [f"    axe {mode}: {bad}" for mode, bad_labels in p["axe"].items() for bad in bad_labels]
     return lines
 
 

@@ -135,7 +135,7 @@ def _text(log: Path) -> str:
 
 
 def compare(run: Record, full: Record) -> dict[str, Any]:
-    """Where two runs of one suite say something else."""
+    """The differences between two runs of one suite."""
     ours, theirs = Readings(run), Readings(full)
     shapes = [s for s in run.suite.shapes.values() if "bench" in s.stages and s.name in full.suite.shapes]
     rows = [(Row(ours, row), Row(theirs, row)) for row in run.suite.rows(shapes)]
@@ -189,9 +189,9 @@ def _ranks(one: Row, other: Row) -> dict[str, Any]:
         for row in (one, other)
     ]
     pairs = [(a, b) for a, b in zip(*first, strict=False) if a != b]
-    apart = [pair for pair in pairs if all(_told_apart(row, *pair) for row in (one, other))]
+    distinct = [pair for pair in pairs if all(_told_apart(row, *pair) for row in (one, other))]
     peers = [one.reference, other.reference]
-    return {"row": one.name, "first": first, "differ": pairs, "apart": apart, "reference": peers}
+    return {"row": one.name, "first": first, "differ": pairs, "apart": distinct, "reference": peers}
 
 
 def _told_apart(row: Row, one: str, other: str) -> bool:
@@ -202,10 +202,10 @@ def _told_apart(row: Row, one: str, other: str) -> bool:
 # --- for reading ---------------------------------------------------------------------------------------
 
 
-def _good(found: Mapping[str, Any]) -> bool:
-    target = TARGETS.get(found["runs"][0]["gpus"]) if found["runs"] else None
-    in_time = not target or median(r["seconds"] for r in found["runs"]) <= target
-    return in_time and all(_same(c) for c in found["compared"])
+def _good(results: Mapping[str, Any]) -> bool:
+    target = TARGETS.get(results["runs"][0]["gpus"]) if results["runs"] else None
+    in_time = not target or median(r["seconds"] for r in results["runs"]) <= target
+    return in_time and all(_same(c) for c in results["compared"])
 
 
 def _same(compared: Mapping[str, Any]) -> bool:
@@ -234,12 +234,12 @@ def _shares(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """What was found, for reading."""
-    lines = [found["machine"], "most of the build runs beside the check; the rest: its start, the report, the gate"]
-    lines += _shares(found["runs"]) if found["runs"] else []
-    lines += ["every case fully:", *_shares([found["full"]])] if found["full"] else []
-    for c in found["compared"]:
+def table(results: Mapping[str, Any]) -> list[str]:
+    """The results as lines of text."""
+    lines = [results["machine"], "most of the build runs beside the check; the rest: its start, the report, the gate"]
+    lines += _shares(results["runs"]) if results["runs"] else []
+    lines += ["every case fully:", *_shares([results["full"]])] if results["full"] else []
+    for c in results["compared"]:
         ranks, order = c["ranks"], [r for r in c["ranks"] if not r["differ"]]
         noise = [r for r in ranks if r["differ"] and not r["apart"]]
         lines += [

@@ -53,10 +53,10 @@ class Memory(study.Study):
 
 def ours(kind: str, header: study.Header, grid: Grid, recorded: Sequence[Result], seed: int, most: int) -> list[int]:
     """The points that one of our samplers asks for, in its order, by the loop that tunes."""
-    own = Memory(Path(), header, {})
+    memory = Memory(Path(), header, {})
     sampler = Proposing(dataclasses.replace(header, sampler=kind, seed=seed), grid, {}, most)
-    tune.search(own, sampler, tune.Replay(recorded), tune.Budget(most), lambda _: None, pace(kind, most))
-    return list(own.results)
+    tune.search(memory, sampler, tune.Replay(recorded), tune.Budget(most), lambda _: None, pace(kind, most))
+    return list(memory.results)
 
 
 def kernel_tuner(strategy: str, grid: Grid, recorded: Sequence[Result], seed: int, most: int, cache: Path) -> list[int]:
@@ -70,13 +70,13 @@ def kernel_tuner(strategy: str, grid: Grid, recorded: Sequence[Result], seed: in
     np.random.seed(seed)
     axes = {axis: list(values) for axis, values in grid.space.axes.items()}
     with _quiet():
-        found, _ = kt.tune_kernel(
+        points, _ = kt.tune_kernel(
             "toy", "", (1, 1), [], axes, restrictions=list(grid.space.conditions), strategy=strategy,
             strategy_options={"max_fevals": most}, simulation_mode=True, cache=str(cache), lang="C", verbose=False,
             quiet=True,
         )  # fmt: skip
-    asked = [grid.index({axis: point[axis] for axis in axes}) for point in found if point is not None]
-    return list(dict.fromkeys(i for i in asked if not grid.broken(i)))[:most]
+    indices = [grid.index({axis: point[axis] for axis in axes}) for point in points if point is not None]
+    return list(dict.fromkeys(i for i in indices if not grid.broken(i)))[:most]
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _cache(grid: Grid, recorded: Mapping[int, Result], folder: Path) -> Path:
-    """What was recorded in Kernel Tuner's own format; what fell as a config that does not compile."""
+    """The recorded results in Kernel Tuner's format; failed candidates are configs that do not compile."""
     shape = grid.space.shapes[0]
     points: dict[str, Any] = {}
     for index in grid.feasible:
@@ -125,7 +125,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         budget = round(GOAL * len(grid.feasible))
         runs = [i for i, r in results.items() if r.fell not in ("build", "static")]
         most = round(budget * len(grid.feasible) / len(runs))  # asked for, so that as many run
-        asked: dict[str, list[list[int]]] = {}
+        indices: dict[str, list[list[int]]] = {}
         seconds: dict[str, float] = {}
         with tempfile.TemporaryDirectory() as folder:
             cache = _cache(grid, results, Path(folder))
@@ -138,36 +138,36 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                         if who.startswith("kt ")
                         else ours(who, header, grid, list(results.values()), seed, budget)
                     )
-                    asked.setdefault(who, []).append(one)
+                    indices.setdefault(who, []).append(one)
                 seconds[who] = round((time.monotonic() - began) / count, 3)
                 print(f"{header.space.name}: {who}: {seconds[who]:.2f} s a seed", file=sys.stderr, flush=True)
         statically = sum(r.fell in ("build", "static") for r in results.values()) + len(grid) - len(grid.feasible)
         spaces[header.space.name] = {
             "points": len(grid), "feasible": len(grid.feasible), "gpu": header.gpu, "shape": shape,
             "statically_infeasible": statically, "codes": {i: results[i].code for i in runs},
-            "times": times, "asked": asked, "seconds": seconds,
+            "times": times, "asked": indices, "seconds": seconds,
             "fell": {f: sum(r.fell == f for r in results.values()) for f in study.FUNNEL},
             "twins": sum(r.twin >= 0 for r in results.values()),
         }  # fmt: skip
     return {"spaces": spaces}
 
 
-def _spent(asked: Sequence[int], codes: Mapping[str, str], who: str) -> Iterator[tuple[int, int, int]]:
+def _spent(indices: Sequence[int], codes: Mapping[str, str], who: str) -> Iterator[tuple[int, int, int]]:
     """Each point asked for, with how many were measured and how many asked for until then."""
     seen: set[str] = set()
-    for count, index in enumerate(asked, 1):
+    for count, index in enumerate(indices, 1):
         if (code := codes.get(str(index))) is not None:
             seen.add(code if code and not who.startswith("kt ") else f"#{index}")
         yield index, len(seen), count
 
 
-def _came(asked: Sequence[int], space: Mapping[str, Any], who: str) -> tuple[float, float, float]:
+def _came(indices: Sequence[int], space: Mapping[str, Any], who: str) -> tuple[float, float, float]:
     """The best over the space's best after so many measured, the same after as many asked for, and how many were
     measured until a point within 2 %; infinite if there was none."""
     times: Mapping[str, float] = space["times"]
     best, budget = min(times.values()), round(GOAL * space["feasible"])
     measured = looked = needed = float("inf")
-    for index, cost, count in _spent(asked, space["codes"], who):
+    for index, cost, count in _spent(indices, space["codes"], who):
         ratio = times.get(str(index), float("inf")) / best
         if cost <= budget:
             measured = min(measured, ratio)
@@ -177,23 +177,23 @@ def _came(asked: Sequence[int], space: Mapping[str, Any], who: str) -> tuple[flo
     return measured, looked, needed
 
 
-def figures(found: raw.Found) -> dict[str, dict[str, tuple[float, float, float, float]]]:
+def figures(results: raw.Results) -> dict[str, dict[str, tuple[float, float, float, float]]]:
     """Space → who → medians over seeds of what :func:`_came` gives, and the share of searches within 2 %."""
     table: dict[str, dict[str, tuple[float, float, float, float]]] = {}
-    for name, space in json.loads(json.dumps(found["spaces"])).items():  # numbers of points are text in a file
+    for name, space in json.loads(json.dumps(results["spaces"])).items():  # numbers of points are text in a file
         table[name] = {}
         for who, all_asked in space["asked"].items():
-            came = [_came(asked, space, who) for asked in all_asked]
+            came = [_came(indices, space, who) for indices in all_asked]
             measured, looked, needed = (statistics.median(column) for column in zip(*came, strict=True))
             table[name][who] = measured, looked, needed, sum(c[0] <= NEAR for c in came) / len(came)
     return table
 
 
-def table(found: raw.Found) -> list[str]:
+def table(results: raw.Results) -> list[str]:
     """The figures: for each space who came how near, and the goals."""
     lines = []
-    for name, rows in figures(found).items():
-        space = found["spaces"][name]
+    for name, rows in figures(results).items():
+        space = results["spaces"][name]
         times = list(space["times"].values())
         budget = round(GOAL * space["feasible"])
         lines += [
@@ -208,26 +208,28 @@ def table(found: raw.Found) -> list[str]:
         for who, (ratio, looked, needed, share) in sorted(rows.items(), key=lambda r: (r[1][0], -r[1][3])):
             spent, after = space["seconds"][who], "-" if needed == float("inf") else f"{needed:g}"
             lines.append(f"{who:<32}{ratio:>9.4f}{looked:>9.4f}{after:>11}{100 * share:>8.0f}%{spent:>7.2f}")
-    return [*lines, "", *verdicts(found)]
+    return [*lines, "", *verdicts(results)]
 
 
-def verdicts(found: raw.Found) -> list[str]:
+def verdicts(results: raw.Results) -> list[str]:
     """The goals, each met or missed: by the best of our samplers in each space, which nobody knows before, and by the
     one that is taken unless the user says otherwise."""
     lines = []
-    shown = {name: rows for name, rows in figures(found).items() if {*rows} & {"nsga2", "tpe", "gp"}}
+    shown = {name: rows for name, rows in figures(results).items() if {*rows} & {"nsga2", "tpe", "gp"}}
     for who in ("our best", DEFAULT):
         near = ahead = beats = 0
         names = []
         for rows in shown.values():
-            own = {w: r for w, r in rows.items() if w in OURS and w != "random" and who in ("our best", w)}
-            if not own:
+            rivals = {w: r for w, r in rows.items() if w in OURS and w != "random" and who in ("our best", w)}
+            if not rivals:
                 continue
-            name = min(own, key=lambda w: (own[w][0], -own[w][3]))
+            name = min(rivals, key=lambda w: (rivals[w][0], -rivals[w][3]))
             names.append(name)
-            near += own[name][0] <= NEAR
-            ahead += own[name][0] <= min((r[0] for w, r in rows.items() if w.startswith("kt ")), default=float("inf"))
-            beats += "random" in rows and own[name][0] < rows["random"][0]
+            near += rivals[name][0] <= NEAR
+            ahead += rivals[name][0] <= min(
+                (r[0] for w, r in rows.items() if w.startswith("kt ")), default=float("inf")
+            )
+            beats += "random" in rows and rivals[name][0] < rows["random"][0]
         count = len(names)
         lines += [
             f"{who} ({', '.join(dict.fromkeys(names))}): within 2 % after 10 %, median: {near} of {count}; not behind "

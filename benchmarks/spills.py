@@ -131,7 +131,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return {"kernels": [row for rows in pool.map(lambda one: compared(*one), each) for row in rows]}
 
 
-def outcomes(measured: raw.Found) -> dict[str, Counter[tuple[str, str]]]:
+def outcomes(measured: raw.Results) -> dict[str, Counter[tuple[str, str]]]:
     """Equal, unmeasured or different → (compiler, arch) → the number of kernels."""
     counts: dict[str, Counter[tuple[str, str]]] = {}
     for row in measured["kernels"]:
@@ -141,7 +141,7 @@ def outcomes(measured: raw.Found) -> dict[str, Counter[tuple[str, str]]]:
     return counts
 
 
-def table(measured: raw.Found) -> list[str]:
+def table(measured: raw.Results) -> list[str]:
     """A line for each compiler."""
     counts = outcomes(measured)
     places = {tuple(row.split()[:2]) for row in measured["kernels"]}

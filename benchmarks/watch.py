@@ -150,7 +150,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             f"--variant {options.variant}: expected a source in {suite.name} with the line {_LINE.strip()}"
         )
     gpu = Gpu.find()
-    found: dict[str, Any] = {"machine": raw.machine(), "gpu": gpu.name if gpu else None, "parts": {}}
+    results: dict[str, Any] = {"machine": raw.machine(), "gpu": gpu.name if gpu else None, "parts": {}}
     with tempfile.TemporaryDirectory(prefix="flashcore-bench-") as name:
         folder = Path(name)
         shutil.copytree(options.suite, folder / "suite", ignore=shutil.ignore_patterns("__pycache__"))
@@ -164,10 +164,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             planted = [*_PLANTED, *[("", _LINE)] * options.compared][: options.compared if gpu else 0]
             compared = [_save(watched, source, text, 100 + i, edit, 0.0) for i, edit in enumerate(planted)]
             rest = range(options.edits + options.compared, options.saves)
-            found["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
+            results["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
         finally:
             watched.close()
-            found["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
+            results["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
         # A running watch has a CUDA context, which voids the times of other commands.
         found["compared"] = []
         if compared:
@@ -181,10 +181,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             try:
                 list(watched.answered())
                 edits = range(max(1, options.edits // 5))
-                found["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i) for i in edits]
+                results["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i) for i in edits]
             finally:
                 watched.close()
-    return found
+    return results
 
 
 def _edit(source: Path, text: str, number: int, edit: tuple[str, str]) -> None:
@@ -242,7 +242,7 @@ def _profiled(folder: Path, variant: str, edits: int, shape: str) -> list[dict[s
 
 
 def _medians(saves: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of each question that every save answered."""
+    """The seconds to each answer that every save gave."""
     return {
         q: median(s["seconds"][q] for s in saves) for q in _QUESTIONS if saves and all(q in s["seconds"] for s in saves)
     }
@@ -265,10 +265,10 @@ def _agreement(save: Mapping[str, Any]) -> str:
     return "equal" if near else "DIFFERENT"
 
 
-def _growth(found: Mapping[str, Any]) -> dict[str, float]:
+def _growth(results: Mapping[str, Any]) -> dict[str, float]:
     """MiB that each process grew by per save, from the first third of the saves of one session to the last."""
-    sizes = [s["memory"] for s in found["parts"]["one shape"]] + [s["memory"] for s in found.get("compared", ())]
-    sizes += found["memory"]
+    sizes = [s["memory"] for s in results["parts"]["one shape"]] + [s["memory"] for s in results.get("compared", ())]
+    sizes += results["memory"]
     names = {name for size in sizes for name in size}
     third = max(1, len(sizes) // 3)
     return {
@@ -278,26 +278,26 @@ def _growth(found: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _verdicts(found: Mapping[str, Any]) -> dict[str, bool]:
-    one = _medians(found["parts"]["one shape"])
-    if found["gpu"] is None:
+def _verdicts(results: Mapping[str, Any]) -> dict[str, bool]:
+    one = _medians(results["parts"]["one shape"])
+    if results["gpu"] is None:
         return {"without a GPU": max(one.values()) <= WITHOUT_GPU}
-    every = _medians(found["parts"].get("all shapes", ()))
+    every = _medians(results["parts"].get("all shapes", ()))
     verdicts = {f"{q} {limit:g} s": q in one and one[q] <= limit for q, limit in TARGETS.items()}
     verdicts[f"all shapes {ALL_SHAPES:g} s"] = bool(every) and max(every.values()) <= ALL_SHAPES
-    return verdicts | {"answers of profile": all(_agreement(s) == "equal" for s in found.get("compared", ()))}
+    return verdicts | {"answers of profile": all(_agreement(s) == "equal" for s in results.get("compared", ()))}
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
+def table(results: Mapping[str, Any]) -> list[str]:
     """The figures, for reading."""
-    lines = [f"{found['gpu'] or 'no GPU'}, {found['machine']}"]
-    for part, saves in found["parts"].items():
+    lines = [f"{results['gpu'] or 'no GPU'}, {results['machine']}"]
+    for part, saves in results["parts"].items():
         times = ", ".join(f"{q} {s:.2f} s" for q, s in _medians(saves).items())
         lines.append(f"{part}: medians of {len(saves)} saves: {times}")
-    for save in found.get("compared", ()):
+    for save in results.get("compared", ()):
         lines.append(f"compared: {save['what'] or 'harmless edit'}: {_agreement(save)}")
-    lines += [f"memory: {name}: {mib:+.2f} MiB per save" for name, mib in _growth(found).items()]
-    return [*lines, *(f"{'met' if met else 'MISSED'}: {name}" for name, met in _verdicts(found).items())]
+    lines += [f"memory: {name}: {mib:+.2f} MiB per save" for name, mib in _growth(results).items()]
+    return [*lines, *(f"{'met' if met else 'MISSED'}: {name}" for name, met in _verdicts(results).items())]
 
 
 if __name__ == "__main__":

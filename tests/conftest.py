@@ -254,8 +254,10 @@ def build_once(
     The workers of a run compile it once: the first that asks does, the others wait. Each has a copy of its own then,
     which no other worker's test changes.
     """
-    own = factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built" / (name or loaded.name)
+    base_folder = factory.getbasetemp()
+    shared = (
+        (base_folder.parent if "PYTEST_XDIST_WORKER" in os.environ else base_folder) / "built" / (name or loaded.name)
+    )
     shared.mkdir(parents=True, exist_ok=True)
     made, kept = shared / "build", shared / "artifacts.pickle"
     with (shared / "lock").open("w") as lock:
@@ -330,8 +332,8 @@ t.optional_tool = lambda name: None if name == "nvdisasm" else found(name)
 
 def hide_disassembler(patch: pytest.MonkeyPatch) -> None:
     """Hides nvdisasm, which takes a third of the time of a small compilation and says nothing of how one is built."""
-    found = toolchain.optional_tool
-    patch.setattr(toolchain, "optional_tool", lambda name: None if name == "nvdisasm" else found(name))
+    result = toolchain.optional_tool
+    patch.setattr(toolchain, "optional_tool", lambda name: None if name == "nvdisasm" else result(name))
 
 
 @contextlib.contextmanager
@@ -362,9 +364,9 @@ def flashcore(
         "PYTHONDONTWRITEBYTECODE": "1",
         **(env or {}),
     }
-    known = forks.of(forks.COMMANDS)
-    if known.can(environment):
-        return known.run(["-c", code, *words], cwd, environment, timeout=300)
+    recorded = forks.of(forks.COMMANDS)
+    if recorded.can(environment):
+        return recorded.run(["-c", code, *words], cwd, environment, timeout=300)
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd,

@@ -262,13 +262,13 @@ def kernels(variant: str) -> tuple[str, ...]:
 
 def static_facts(variant: str, archs: Iterable[str] = ARCHS, shapes: Iterable[str] = ()) -> list[Fact]:
     """What build and static make of a variant: per kernel and arch, and per shape from the plan."""
-    found: list[Fact] = []
+    results: list[Fact] = []
     for arch in archs:
         for kernel in kernels(variant):
-            found += facts_of(STATIC, variant, arch=arch, kernel=kernel)
+            results += facts_of(STATIC, variant, arch=arch, kernel=kernel)
             for name in shapes:
-                found += facts_of(PLANNED, variant, arch=arch, shape=name, kernel=kernel)
-    return found
+                results += facts_of(PLANNED, variant, arch=arch, shape=name, kernel=kernel)
+    return results
 
 
 def counter_facts(variant: str, shape: Shape, *, us: float = 10.0) -> list[Fact]:
@@ -289,7 +289,7 @@ def counter_facts(variant: str, shape: Shape, *, us: float = 10.0) -> list[Fact]
     }  # fmt: skip
     stalls = {f"stall_share_{r}": 100.0 / (len(STALL_REASONS) - 1) for r in STALL_REASONS if r != "selected"}
     values.update(stalls)
-    found = facts_of(values, variant, shape=shape.name)
+    result = facts_of(values, variant, shape=shape.name)
     parts = len(kernels(variant))
     for kernel in kernels(variant):
         share: dict[str, Value | None] = {
@@ -297,8 +297,8 @@ def counter_facts(variant: str, shape: Shape, *, us: float = 10.0) -> list[Fact]
             for n, v in values.items()
             if n not in ("kernel_launches", "plan_matches")
         }
-        found += facts_of(share, variant, shape=shape.name, kernel=kernel)
-    return found
+        result += facts_of(share, variant, shape=shape.name, kernel=kernel)
+    return result
 
 
 def formula_values(shape: Shape) -> dict[str, float]:
@@ -382,9 +382,9 @@ def on_l4(record: Record, **changes: Any) -> Record:
         if f.subject.variant in here or f.subject.arch or f.source is Source.FORMULA
     ]
     samples = {k: tuple(10 * x for x in v) for k, v in record.samples.items() if k.partition("/")[0] in here}
-    own = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
+    environment_l4 = environment(gpu="NVIDIA L4", gpu_arch="sm_89", gpu_sms=58, gpu_memory_bytes=24 * 10**9,
                       gpu_l2_bytes=48 << 20, gpu_sm_clock_mhz=2040.0)  # fmt: skip
-    fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": own, "outcomes": tuple(outcomes),
+    fields: dict[str, Any] = {"id": "20260102T040000Z-0002", "environment": environment_l4, "outcomes": tuple(outcomes),
                               "facts": Facts(facts), "roofs": (), "samples": samples}  # fmt: skip
     return replace(record, **{**fields, **changes})
 
@@ -469,36 +469,36 @@ def record(
     ones of the same subject; ``times`` gives a variant's time by itself in microseconds at every shape.
     """
     chosen = suite if suite is not None else globals()["suite"]()
-    found: list[Fact] = []
+    results: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     timed: dict[str, tuple[float, ...]] = {}
     us = {"slow": 400.0, "fast": 40.0, "split": 20.0, "cudnn": 9.0, **(times or {})}
     for v in chosen.variants.values():
         if not v.is_reference:
             names = [s.name for w, s in cases(chosen) if w is v]
-            found += static_facts(v.name, v.where.archs, names)
+            results += static_facts(v.name, v.where.archs, names)
     for v, s in cases(chosen):
         alone = us.get(v.name, 50.0)
-        found += formula_facts(v.name, s)
+        results += formula_facts(v.name, s)
         for stage in s.stages:
             outcomes.append(outcome(v.name, s.name, stage))
         if "check" in s.stages:
-            found += check_facts(v.name, s.name)
+            results += check_facts(v.name, s.name)
         if "bench" in s.stages:
             for mode, factor in (("isolated", 1.0), ("back_to_back", 0.9), ("cold", 1.25), ("eager", 3.0)):
                 series = samples(alone * factor, seed=len(timed))
                 timed[f"{v.name}/{s.name}/{mode}"] = series
-                found += timing_facts(v.name, s.name, mode, series)
-            found.append(fact("bench_sm_clock", 1980.0, v.name, shape=s.name))
+                results += timing_facts(v.name, s.name, mode, series)
+            results.append(fact("bench_sm_clock", 1980.0, v.name, shape=s.name))
         if "profile" in s.stages:
-            found += counter_facts(v.name, s, us=alone * 1.2)
+            results += counter_facts(v.name, s, us=alone * 1.2)
     fields: dict[str, Any] = {
         "outcomes": tuple(outcomes),
         "samples": timed,
         "keys": {f"{v.name}/{s.name}": case_key(v, s) for v, s in cases(chosen)},
         "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
     }
-    return bare_record(chosen, [*found, *facts], **{**fields, **changes})
+    return bare_record(chosen, [*results, *facts], **{**fields, **changes})
 
 
 #: Counters that each case of a large record has.
@@ -521,16 +521,16 @@ def large_record(count: int = 10_000, budgets: Iterable[Budget] = (), waivers: I
     shapes = [shape(f"s{i}", {**MISSION, "S": 64 * (i + 1)}) for i in range(100)]
     variants = [variant(f"v{i}", archs=("sm_90a",)) for i in range(max(1, count // len(shapes)))]
     made = suite(variants, shapes, budgets, waivers, archs=("sm_90a",))
-    found: list[Fact] = []
+    results: list[Fact] = []
     outcomes: list[CaseOutcome] = []
     for v in variants:
-        found += static_facts(v.name, v.where.archs, made.shapes)
+        results += static_facts(v.name, v.where.archs, made.shapes)
         for s in shapes:
-            found += formula_facts(v.name, s)
-            found += facts_of(FEW_COUNTERS, v.name, shape=s.name)
-            found += facts_of({"isolated_p50": 1e4, "max_error": 2e-4}, v.name, shape=s.name)
+            results += formula_facts(v.name, s)
+            results += facts_of(FEW_COUNTERS, v.name, shape=s.name)
+            results += facts_of({"isolated_p50": 1e4, "max_error": 2e-4}, v.name, shape=s.name)
             outcomes += [outcome(v.name, s.name, stage) for stage in STAGES]
-    return bare_record(made, found, outcomes=tuple(outcomes))
+    return bare_record(made, results, outcomes=tuple(outcomes))
 
 
 def without(record: Record, name: str, **subject: Any) -> Record:

@@ -113,15 +113,15 @@ class Forks:
             pid = self.start(words, folder, environment, [nothing.fileno(), to_out, to_err], session=False)
         for end in (to_out, to_err):
             os.close(end)
-        said = {out: b"", err: b""}
+        messages = {out: b"", err: b""}
         until = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
-            for pipe in said:
+            for pipe in messages:
                 selector.register(pipe, selectors.EVENT_READ)
             while selector.get_map():
                 for key, _ in selector.select(1.0):
                     if new := os.read(key.fd, 1 << 16):
-                        said[key.fd] += new
+                        messages[key.fd] += new
                     else:
                         selector.unregister(key.fd)
                         os.close(key.fd)
@@ -129,7 +129,7 @@ class Forks:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
                     raise TimeoutError(f"no end within {timeout:g} s: {' '.join(words)}")
-        text = [said[pipe].decode().replace("\r\n", "\n").replace("\r", "\n") for pipe in (out, err)]
+        text = [messages[pipe].decode().replace("\r\n", "\n").replace("\r", "\n") for pipe in (out, err)]
         return subprocess.CompletedProcess([*words], Forked(pid).wait(), *text)
 
     def close(self) -> None:
@@ -193,29 +193,29 @@ def supervised(forks: Forks) -> Iterator[None]:
 # --- the process that forks -----------------------------------------------------------------------
 
 
-def _serve(own: socket.socket) -> None:
+def _serve(connection: socket.socket) -> None:
     while True:
-        word, handles, _, _ = socket.recv_fds(own, 100, 4)
+        word, handles, _, _ = socket.recv_fds(connection, 100, 4)
         if not word:
             return
-        (told, tells), (waits, begins) = os.pipe(), os.pipe()
+        (listed, tells), (waits, begins) = os.pipe(), os.pipe()
         between = os.fork()
         if between == 0:
             if child := os.fork():
                 os.write(tells, str(child).encode())
                 os._exit(0)
-            for handle in (told, tells, begins):
+            for handle in (listed, tells, begins):
                 os.close(handle)
-            own.close()
+            connection.close()
             os.read(waits, 1)  # until it is its asker's child
             os.close(waits)
             _begin(handles)
         os.close(tells)
         os.close(waits)
-        number = os.read(told, 100)
+        number = os.read(listed, 100)
         os.waitpid(between, 0)
-        own.send(number)
-        for handle in (told, begins, *handles):
+        connection.send(number)
+        for handle in (listed, begins, *handles):
             os.close(handle)
 
 

@@ -39,8 +39,8 @@ class Finished:
 
 def program(command: Command, **options: Any) -> Program:
     """A program; options are its own, or those of its limits."""
-    own = {k: options.pop(k) for k in list(options) if k in Program.__dataclass_fields__}
-    return Program(command=command, limits=Limits(**options), **own)
+    program_options = {k: options.pop(k) for k in list(options) if k in Program.__dataclass_fields__}
+    return Program(command=command, limits=Limits(**options), **program_options)
 
 
 def run(

@@ -42,7 +42,7 @@ def filled(text: str, inputs: dict[str, str]) -> str:
 def step(name: str, folder: Path, inputs: dict[str, str], **env: str) -> subprocess.CompletedProcess[str]:
     """Runs a step's script in ``folder``, as a runner does."""
     values = {k: str(v["default"]) for k, v in ACTION["inputs"].items()} | inputs
-    own = {k: filled(v, values) for k, v in STEPS[name].get("env", {}).items()}
+    settings = {k: filled(v, values) for k, v in STEPS[name].get("env", {}).items()}
     script = folder.parent / "step.sh"
     script.write_text(STEPS[name]["run"])
     here = Path(sys.executable).parent
@@ -52,7 +52,7 @@ def step(name: str, folder: Path, inputs: dict[str, str], **env: str) -> subproc
         "GITHUB_STEP_SUMMARY": str(folder.parent / "summary.md"),
         "GITHUB_ACTION_PATH": str(ROOT),
         "RUNNER_TEMP": str(folder.parent),
-        **own,
+        **settings,
         **env,
     }
     return subprocess.run(
@@ -106,8 +106,8 @@ def test_the_gate_step_fails_with_an_annotation_on_the_kernels_line(repository: 
     done = step("Gate", repository, ONE)
     assert done.returncode == 1
     source = (repository / "kernels" / "warp.cu").read_text().splitlines()
-    found = re.search(r"^::error file=kernels/warp\.cu,line=(\d+),title=", done.stdout, re.MULTILINE)
-    assert found and "row_softmax_warp_kernel" in "".join(source[int(found[1]) - 2 : int(found[1])])
+    match = re.search(r"^::error file=kernels/warp\.cu,line=(\d+),title=", done.stdout, re.MULTILINE)
+    assert match and "row_softmax_warp_kernel" in "".join(source[int(match[1]) - 2 : int(match[1])])
     assert "❌" in (repository.parent / "summary.md").read_text()
     assert json.loads((repository / "flashcore-reports" / "gate.json").read_text())["exit_code"] == 1
 
@@ -176,11 +176,11 @@ def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> 
     guide = (ROOT / "docs" / "how-to" / "gpu-runner.md").read_text()
     jobs = yaml.safe_load(re.findall(r"```yaml\n(.+?)```", guide, re.DOTALL)[0])["jobs"]
     assert list(jobs) == ["measure", "gate"] and jobs["gate"]["needs"] == "measure"
-    (own,) = [s for s in jobs["gate"]["steps"] if "flashcore" in s.get("uses", "")]
-    assert set(own["with"]) <= set(ACTION["inputs"]) and own["with"]["require"] in TIERS
+    (step,) = [s for s in jobs["gate"]["steps"] if "flashcore" in s.get("uses", "")]
+    assert set(step["with"]) <= set(ACTION["inputs"]) and step["with"]["require"] in TIERS
     uploaded = [s["with"] for s in jobs["measure"]["steps"] if "upload-artifact" in s.get("uses", "")]
     downloaded = [s["with"] for s in jobs["gate"]["steps"] if "download-artifact" in s.get("uses", "")]
-    assert uploaded[0]["name"] == downloaded[0]["name"] and downloaded[0]["path"] == own["with"]["records"]
+    assert uploaded[0]["name"] == downloaded[0]["name"] and downloaded[0]["path"] == step["with"]["records"]
     for words in (s["run"].split() for s in jobs["measure"]["steps"] if "run" in s):
         assert words[0] == "flashcore"
         arguments = parser(words[1:]).parse_args(words[1:])
@@ -210,10 +210,10 @@ def test_the_install_step_makes_an_environment_of_its_own(inputs: dict[str, str]
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     made = runner / "flashcore"
-    told = (runner / "told").read_text().splitlines()
-    assert told[:3] == ["-m", "venv", str(made)]
-    assert told[3] == "install"
-    assert told[-1] == f"{runner / 'the action'}[{extras}]"
+    listed = (runner / "told").read_text().splitlines()
+    assert listed[:3] == ["-m", "venv", str(made)]
+    assert listed[3] == "install"
+    assert listed[-1] == f"{runner / 'the action'}[{extras}]"
     assert (runner / "output").read_text() == f"flashcore={made / 'bin' / 'flashcore'}\n"
 
 
@@ -286,7 +286,10 @@ def test_the_hook_names_a_command_that_there_is() -> None:
 
 def test_our_own_workflow_uses_what_is_here() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    (own,) = [step for job in jobs.values() for step in job["steps"] if step.get("uses") == "./"]
-    assert set(own["with"]) <= set(ACTION["inputs"]) and (ROOT / own["with"]["suite"] / "suite.toml").is_file()
+    (action_step,) = [step for job in jobs.values() for step in job["steps"] if step.get("uses") == "./"]
+    assert (
+        set(action_step["with"]) <= set(ACTION["inputs"])
+        and (ROOT / action_step["with"]["suite"] / "suite.toml").is_file()
+    )
     scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert scripts == [".ci/run", ".ci/package"] and all(os.access(ROOT / script, os.X_OK) for script in scripts)

@@ -94,9 +94,9 @@ def test_commands_are_understood(page: Path, capsys: pytest.CaptureFixture[str])
         words = [w for w in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", w)]
         arguments = re.search(r'ARGS="([^"]*)"', command)
         if words[0] == "flashcore":
-            said = refusal(words[1:], capsys)
+            message = refusal(words[1:], capsys)
             # A sentence may name a command without what it takes.
-            assert not said or "the following arguments are required" in said, command
+            assert not message or "the following arguments are required" in message, command
         elif words[0] == "make":
             assert set(words[1:]) <= set(targets), command
             for module in re.findall(r"-m benchmarks\.(\w+)", "".join(targets[w] for w in words[1:])):
@@ -246,9 +246,9 @@ def test_sampled_and_counted_stalls_agree_as_is_said() -> None:
     record = published()
     sampled: dict[Subject, Counter[str]] = {}
     for listing in record.listings:
-        own = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
+        samples_of = sampled.setdefault(Subject(listing.subject.variant, shape=listing.subject.shape), Counter())
         for instruction in listing.instructions:
-            own.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
+            samples_of.update({r: instruction.values.get(f"stall_{r}", 0) for r in STALL_REASONS if r != "selected"})
     worst: list[float] = []
     alike = 0
     for case, samples in sampled.items():

@@ -56,14 +56,14 @@ def test_a_frame_of_nothing_has_the_same_columns(record: Record) -> None:
 
 
 def test_what_is_unmeasured_is_missing_and_zero_stays_zero() -> None:
-    found = [
+    results = [
         factory.fact("registers", None, detail="cuobjdump is absent"),
         factory.fact("spill_store_bytes", 0),
         factory.fact("occupancy_limiter", "registers"),
         factory.fact("plan_matches", True),
         factory.fact("ncu_duration", 2**53),
     ]
-    frame = frames.frame(Fact, found)
+    frame = frames.frame(Fact, results)
     assert [None if math.isnan(v) else v for v in frame["value"]] == [None, 0.0, None, None, 2.0**53]
     assert [None if pd.isna(t) else t for t in frame["text"]] == [None, None, "registers", "True", None]
     assert frame["note"].iloc[0] == "cuobjdump is absent"
@@ -177,10 +177,10 @@ def test_changes_keep_numbers_and_texts_apart(record: Record) -> None:
 
 
 def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
-    found = differences.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
-    frame = frames.frame(diff.TimeChange, found)
+    result = differences.timing(record, factory.record(times={"fast": 20.0}, id="20260102T030405Z-0002"), ["isolated"])
+    frame = frames.frame(diff.TimeChange, result)
     assert list(zip(frame["ratio"], frame["low"], frame["high"], strict=True)) == [
-        (t.ratio, t.low, t.high) for t in found
+        (t.ratio, t.low, t.high) for t in result
     ]
     fast = frame.loc[("fast", "mission")]
     assert fast["low"] < fast["ratio"] < fast["high"]
@@ -189,21 +189,21 @@ def test_time_changes_hold_the_ratio_and_its_interval(record: Record) -> None:
 
 
 def test_verdicts_come_with_status_and_value(record: Record) -> None:
-    found = judge.judge(record).verdicts
-    frame = frames.frame(judge.Verdict, found)
-    assert frame["status"].tolist() == [v.status for v in found]
+    result = judge.judge(record).verdicts
+    frame = frames.frame(judge.Verdict, result)
+    assert frame["status"].tolist() == [v.status for v in result]
     limits = frame[frame["fact"] == "registers"]
     assert set(limits["status"]) == {"fail"} and set(limits["value"]) == {96.0} and set(limits["limit"]) == {"≤ 90"}
     assert frame[frame["fact"] == "builds"]["value"].isna().all()
-    assert frame["required"].tolist() == [v.required for v in found]
+    assert frame["required"].tolist() == [v.required for v in result]
 
 
 def test_points_hold_what_a_roofline_shows(record: Record) -> None:
-    found = roofline.points(record)
-    frame = frames.frame(roofline.Point, found)
+    result = roofline.points(record)
+    frame = frames.frame(roofline.Point, result)
     for name in ("level", "counted", "flop", "intensity", "tflops", "share"):
-        assert frame[name].tolist() == [getattr(p, name) for p in found], name
-    assert frame["ceiling_tflops"].tolist() == [p.ceiling.tflops for p in found]
+        assert frame[name].tolist() == [getattr(p, name) for p in result], name
+    assert frame["ceiling_tflops"].tolist() == [p.ceiling.tflops for p in result]
     assert frame["measured_ceiling_tflops"].isna().all()  # no roof was measured
 
 
@@ -236,12 +236,12 @@ def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: 
 
 def test_the_rows_of_the_export_are_the_facts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    found = [
+    results = [
         factory.fact("registers", 7, arch="sm_80", kernel="k", launch=0),
         factory.fact("isolated_p50", 7.0),
         factory.fact("l2_hit", None, detail="no ncu"),
     ]
-    bare = dataclasses.replace(factory.bare_record(), facts=Facts(found))
+    bare = dataclasses.replace(factory.bare_record(), facts=Facts(results))
     rows = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(bare)]
     assert [(r["value"], r["type"], r["launch"]) for r in rows] == [
         (7, "int", 0),

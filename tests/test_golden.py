@@ -118,8 +118,8 @@ def output(line: str, folder: Path) -> str:
     """What a line of a session gives: a command's output and exit code, the contents of files (``cat``) or their sizes
     and checksums (``sum``)."""
     first, *rest = line.split()
-    found = {word: sorted(str(p.relative_to(folder)) for p in folder.glob(word)) for word in rest if "*" in word}
-    words = [name for word in rest for name in found.get(word, [word])]
+    results = {word: sorted(str(p.relative_to(folder)) for p in folder.glob(word)) for word in rest if "*" in word}
+    words = [name for word in rest for name in results.get(word, [word])]
     if first == "sum":
         texts = ((name, brief(contents(folder / name), folder).encode()) for name in words)
         return "".join(f"{name} {len(text)} {hashlib.sha256(text).hexdigest()[:16]}\n" for name, text in texts)
@@ -151,7 +151,7 @@ def brief(text: str, folder: Path) -> str:
     if text.startswith("{"):
         parsed = json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False)
         small = r"(?<!^)\{(?:[^{}]|\{[^{}]*\})*\}"
-        text = re.sub(small, lambda found: re.sub(r"\n *", " ", found[0]), parsed)
+        text = re.sub(small, lambda results: re.sub(r"\n *", " ", results[0]), parsed)
     text = text.replace(str(folder), "<folder>").replace(str(ROOT), "<root>")
     for pattern, placeholder in PLACEHOLDERS.items():
         text = re.sub(pattern, placeholder, text)

@@ -38,8 +38,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, tree)
     made = tree.parent / "made"
     subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(made), str(tree)], check=True)
-    (found,) = made.iterdir()
-    return found
+    (result,) = made.iterdir()
+    return result
 
 
 @pytest.fixture(scope="session")
@@ -72,9 +72,9 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(wheel: Path) -> None
         entries = next(n for n in names if n.endswith("/entry_points.txt"))
         scripts = configparser.ConfigParser()
         scripts.read_string(archive.read(entries).decode())
-    own = {n for n in names if not n.startswith("flashcore_harness-")}
+    package_files = {n for n in names if not n.startswith("flashcore_harness-")}
     roots = {"flashcore": ROOT / "harness" / "flashcore", "flashcore/roofs_suite": ROOT / "kernels" / "roofs"}
-    assert own == {
+    assert package_files == {
         f"{prefix}/{path.relative_to(root).as_posix()}"
         for prefix, root in roots.items()
         for path in root.rglob("*")

@@ -86,10 +86,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path],
 
 def test_every_case_is_right_and_timed(whole: tuple[Record, Path]) -> None:
     record, folder = whole
-    found = outcomes(record)
+    by_case = outcomes(record)
     for variant in ("plain", "wide", "two_steps", "torch_mul"):
-        assert found[f"{variant}/tail", "check"].status == "ok"
-        assert found[f"{variant}/small", "check"].status == "ok"
+        assert by_case[f"{variant}/tail", "check"].status == "ok"
+        assert by_case[f"{variant}/small", "check"].status == "ok"
         subject = Subject(variant, shape="small")
         for mode in ("isolated_p50", "back_to_back_p50", "cold_p50", "eager_p50"):
             microseconds = record.facts.number(mode, subject)
@@ -153,18 +153,18 @@ def broken(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path]
 
 
 def test_faults_cost_only_their_own_cases(broken: Record) -> None:
-    found = outcomes(broken)
+    by_case = outcomes(broken)
     for variant in ("good", "plan_prints"):
-        assert found[f"{variant}/tail", "check"].status == "ok", found[f"{variant}/tail", "check"].reason
-        assert found[f"{variant}/small", "bench"].status == "ok"
+        assert by_case[f"{variant}/tail", "check"].status == "ok", by_case[f"{variant}/tail", "check"].reason
+        assert by_case[f"{variant}/small", "bench"].status == "ok"
         if have_ncu():
-            assert found[f"{variant}/small", "profile"].status == "ok"
+            assert by_case[f"{variant}/small", "profile"].status == "ok"
 
 
 @pytest.mark.parametrize(("variant", "reason"), REASONS.items())
 def test_a_fault_is_named_and_never_timed(broken: Record, variant: str, reason: str) -> None:
-    found = outcomes(broken)
-    failed = [o for (case, stage), o in found.items() if case.startswith(f"{variant}/") and o.status == "failed"]
+    by_case = outcomes(broken)
+    failed = [o for (case, stage), o in by_case.items() if case.startswith(f"{variant}/") and o.status == "failed"]
     assert failed and any(re.search(reason, o.reason) for o in failed), [o.reason for o in failed]
     assert {o.stage for o in failed} == {"check"} or variant.startswith("plan_")
     timed = Facts(broken.facts.of(variant)).named("isolated_p50")
@@ -172,9 +172,9 @@ def test_a_fault_is_named_and_never_timed(broken: Record, variant: str, reason: 
 
 
 def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
-    found = outcomes(broken)
-    assert found["plan_refuses/small", "check"].status == "unsupported"
-    assert found["plan_refuses/tail", "check"].status == "ok"
+    by_case = outcomes(broken)
+    assert by_case["plan_refuses/small", "check"].status == "unsupported"
+    assert by_case["plan_refuses/tail", "check"].status == "ok"
 
 
 # --- timed calls that save their work ---------------------------------------------------------------
@@ -210,8 +210,8 @@ def test_an_honest_kernel_keeps_its_times_by_every_clock(lazy: Record) -> None:
 
 @pytest.mark.parametrize(("variant", "reason"), SAVED.items())
 def test_a_kernel_that_saves_its_work_is_never_timed(lazy: Record, variant: str, reason: str) -> None:
-    found = outcomes(lazy)
-    check, bench = (found[f"{variant}/small", stage] for stage in ("check", "bench"))
+    by_case = outcomes(lazy)
+    check, bench = (by_case[f"{variant}/small", stage] for stage in ("check", "bench"))
     caught = check if check.status == "failed" and variant == "remembers" else bench
     assert caught.status == "failed" and re.search(reason, caught.reason), (check.reason, bench.reason)
     assert not [f for f in Facts(lazy.facts.of(variant)).named("isolated_p50") if f.value is not None]
@@ -239,25 +239,25 @@ def updated(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path
 
 
 def test_kernels_that_write_what_they_read_are_checked_timed_and_profiled(updated: Record) -> None:
-    found = outcomes(updated)
+    by_case = outcomes(updated)
     for variant in ("plain", "in_place", "apart"):
         for shape in ("bare", "biased"):
             profiled = have_ncu() and (variant == "plain" or shape == "bare")  # peers on their first shape
             for stage in ("check", "bench", *(("profile",) if profiled else ())):
-                outcome = found[f"{variant}/{shape}", stage]
+                outcome = by_case[f"{variant}/{shape}", stage]
                 assert outcome.status == "ok", outcome
             for mode in ("isolated", "back_to_back", "cold", "eager"):
                 fact = updated.facts.get(f"{mode}_p50", Subject(variant, shape=shape))
                 assert fact is not None and "2 timed answers right" in fact.note, fact
-    assert found["ignores_bias/bare", "check"].status == "ok"  # there is none
+    assert by_case["ignores_bias/bare", "check"].status == "ok"  # there is none
 
 
-@pytest.mark.parametrize(("variant", "said"), UPDATES.items())
+@pytest.mark.parametrize(("variant", "message"), UPDATES.items())
 def test_a_fault_of_a_kernel_that_writes_what_it_reads_is_named(
-    updated: Record, variant: str, said: tuple[str, str]
+    updated: Record, variant: str, message: tuple[str, str]
 ) -> None:
-    outcome = outcomes(updated)[f"{variant}/{said[1]}", "check"]
-    assert outcome.status == "failed" and re.search(said[0], outcome.reason), outcome
+    outcome = outcomes(updated)[f"{variant}/{message[1]}", "check"]
+    assert outcome.status == "failed" and re.search(message[0], outcome.reason), outcome
 
 
 #: A call → what it does.
@@ -381,8 +381,8 @@ def child(toy: Built, code: str) -> str:
 
 def test_opcheck(toy: Built) -> None:
     code = "out = torch.empty_like(x)\nprint(torch.library.opcheck(op.default, (x, out, 2.0)))"
-    said = child(toy, code)
-    assert said.count("SUCCESS") == 4, said
+    message = child(toy, code)
+    assert message.count("SUCCESS") == 4, message
 
 
 def test_on_another_stream_and_in_a_graph(toy: Built) -> None:

@@ -211,19 +211,21 @@ class Reader(HTMLParser):
         if "data-shape" in script:
             self.items += Reader(data, self.page, script["data-shape"]).items
         elif script.get("type"):
-            found = json.loads(data)
-            if isinstance(found, list):
-                self.rows(" ".join(map(str, found[0])), found[1:])
-            elif "code" in found:
-                offsets = itertools.accumulate(row[0] for row in found["code"])
-                code = [[f"{offset:05x}", *row[1:4]] for offset, row in zip(offsets, found["code"], strict=True)]
-                self.rows(f"code {self.listing}", [row[:4] for row in found["lines"]] + code)
-            elif "roofs" in found:
-                self.rows("point", ([*p, share] for p, share in zip(found["table"][1:], found["shares"], strict=True)))
-                self.rows("roof", ([roof["value"], roof["label"]] for roof in found["roofs"]))
+            parsed = json.loads(data)
+            if isinstance(parsed, list):
+                self.rows(" ".join(map(str, parsed[0])), parsed[1:])
+            elif "code" in parsed:
+                offsets = itertools.accumulate(row[0] for row in parsed["code"])
+                code = [[f"{offset:05x}", *row[1:4]] for offset, row in zip(offsets, parsed["code"], strict=True)]
+                self.rows(f"code {self.listing}", [row[:4] for row in parsed["lines"]] + code)
+            elif "roofs" in parsed:
+                self.rows(
+                    "point", ([*p, share] for p, share in zip(parsed["table"][1:], parsed["shares"], strict=True))
+                )
+                self.rows("roof", ([roof["value"], roof["label"]] for roof in parsed["roofs"]))
             else:
                 names = ("budget", "variant", "arch", "shape", "kernel", "launch", "value", "headroom", "reason")
-                self.rows("verdict", zip(*(unpacked(*found[name]) for name in names), strict=True))
+                self.rows("verdict", zip(*(unpacked(*parsed[name]) for name in names), strict=True))
 
     def rows(self, caption: str, rows: Iterable[Any]) -> None:
         for row in rows:
@@ -291,17 +293,17 @@ class Trace:
     def case(self, variant: str, shape: str) -> set[str]:
         """The figures of a case: of its facts and its parent's, and of what the explain layer says of it."""
         parent = self.variants.get(variant, {}).get("parent") or ""
-        found = self.fact("", variant, shape) | self.fact("", parent, shape) | self.verdicts[variant]
-        found |= of(
+        result = self.fact("", variant, shape) | self.fact("", parent, shape) | self.verdicts[variant]
+        result |= of(
             self.shapes.get(shape, {}).get("params", {}), [p for p in self.run["plans"] if p["variant"] == variant]
         )
         suite, readings = self.record.suite, self.readings
         if variant not in suite.variants or shape not in suite.shapes:
-            return found
+            return result
         v, s, subject = suite.variants[variant], suite.shapes[shape], Subject(variant, shape=shape)
         limits, bounds = limiters(readings, variant, shape), self.bounds.get(subject)
         cures = [remedies(readings, shape).get(x.kind, [])[:3] for x in limits.limiters]
-        found |= of(
+        result |= of(
             limits, whole(readings, variant, shape), cures, advice(readings, variant, shape), bounds, v.predictions
         )
         found |= of(
@@ -309,14 +311,14 @@ class Trace:
             [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
         )
         for gap in bounds.gaps if bounds else ():
-            found |= of(gap.ratio)
+            result |= of(gap.ratio)
         for p in self.points.get(subject.case) or roofline.formula_points(self.record, subject):
-            found |= of(p, p.intensity, p.tflops, 100 * (p.share or 0))
+            result |= of(p, p.intensity, p.tflops, 100 * (p.share or 0))
         for x in (subject, Subject(parent, shape=shape)):
-            found |= of([share(self.record, x) for share in (roofline.shared_busy, roofline.l1_busy)])
+            result |= of([share(self.record, x) for share in (roofline.shared_busy, roofline.l1_busy)])
         for shapes in ((s,), self.same.get(shape, (s,))):
-            found |= self.ladder(tuple(x.name for x in shapes))[variant]
-        return found
+            result |= self.ladder(tuple(x.name for x in shapes))[variant]
+        return result
 
     @functools.cache  # noqa: B019, a run is traced once
     def ladder(self, shapes: tuple[str, ...]) -> dict[str, set[str]]:
@@ -329,18 +331,18 @@ class Trace:
             two.get(row.reference or ""),
             steps.floor and [steps.floor.floor_us, steps.floor.ratio],
         )
-        found: dict[str, set[str]] = defaultdict(set)
+        result: dict[str, set[str]] = defaultdict(set)
         for name in row.cases:
             others = (self.record.suite.variants[name].parent, row.reference, self.record.suite.baseline)
-            found[name] = marks | of(two[name], [row.over(name, other) for other in others])
+            result[name] = marks | of(two[name], [row.over(name, other) for other in others])
         for step in steps.steps:
-            found[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.ratio and 1 / step.ratio)
-        return found
+            result[step.variant.name] |= of(step.finding, [m.ratio for m in step.moved], step.ratio and 1 / step.ratio)
+        return result
 
     @functools.cache  # noqa: B019, a run is traced once
     def listing(self, variant: str, shape: str) -> dict[str, set[str]]:
         """The figures of source lines and instructions by place."""
-        found: dict[str, set[str]] = defaultdict(set)
+        result: dict[str, set[str]] = defaultdict(set)
         for x in self.record.listings:
             if x.subject.case == f"{variant}/{shape}":
                 alone = zip(x.instructions, heat.alone(x), strict=True)
@@ -348,19 +350,19 @@ class Trace:
                 places += [(f"{line.file}:{line.number}", line) for line in heat.in_order(x)]
                 for place, line in places:
                     offsets = " ".join(f"{i.offset:05x}" for i in line.instructions)
-                    found[place] |= of(line, place, offsets, len(line.instructions))
-                found[""] |= of([line.share for _, line in places], heat.shares(heat.in_order(x)))
-        return found
+                    result[place] |= of(line, place, offsets, len(line.instructions))
+                result[""] |= of([line.share for _, line in places], heat.shares(heat.in_order(x)))
+        return result
 
     # --- rules ------------------------------------------------------------------------------------------
 
     def allowed(self, item: Item) -> set[str]:
         """The figures that an item may show."""
         lines = (part.strip() for text in item.texts for part in (text, text.partition(": ")[2]))
-        found = set().union(*(figures(line) for line in lines if line in self.literals))
+        result = set().union(*(figures(line) for line in lines if line in self.literals))
         rule = next((rule for start, rule in RULES.items() if item.caption.startswith(start)), None)
         more = rule(self, item) if rule else self.named(item)
-        return found | (more or self.usual(item))
+        return result | (more or self.usual(item))
 
     def named(self, item: Item) -> set[str]:
         """The figures of the facts that its column or its row names, at the shape that these name."""
@@ -411,8 +413,8 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
 
 def pages(run: Traversable, folder: Path) -> tuple[Trace, list[Item]]:
     """A run's figures, and the items of its rendered pages that show some."""
-    found = report.render(store.read(run), folder)
-    items = (item for page in found for item in Reader(page.read_text(encoding="utf-8"), page.stem).items)
+    pages = report.render(store.read(run), folder)
+    items = (item for page in pages for item in Reader(page.read_text(encoding="utf-8"), page.stem).items)
     return Trace(run), [item for item in items if item.kind != "head" and item.shown]
 
 

@@ -224,8 +224,8 @@ def only_cubins(real: Callable[..., Any]) -> Callable[..., Any]:
     """The build's units without what is compiled for the host: most of their time."""
 
     def units(*given: Any) -> Any:
-        found, artifacts = real(*given)
-        return [replace(unit, wanted=(CUBIN,)) for unit in found], artifacts
+        result, artifacts = real(*given)
+        return [replace(unit, wanted=(CUBIN,)) for unit in result], artifacts
 
     return units
 
@@ -370,14 +370,14 @@ def waived(value: float, **changes: Any) -> Change:
 def stale(record: Record) -> Record:
     """Another code than the recorded one: nothing is joined."""
     keys = {c: replace(k, code="changed") for c, k in record.keys.items() if c.startswith("fast/")}
-    found = freshness.join(record, {**record.keys, **keys}, set(), "")
+    joined = freshness.join(record, {**record.keys, **keys}, set(), "")
     kept = [f for f in record.facts if f.source not in freshness.MEASURED]
     return replace(
         record,
-        facts=Facts([*kept, *found.facts]),
-        outcomes=tuple(found.outcomes),
-        samples=found.samples,
-        stale=found.stale,
+        facts=Facts([*kept, *joined.facts]),
+        outcomes=tuple(joined.outcomes),
+        samples=joined.samples,
+        stale=joined.stale,
     )
 
 

@@ -50,7 +50,7 @@ def test_the_figures_of_a_launch_are_the_readers_within_a_hundredth(
     place = next(str(i) for i, side in enumerate(data["sides"]) if side[0] == variant)
     (case,) = (s["cases"][place] for s in data["shapes"].values() if place in s["cases"])
     for fact, (metrics, unit, scale) in SHOWN.items():
-        wanted = sum(own[m][0] for m in metrics)
+        wanted = sum(launch[m][0] for m in metrics)
         assert wanted > 0
         (shown,) = (row[1][2] for row in page.rows if len(row) == 2 and row[0][2] == fact)
         assert figure(shown, unit) == pytest.approx(wanted / scale, rel=0.01), fact

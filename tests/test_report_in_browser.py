@@ -40,23 +40,23 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
+    with browser() as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("browser") / "r"
-    report.render(full(), found, today=TODAY, pages=MORE)
-    return found
+    result = tmp_path_factory.mktemp("browser") / "r"
+    report.render(full(), result, today=TODAY, pages=MORE)
+    return result
 
 
 def probe(chromium: Browser, page: Path, function: str, query: str = "") -> Any:
     """What a JavaScript function gives when it is called in the loaded page, whose console must stay quiet."""
     with chromium.page(page, query, size=(1280, 2400)) as shown:
-        found = shown.js(f"({function})()")
+        result = shown.js(f"({function})()")
         assert shown.console == [] and shown.requests == []
-        return found
+        return result
 
 
 PAGES = ["index", "roofline", "guardrails", "compare", "variant/fast", "variant/wrong", "variant/cudnn"]
@@ -84,10 +84,10 @@ DRAWN = """() => ({
 
 @pytest.mark.parametrize("name", ["roofline"])
 def test_only_the_chosen_shape_is_drawn_and_nothing_is_fetched(chromium: Browser, folder: Path, name: str) -> None:
-    found = probe(chromium, folder / f"{name}.html", DRAWN)
-    assert found["empty"] == 0
-    assert 0 < found["drawn"] <= found["visible"] == found["plots"]  # the other shapes' lie in templates
-    assert found["wide"] <= 0, "the page itself scrolls sideways"
+    state = probe(chromium, folder / f"{name}.html", DRAWN)
+    assert state["empty"] == 0
+    assert 0 < state["drawn"] <= state["visible"] == state["plots"]  # the other shapes' lie in templates
+    assert state["wide"] <= 0, "the page itself scrolls sideways"
 
 
 SORT = """() => {
@@ -107,9 +107,9 @@ SORT = """() => {
 def test_a_column_sorts_as_numbers_with_the_unmeasured_last(chromium: Browser, folder: Path) -> None:
     (up, ascending, rising), (down, descending, falling) = probe(chromium, folder / "index.html", SORT)
     assert (up, down, rising, falling) == ("ascending", "descending", "?sort=time", "?sort=-time")
-    known = [float(c.replace(",", "")) for c in ascending if c != "unmeasured"]
-    assert known == sorted(known) and len(known) == 4
-    assert [float(c.replace(",", "")) for c in descending if c != "unmeasured"] == known[::-1]
+    recorded = [float(c.replace(",", "")) for c in ascending if c != "unmeasured"]
+    assert recorded == sorted(recorded) and len(recorded) == 4
+    assert [float(c.replace(",", "")) for c in descending if c != "unmeasured"] == recorded[::-1]
     for column in (ascending, descending):
         assert column[-2:] == ["unmeasured", "unmeasured"]
 
@@ -128,13 +128,13 @@ VISIBLE = """() => {
 
 def test_eight_columns_are_shown_and_others_can_be_chosen(chromium: Browser, folder: Path) -> None:
     usual = ["variant", "time", "over-parent", "over-peer", "above-floor", "right", "limits", "held"]
-    found = probe(chromium, folder / "index.html", VISIBLE)
-    assert found["columns"] == usual and set(found["widths"]) == {8}
-    assert found["sideways"] <= 0 and found["boxes"][: len(usual) - 1] == usual[1:]
-    found = probe(chromium, folder / "index.html", VISIBLE, "?cols=held,registers")
-    assert found["columns"] == [*usual[:-1], "registers"] and set(found["widths"]) == {8}
-    found = probe(chromium, folder / "index.html", VISIBLE, "?q=wro&sort=variant")
-    assert found["rows"] == ["wrong"]
+    state = probe(chromium, folder / "index.html", VISIBLE)
+    assert state["columns"] == usual and set(state["widths"]) == {8}
+    assert state["sideways"] <= 0 and state["boxes"][: len(usual) - 1] == usual[1:]
+    state = probe(chromium, folder / "index.html", VISIBLE, "?cols=held,registers")
+    assert state["columns"] == [*usual[:-1], "registers"] and set(state["widths"]) == {8}
+    state = probe(chromium, folder / "index.html", VISIBLE, "?q=wro&sort=variant")
+    assert state["rows"] == ["wrong"]
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
@@ -179,8 +179,8 @@ def test_names_on_the_roofline_are_there_and_cover_no_other(chromium: Browser, f
             boxes = [(left, top, left + w, top + h) for _, left, top, _, _, w, h in words]
             for i, a in enumerate(boxes):
                 for b in boxes[i + 1 :]:
-                    apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
-                    assert apart, (level, width, words)
+                    disjoint = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+                    assert disjoint, (level, width, words)
         assert shown.js("document.querySelector('output.telling').textContent").startswith("fast: ")
         assert shown.console == []
 
@@ -190,17 +190,19 @@ def test_without_a_winner_the_roofline_tells_of_the_first_point(
 ) -> None:
     record = sample_record("app_full")
     report.render(record, tmp_path / "r", today=TODAY, pages=MORE)
-    told = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
+    listed = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
     with chromium.page(tmp_path / "r" / "roofline.html") as shown:
         variants = shown.js("Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=focus] option'), "
                             "(o) => o.textContent)")  # fmt: skip
         assert variants[0] == "the first"
-        assert shown.js(told).startswith(f"{variants[1]}: ") and "TFLOP/s" in shown.js(told)
-        assert "the bandwidth of L2 is unmeasured" in shown.js(told) and "of DRAM is unmeasured" not in shown.js(told)
+        assert shown.js(listed).startswith(f"{variants[1]}: ") and "TFLOP/s" in shown.js(listed)
+        assert "the bandwidth of L2 is unmeasured" in shown.js(listed) and "of DRAM is unmeasured" not in shown.js(
+            listed
+        )
         assert shown.console == []
     with chromium.page(tmp_path / "r" / "roofline.html", "?focus=elsewhere") as shown:
-        said = shown.js(told)
-        assert said.startswith("elsewhere has no point here, but ") and variants[1] in said
+        message = shown.js(listed)
+        assert message.startswith("elsewhere has no point here, but ") and variants[1] in message
 
 
 ROOFS = """() => {
@@ -249,7 +251,7 @@ def test_thirty_marks_of_one_intensity_stand_apart_under_roofs_that_are_drawn(
                     assert math.hypot(a["x"] - b["x"], a["y"] - b["y"]) >= (a["size"] + b["size"]) / 2, (a, b)
             assert (drawn["paths"], drawn["gaps"], drawn["own"]) == (0, 3, 0)
             assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
-        told = []
+        listed = []
         for focus in ("v05", "v29"):
             shown.js(f"""(() => {{
               const select = document.querySelector("[name=focus]");
@@ -258,11 +260,11 @@ def test_thirty_marks_of_one_intensity_stand_apart_under_roofs_that_are_drawn(
             }})()""")
             shown.settle()
             drawn = shown.js(f"({ROOFS})()")
-            told.append(drawn["told"])
+            listed.append(drawn["told"])
             roofs = re.findall(r"% of (.*?)\)(?:, |\. $)", drawn["told"])
             assert len(roofs) == 3 and set(roofs) <= set(drawn["lines"]), "a roof is told that is not drawn"
             assert drawn["gaps"] == 3
-        assert "at 900 MHz" in told[0] and "at 900 MHz" not in told[1]
+        assert "at 900 MHz" in listed[0] and "at 900 MHz" not in listed[1]
         assert shown.console == []
 
 
@@ -304,7 +306,7 @@ def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path)
             lane.append(label);
           }
         })()""")
-        assert ["one", "two"] in [found[1:] for found in shown.js(LABELS)]
+        assert ["one", "two"] in [result[1:] for result in shown.js(LABELS)]
 
 
 def test_a_picture_is_handed_out_as_svg_and_csv(chromium: Browser, folder: Path) -> None:
@@ -370,8 +372,8 @@ SWITCH = """async () => {
 
 
 def test_the_shape_switch_shows_and_draws_another_shape(chromium: Browser, folder: Path) -> None:
-    found = probe(chromium, folder / "roofline.html", SWITCH)
-    assert found == {"before": ["mission"], "after": ["long"], "drawn": True}
+    state = probe(chromium, folder / "roofline.html", SWITCH)
+    assert state == {"before": ["mission"], "after": ["long"], "drawn": True}
 
 
 VERDICTS = """() => {
@@ -402,21 +404,21 @@ VERDICTS = """() => {
 
 
 def test_every_verdict_is_reachable_by_filter_and_order(chromium: Browser, folder: Path) -> None:
-    found = probe(chromium, folder / "guardrails.html", VERDICTS, "?variant=fast")
+    state = probe(chromium, folder / "guardrails.html", VERDICTS, "?variant=fast")
     judged = judge(full(), require="static", today=TODAY)
-    assert {r["variant"] for r in found["given"]} == {"fast"}
+    assert {r["variant"] for r in state["given"]} == {"fast"}
     wanted = sorted((v.budget, v.subject.variant, v.limit, v.subject.shape or "any") for v in judged.verdicts)
-    assert sorted((r["limit-on"], r["variant"], r["promised"], r["shape"]) for r in found["every"]) == wanted
-    assert Counter(r["verdict"].split()[0] for r in found["every"])["fail"] == len(judged.failed) > 0
-    failed = found["failed"]
+    assert sorted((r["limit-on"], r["variant"], r["promised"], r["shape"]) for r in state["every"]) == wanted
+    assert Counter(r["verdict"].split()[0] for r in state["every"])["fail"] == len(judged.failed) > 0
+    failed = state["failed"]
     assert {r["verdict"] for r in failed["rows"]} == {"fail"} and len(failed["rows"]) == len(judged.failed)
     assert failed["said"] == f"{len(judged.failed)} of {len(wanted)} shown"
     assert "without=at_risk%2Cwaived%2Cunmeasured%2Cpass%2Copen" in failed["address"]
-    for shown, way in ((found["up"], 1), (found["down"], -1)):
+    for shown, way in ((state["up"], 1), (state["down"], -1)):
         numbers = [way * v for v in shown if v is not None]
         assert numbers == sorted(numbers) and len(numbers) == sum(v.value is not None for v in judged.limits)
         assert all(v is None for v in shown[len(numbers) :]), "what was not measured stays last"
-    texts = {r["value"] for r in found["every"]}
+    texts = {r["value"] for r in state["every"]}
     for v in judged.verdicts:
         if isinstance(v.value, float) and v.unit != "us":
             assert number(v.value, v.unit) in texts  # as the gate itself writes it
@@ -458,9 +460,9 @@ def test_forty_thousand_verdicts_are_all_there_and_quick(chromium: Browser, tmp_
         words = shown.js("document.querySelector('.verdicts tbody').textContent")
         assert "fail" in words and "pass" not in words, "what passes is folded"
         assert 0 < shown.tab.pdf().count(b"/Type /Page\n") <= 20
-    found = probe(chromium, page, CLICKS, "?without=none")
-    assert found["count"] == MANY and found["nodes"] < 10_000
-    assert max(found["sort"], found["filter"]) < 5_000
+    state = probe(chromium, page, CLICKS, "?without=none")
+    assert state["count"] == MANY and state["nodes"] < 10_000
+    assert max(state["sort"], state["filter"]) < 5_000
 
 
 def test_what_was_chosen_stays_in_the_address_and_goes_along_with_links(chromium: Browser, folder: Path) -> None:
@@ -569,13 +571,13 @@ def test_the_script_says_of_every_pair_what_the_page_would(chromium: Browser, co
         for focus, against in PAIRS:
             wanted = verdict(page, shape, focus, against)
             shown.js(f"flashcore.state.set({{ focus: '{focus}', against: '{against}' }})")
-            said = shown.js(VERDICT)
-            assert said[0] == f"{focus} {wanted['answer'][0]} {against}{wanted['answer'][1]}.".replace("\u00a0", " ")
-            odd = [text for text in said if "contradiction" in text]
+            message = shown.js(VERDICT)
+            assert message[0] == f"{focus} {wanted['answer'][0]} {against}{wanted['answer'][1]}.".replace("\u00a0", " ")
+            odd = [text for text in message if "contradiction" in text]
             assert odd == ([f"! contradiction {wanted['contradiction']}".replace("\u00a0", " ").removeprefix("! ")]
                            if wanted["contradiction"] else [])  # fmt: skip
             cells = [c.text for row in wanted["rows"] for c in row]
-            assert said[-1].split() == " ".join(cells).split()
+            assert message[-1].split() == " ".join(cells).split()
             moved, rest = shown.js(MOVES)
             one, other = (Subject(name, shape=shape) for name in (focus, against))
             changes = differences.moved(record, record, one, other, most=None)
@@ -745,11 +747,11 @@ def test_beside_an_imported_record_the_script_says_what_the_page_would(
         assert shown.console == []
     with chromium.page(page, "?focus=split&against=fast") as shown:
         assert shown.js(hidden) and "worse" in shown.js(CHANGES)
-        said = shown.js(VERDICT)
+        message = shown.js(VERDICT)
         wanted = verdict(page, "mission", "split", "fast")
-        assert said[0] == f"split {wanted['answer'][0]} fast{wanted['answer'][1]}.".replace("\u00a0", " ")
-        assert any("contradict" in text for text in said)
-        assert said[-1].split() == " ".join(c.text for row in wanted["rows"] for c in row).split()
+        assert message[0] == f"split {wanted['answer'][0]} fast{wanted['answer'][1]}.".replace("\u00a0", " ")
+        assert any("contradict" in text for text in message)
+        assert message[-1].split() == " ".join(c.text for row in wanted["rows"] for c in row).split()
 
 
 def test_no_script_but_the_reports_own_runs(chromium: Browser, folder: Path) -> None:
@@ -799,12 +801,12 @@ CHIPS_SINGLE = """async () => {
 
 def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> None:
     report.render(H200, tmp_path / "r", others=[L4], today=TODAY, pages=MORE)
-    found = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
-    assert found["wide"] == 0 and found["drawn"] == [True, True]
-    assert "4,321" in found["roofs"][0] or "4,320" in found["roofs"][0]
-    assert "300 GB/s" in found["roofs"][1] and "measured" not in found["roofs"][1]
-    assert found["names"] == ["cudnn", "fast", "slow", "split"], "by the second chip's time, what it does not run last"
-    assert found["query"] == "?sort=time-2"
+    state = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
+    assert state["wide"] == 0 and state["drawn"] == [True, True]
+    assert "4,321" in state["roofs"][0] or "4,320" in state["roofs"][0]
+    assert "300 GB/s" in state["roofs"][1] and "measured" not in state["roofs"][1]
+    assert state["names"] == ["cudnn", "fast", "slow", "split"], "by the second chip's time, what it does not run last"
+    assert state["query"] == "?sort=time-2"
 
 
 def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> None:
@@ -820,8 +822,8 @@ def test_several_chips_in_a_single_file(chromium: Browser, tmp_path: Path) -> No
 
 def test_the_single_file_shows_one_page_at_a_time(chromium: Browser, tmp_path: Path) -> None:
     report.render(full(), tmp_path / "r", single_file=True, today=TODAY, pages=MORE)
-    found = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
-    assert found == {"seen": [["index"], ["variant-fast"]], "drawn": True}
+    state = probe(chromium, tmp_path / "r" / "index.html", SINGLE)
+    assert state == {"seen": [["index"], ["variant-fast"]], "drawn": True}
 
 
 def test_source_and_machine_code_are_walked_by_keyboard(chromium: Browser, tmp_path: Path) -> None:

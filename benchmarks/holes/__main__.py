@@ -99,17 +99,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine, "mutants": rows}
 
 
-def wrong(measured: raw.Found) -> list[Mapping[str, Any]]:
-    """What passed wrongly, and controls that did not pass."""
+def wrong(measured: raw.Results) -> list[Mapping[str, Any]]:
+    """Mutants that passed wrongly, and controls that did not pass."""
     return [r for r in measured["mutants"] if r["outcome"] == "wrong"]
 
 
-def table(measured: raw.Found) -> list[str]:
+def table(measured: raw.Results) -> list[str]:
     """The figures, for reading: each class, then what is left or wrong."""
     return list(_table(measured))
 
 
-def _table(measured: raw.Found) -> Iterator[str]:
+def _table(measured: raw.Results) -> Iterator[str]:
     rows = measured["mutants"]
     yield measured["machine"]
     yield f"{'class':16} mutants  noticed  equivalent  left  wrong  controls"

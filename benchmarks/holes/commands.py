@@ -129,7 +129,7 @@ def selections(place: Place, chance: random.Random, harmless: bool) -> Row:
 
 
 def _starts(words: list[str]) -> list[int]:
-    """Where each option, with its value, begins."""
+    """The index of each option."""
     starts, i = [], 0
     while i < len(words):
         starts.append(i)
@@ -219,8 +219,8 @@ def imported_pages(place: Place, chance: random.Random, harmless: bool) -> Row:
             )
         )
     )
-    known = [i for i, name in enumerate(rows[0]) if any(name == n for _, n in values) or "__" in name]
-    column = chance.choice(known)
+    columns = [i for i, name in enumerate(rows[0]) if any(name == n for _, n in values) or "__" in name]
+    column = chance.choice(columns)
     row = rows[chance.randrange(2, len(rows))]
     what = how
     if how == "unit":

@@ -91,7 +91,7 @@ class Answer:
 
     @property
     def is_defect(self) -> bool:
-        """Whether flashcore crashed; it also exits 4 where a machine lacks something."""
+        """True if flashcore crashed; it also exits 4 if the machine lacks something."""
         return "defect of flashcore" in self.err
 
     @property

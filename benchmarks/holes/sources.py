@@ -51,12 +51,12 @@ _HOLDERS = {
 
 def shared_symbols(place: Place, chance: random.Random, harmless: bool) -> Row:
     """1. Variants that define one symbol with different values, of which each must keep its own."""
-    kind, held = chance.choice([*_HOLDERS.items()])
+    kind, definition = chance.choice([*_HOLDERS.items()])
     of_type = chance.choice(("int", "unsigned", "long long", "double", "volatile int"))
     small, big = chance.choice(SMALL), chance.choice(SMALL) if harmless else 1024 * chance.randrange(17, 48)
     values = dict(zip(chance.sample(("plain", "wide"), 2), (small, big), strict=True))
     header = place.suite / "include" / "scale.cuh"
-    text = f"using T = {of_type};\n" + held.format(init="SHARED")
+    text = f"using T = {of_type};\n" + definition.format(init="SHARED")
     header.write_text(header.read_text() + f"\n{text}\n")
     place.edit(place.suite / "scale.cu", ".block = dim3(256)}", ".block = dim3(256), .dynamic_smem = (unsigned)(V)}")
     place.edit(place.manifest, "config = { ELEMENTS = 4 }", f"config = {{ ELEMENTS = 4, SHARED = {values['wide']} }}")

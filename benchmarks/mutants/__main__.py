@@ -38,8 +38,8 @@ WHY = Path(__file__).with_name("why.json")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs all of it; 1 if a mutant is left that nobody explained."""
-    own = str(Path(__file__).parent)
-    return raw.main(own, __doc__, arguments, measure, table, argv, lambda f: 1 if unexplained(f) else 0)
+    package = str(Path(__file__).parent)
+    return raw.main(package, __doc__, arguments, measure, table, argv, lambda f: 1 if unexplained(f) else 0)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,9 +76,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     raise SystemExit(f"the workers ended with {len(rows)} of {len(mutants)} done") from None
                 continue
             rows[i] = row
-            said = row["same_compilers"] or row["equivalent"] or f"({row.get('kind', '')})"
+            reason = row["same_compilers"] or row["equivalent"] or f"({row.get('kind', '')})"
             print(f"{len(rows)} {row['outcome']} {row['place']} {row['operator']}: {row['before'][:40]} → "
-                  f"{row['after'][:50]}: {said[:100]}", file=sys.stderr, flush=True)  # fmt: skip
+                  f"{row['after'][:50]}: {reason[:100]}", file=sys.stderr, flush=True)  # fmt: skip
         for worker in workers:
             worker.terminate()
             worker.join()
@@ -90,42 +90,42 @@ def reasons() -> dict[str, str]:
     return dict(json.loads(WHY.read_text(encoding="utf-8"))) if WHY.is_file() else {}
 
 
-def why(row: Mapping[str, Any], known: Mapping[str, str]) -> str:
-    """What is said of a survivor: of itself, else of its kind; empty if nobody has looked."""
-    own = f"{row['group']} {row['place']} {row['operator']}: {row['before']} → {row['after']}"
+def why(row: Mapping[str, Any], reasons_by_name: Mapping[str, str]) -> str:
+    """The explanation of a survivor or of its kind; empty if there is none."""
+    name = f"{row['group']} {row['place']} {row['operator']}: {row['before']} → {row['after']}"
     kinds = [k.strip() for k in str(row.get("kind", "")).split(",")]
-    told = [known.get(f"{row['group']}: {k}", "") for k in kinds]
-    return known.get(own) or ("; ".join(told) if all(told) else "")
+    texts = [reasons_by_name.get(f"{row['group']}: {k}", "") for k in kinds]
+    return reasons_by_name.get(name) or ("; ".join(texts) if all(texts) else "")
 
 
-def unexplained(found: raw.Found) -> list[Mapping[str, Any]]:
-    """The survivors of which nothing is said."""
-    known = reasons()
-    return [r for r in found["mutants"] if r["outcome"] == "survived" and not why(r, known)]
+def unexplained(results: raw.Results) -> list[Mapping[str, Any]]:
+    """The survivors without an explanation."""
+    explained = reasons()
+    return [r for r in results["mutants"] if r["outcome"] == "survived" and not why(r, explained)]
 
 
-def table(found: raw.Found) -> list[str]:
-    """What was found, for reading: each group, then each survivor with its reason."""
-    return list(_table(found))
+def table(results: raw.Results) -> list[str]:
+    """The results as lines of text: each group, then each survivor with its reason."""
+    return list(_table(results))
 
 
-def _table(found: raw.Found) -> Iterator[str]:
-    rows, known = found["mutants"], reasons()
-    yield f"{found['machine']}; run {found['run']}; {', '.join(found['variants'])}"
+def _table(results: raw.Results) -> Iterator[str]:
+    rows, explained = results["mutants"], reasons()
+    yield f"{results['machine']}; run {results['run']}; {', '.join(results['variants'])}"
     yield f"{'group':12} mutants  noticed  equivalent  left  unexplained  noticed across compilers"
     for group in SHARES:
-        own = [r for r in rows if r["group"] == group]
-        count = Counter(r["outcome"] for r in own)
-        across = sum(bool(r["published"]) for r in own)
-        bare = sum(r["outcome"] == "survived" and not why(r, known) for r in own)
-        if own:
-            yield (f"{group:12} {len(own):7} {count['noticed']:8} {count['equivalent']:11} {count['survived']:5} "
+        of_group = [r for r in rows if r["group"] == group]
+        count = Counter(r["outcome"] for r in of_group)
+        across = sum(bool(r["published"]) for r in of_group)
+        bare = sum(r["outcome"] == "survived" and not why(r, explained) for r in of_group)
+        if of_group:
+            yield (f"{group:12} {len(of_group):7} {count['noticed']:8} {count['equivalent']:11} {count['survived']:5} "
                    f"{bare:12} {across if group != 'answer' else '':>24}")  # fmt: skip
     left = [r for r in rows if r["outcome"] == "survived"]
-    yield f"{len(rows)} mutants, {len(left)} left, {len(unexplained(found))} of them unexplained"
+    yield f"{len(rows)} mutants, {len(left)} left, {len(unexplained(results))} of them unexplained"
     for r in left:
         yield (f"{r['group']} {r['place']} {r['operator']}: {r['before'][:80]} → {r['after'][:80]}: "
-               f"{why(r, known) or 'nobody has looked at it'}")  # fmt: skip
+               f"{why(r, explained) or 'nobody has looked at it'}")  # fmt: skip
 
 
 if __name__ == "__main__":

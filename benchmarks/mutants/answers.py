@@ -117,15 +117,17 @@ class Judge:
             self._known.append((kind, inputs, reference, entitled))
 
     def complaints(self, change_inputs: Change, change_output: Change) -> list[str]:
-        """What the judge says of a kernel of this tolerance class that is right but for one change."""
+        """The complaints about a kernel of this tolerance class with one planted change."""
         from flashcore.measure.workers.accuracy import errors, judge, not_finite
 
-        said = []
+        complaints = []
         for kind, inputs, reference, entitled in self._known:
             answer = change_output(self.problem.emulate(CLASS, change_inputs(inputs), PARAMS)["out"])
             if not_finite(answer, reference).any():
-                said.append(f"not finite, on kind {kind}")
+                complaints.append(f"not finite, on kind {kind}")
             else:
-                own = errors(answer, reference)
-                said += [f"{text}, on kind {kind}" for text in judge(own, entitled, CLASS, self.problem.FENCE)]
-        return said
+                error_sizes = errors(answer, reference)
+                complaints += [
+                    f"{text}, on kind {kind}" for text in judge(error_sizes, entitled, CLASS, self.problem.FENCE)
+                ]
+        return complaints

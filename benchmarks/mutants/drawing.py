@@ -90,16 +90,16 @@ def _spread(everything: Sequence[Mutant], count: int, chance: random.Random) -> 
         chance.shuffle(kind)
     order = list(kinds.values())
     chance.shuffle(order)
-    found: list[Mutant] = []
-    while len(found) < count and any(order):
+    mutants: list[Mutant] = []
+    while len(mutants) < count and any(order):
         for kind in order:
-            if kind and len(found) < count:
-                found.append(kind.pop())
-    return found
+            if kind and len(mutants) < count:
+                mutants.append(kind.pop())
+    return mutants
 
 
-def _of_code(group: str, variant: str, file: str, own: Path, start: int = 0, end: int | None = None) -> list[Mutant]:
-    text = own.read_text(encoding="utf-8")
+def _of_code(group: str, variant: str, file: str, source: Path, start: int = 0, end: int | None = None) -> list[Mutant]:
+    text = source.read_text(encoding="utf-8")
     return [
         Mutant(
             group, f"{file.removeprefix('suite/')}:{e.line}", e.operator, e.before, e.after, (variant,), file, e.text
@@ -109,7 +109,7 @@ def _of_code(group: str, variant: str, file: str, own: Path, start: int = 0, end
 
 
 def _launcher(text: str) -> int:
-    """Where the host's part of a kernel's source begins: its plan."""
+    """The offset at which a kernel's source begins its host code: its plan."""
     places = [
         at for word in ("flashcore::Plan plan(", "constexpr Forward", "const Forward") if (at := text.find(word)) > 0
     ]
@@ -136,12 +136,12 @@ def _host() -> list[Mutant]:
 
 
 def _attributes() -> list[Mutant]:
-    """Of what all launches go through."""
-    own = ninja_graph.HARNESS_INCLUDE / "flashcore" / "launch.h"
-    text = own.read_text(encoding="utf-8")
+    """Mutants of the header that all launches use."""
+    header = ninja_graph.HARNESS_INCLUDE / "flashcore" / "launch.h"
+    text = header.read_text(encoding="utf-8")
     file = "include/flashcore/launch.h"
     place = text.index("struct Launch {")
-    return _of_code("attributes", "tma_split_keys_pdl", file, own, place, text.index("// The C face"))
+    return _of_code("attributes", "tma_split_keys_pdl", file, header, place, text.index("// The C face"))
 
 
 def _headers() -> list[Mutant]:
@@ -155,15 +155,15 @@ def _headers() -> list[Mutant]:
 
 def _flags() -> list[Mutant]:
     made = []
-    own = list(build.FLAGS)
-    for i, flag in enumerate(own):
+    flags = list(build.FLAGS)
+    for i, flag in enumerate(flags):
         if flag not in ("-Xptxas", "-Xcompiler", "-v", "-fPIC"):
-            made.append(("drop flag", flag, [*own[:i], *own[i + 1 :]]))
+            made.append(("drop flag", flag, [*flags[:i], *flags[i + 1 :]]))
         if flag.startswith("-O"):
-            made += [("change number", f"-O{n}", [*own[:i], f"-O{n}", *own[i + 1 :]]) for n in range(3)]
+            made += [("change number", f"-O{n}", [*flags[:i], f"-O{n}", *flags[i + 1 :]]) for n in range(3)]
     added = ("--fmad=false", "-maxrregcount=40", "-G", "--ftz=false", "--prec-div=true", "-DNDEBUG", "-DUNUSED=1",
              "--extra-device-vectorization", "-Xptxas=-O1", "-Xcompiler=-O1", "-ewp", "-w")  # fmt: skip
-    made += [("add flag", flag, [*own, flag]) for flag in added]
+    made += [("add flag", flag, [*flags, flag]) for flag in added]
     variant = ("mma_registers",)
     return [Mutant("flags", f"flags {f}", op, "", f, variant, flags=tuple(new)) for op, f, new in made]
 
@@ -209,17 +209,17 @@ def _manifest() -> list[Mutant]:
 
 def _tables(text: str) -> dict[int, str]:
     """Line → the table it is in."""
-    found, name = {}, ""
+    tables, name = {}, ""
     for i, line in enumerate(text.split("\n")):
         if line.startswith("["):
             name = line.strip().removeprefix("[").removesuffix("]")
-        found[i] = name
-    return found
+        tables[i] = name
+    return tables
 
 
 def _foreign(text: str) -> set[int]:
     """The lines of tables that are about other variants or problems than those of the sample."""
-    found: set[int] = set()
+    shared: set[int] = set()
     lines = text.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith("[")]
     for a, b in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -227,10 +227,10 @@ def _foreign(text: str) -> set[int]:
         if named := re.search(r"^variants = \[(.*)\]", block, re.M):
             globs = re.findall(r'"([^"]*)"', named[1])
             if not any(fnmatch(v, g) for v in gate.VARIANTS for g in globs):
-                found |= set(range(a, b))
+                shared |= set(range(a, b))
         if block.startswith("[shape.") and "problem =" in block:
-            found |= set(range(a, b))
-    return found
+            shared |= set(range(a, b))
+    return shared
 
 
 def _problem() -> list[Mutant]:

@@ -44,7 +44,7 @@ _DAY = datetime.date(2026, 11, 22)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the gate says: an error's text, or status and reason of each verdict, and the stale cases.
+    """The gate's answer: an error's text, or each verdict's status and reason, and the stale cases.
 
     ``objects`` are the built (cubin, object file) of each variant.
     """
@@ -85,8 +85,8 @@ class Workplace:
     def _select(
         self, suite: Suite, glob: str | None = None, shapes: tuple[str, ...] = ()
     ) -> tuple[list[Variant], list[Shape]]:
-        variants, found = loading.select(suite, glob, shapes)
-        return [v for v in variants if v.name in self.chosen], found
+        variants, selected_shapes = loading.select(suite, glob, shapes)
+        return [v for v in variants if v.name in self.chosen], selected_shapes
 
     def _to_join(self, places: lookup.Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
         if self.recorded is None:
@@ -107,7 +107,7 @@ class Workplace:
         return Settings(suite=str(self.suite), profiles=str(self.profiles), build=str(self.build), upto=None)
 
     def ask(self, chosen: tuple[str, ...] = VARIANTS, *, twin: bool = False, reread: bool = False) -> Said:
-        """What the gate says now of these variants.
+        """The gate's present answer for these variants.
 
         Args:
             twin: judge by the record that was as if built here.
@@ -149,7 +149,7 @@ _BAD = {"pass": 0, "waived": 1, "open": 1, "unmeasured": 2, "fail": 3}
 
 
 def noticed(before: Said, after: Said) -> str:
-    """How the gate shows that something is other than before; empty if it does not."""
+    """The difference that the gate shows; empty if there is none."""
     if after.error:
         words = after.error.strip().splitlines()
         return f"crash: {words[-1][:200]}" if after.crashed else f"refused: {words[0][:200]}"

@@ -57,12 +57,12 @@ def code(text: str, start: int = 0, end: int | None = None) -> list[Edit]:
             if not any(a <= match.start() < b for a, b in hidden):
                 yield match
 
-    found = [_edit(text, "swap operator", m, _SWAPS.get(m[0], m[0])) for m in bare(_OPERATOR)]
-    found += [_edit(text, "change number", m, _other_number(m[0])) for m in bare(_NUMBER)]
-    found += [_edit(text, "drop attribute", m, "") for m in bare(_DROPPED)]
-    found += [_edit(text, "drop statement", m, "") for m in bare(_STATEMENT)]
-    found += [_edit(text, "exchange arguments", m, f"({m[2]}, {m[1]}") for m in bare(_ARGUMENTS)]
-    return [e for e in found if e.text != text]
+    edits = [_edit(text, "swap operator", m, _SWAPS.get(m[0], m[0])) for m in bare(_OPERATOR)]
+    edits += [_edit(text, "change number", m, _other_number(m[0])) for m in bare(_NUMBER)]
+    edits += [_edit(text, "drop attribute", m, "") for m in bare(_DROPPED)]
+    edits += [_edit(text, "drop statement", m, "") for m in bare(_STATEMENT)]
+    edits += [_edit(text, "exchange arguments", m, f"({m[2]}, {m[1]}") for m in bare(_ARGUMENTS)]
+    return [e for e in edits if e.text != text]
 
 
 def _other_number(number: str) -> str:
@@ -82,14 +82,14 @@ def lines(text: str, wanted: Callable[[int, str], bool]) -> list[Edit]:
     """Mutations of the lines of a manifest or table that are ``wanted`` (by index and text): numbers raised, lowered
     and doubled, letters lost from words, lines dropped and doubled, elements dropped from lists."""
     whole = text.split("\n")
-    found: list[Edit] = []
+    edits: list[Edit] = []
     for i, line in enumerate(whole):
         if not line.strip() or line.lstrip().startswith("#") or not wanted(i, line):
             continue
         for operator, new in _changed(line):
             replaced = [*whole[:i], *new, *whole[i + 1 :]]
-            found.append(Edit(operator, i + 1, line.strip(), " ⏎ ".join(new).strip(), "\n".join(replaced)))
-    return [e for e in found if e.text != text]
+            edits.append(Edit(operator, i + 1, line.strip(), " ⏎ ".join(new).strip(), "\n".join(replaced)))
+    return [e for e in edits if e.text != text]
 
 
 def _changed(line: str) -> Iterator[tuple[str, list[str]]]:

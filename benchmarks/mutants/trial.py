@@ -38,12 +38,12 @@ class Trial:
         self._pristine = store.read(self.work.run)
 
     def before(self, variants: tuple[str, ...], twin: bool) -> gate.Said:
-        """What the gate says of the sources as they are."""
+        """The gate's answer for the unchanged sources."""
         if (variants, twin) not in self._before:
-            said = self.work.ask(variants, twin=twin)
-            if said.error or (twin and said.stale):
-                raise SystemExit(f"expected the sources as they are to be fresh, found {said.error or said.stale}")
-            self._before[variants, twin] = said
+            answer = self.work.ask(variants, twin=twin)
+            if answer.error or (twin and answer.stale):
+                raise SystemExit(f"expected the sources as they are to be fresh, found {answer.error or answer.stale}")
+            self._before[variants, twin] = answer
         return self._before[variants, twin]
 
     def of(self, mutant: Mutant) -> dict[str, Any]:
@@ -52,8 +52,12 @@ class Trial:
         began = time.monotonic()
         if mutant.group == "answer":
             _, a, b = next(m for m in answers.mutants() if m[0] == mutant.operator)
-            said = self._judge.complaints(a, b)
-            row |= {"published": "", "same_compilers": f"judge: {said[0][:160]}" if said else "", "equivalent": ""}
+            complaints = self._judge.complaints(a, b)
+            row |= {
+                "published": "",
+                "same_compilers": f"judge: {complaints[0][:160]}" if complaints else "",
+                "equivalent": "",
+            }
         elif mutant.group == "record":
             row |= self._record(mutant)
         else:
@@ -78,17 +82,17 @@ class Trial:
             if path:
                 path.write_bytes(original)
         before = self.before(mutant.variants, True)
-        found = {
+        texts = {
             "published": gate.noticed(self.before(mutant.variants, published is twin), published),
             "same_compilers": gate.noticed(before, twin),
             "equivalent": "",
         }
-        if not found["same_compilers"]:
-            found["equivalent"] = self._equivalent(mutant, before, twin)
-            found["kind"] = kind(before.suite, twin.suite)
+        if not texts["same_compilers"]:
+            texts["equivalent"] = self._equivalent(mutant, before, twin)
+            texts["kind"] = kind(before.suite, twin.suite)
             if mutant.group == "baseline":
-                found["kind"] = baseline_kind(original.decode(), mutant.text or "")
-        return found
+                texts["kind"] = baseline_kind(original.decode(), mutant.text or "")
+        return texts
 
     def _equivalent(self, mutant: Mutant, before: gate.Said, after: gate.Said) -> str:
         if mutant.group == "problem":  # it runs on the GPU's machine alone
@@ -106,16 +110,16 @@ class Trial:
         original = path.read_bytes()
         try:
             done = changed_record(path, mutant)
-            said = self.work.ask(mutant.variants, reread=True)
+            answer = self.work.ask(mutant.variants, reread=True)
             same = self._same_record(path.parent)
         finally:
             path.write_bytes(original)
         before = self.before(mutant.variants, False)
-        notice = gate.noticed(before, said)
+        notice = gate.noticed(before, answer)
         return {**done, "published": notice, "same_compilers": notice, "equivalent": "" if notice else same}
 
     def _same_record(self, folder: Path) -> str:
-        """Whether the run reads as it did before it was mutated."""
+        """True if the run reads as before its mutation."""
         try:
             now, then = store.read(folder), self._pristine
         except FlashcoreError:
@@ -150,8 +154,8 @@ def changed_record(path: Path, mutant: Mutant) -> dict[str, str]:
 
 def _change_facts(whole: dict[str, Any], operator: str, chance: random.Random) -> dict[str, Any]:
     subjects, rows = whole["subjects"], whole["facts"]
-    own = [i for i, r in enumerate(rows) if subjects[r[0]][0] in gate.VARIANTS]
-    at = chance.choice(own)
+    candidates = [i for i, r in enumerate(rows) if subjects[r[0]][0] in gate.VARIANTS]
+    at = chance.choice(candidates)
     before = f"{subjects[rows[at][0]]} {rows[at][1:]}"
     how = operator
     if operator == "row dropped":
@@ -227,15 +231,15 @@ def kind(before: Suite | None, after: Suite | None) -> str:
 
 
 def baseline_kind(before: str, after: str) -> str:
-    """What of a baseline is another: facts gone or more of them, values that allow more or less; else nothing."""
+    """The differences of two baselines: missing or new facts, looser or stricter values."""
     old, new = (baseline.parse(text).values for text in (before, after))
-    found = ["facts gone"] if old.keys() - new.keys() else []
-    found += ["facts more"] if new.keys() - old.keys() else []
+    kinds = ["facts gone"] if old.keys() - new.keys() else []
+    kinds += ["facts more"] if new.keys() - old.keys() else []
     for key in old.keys() & new.keys():
         if old[key] != new[key]:
             allows = ALLOWANCES[key.fact].improves(old[key], new[key])
-            found.append("a value that allows more" if allows else "a value that allows less")
-    return ", ".join(dict.fromkeys(found))
+            kinds.append("a value that allows more" if allows else "a value that allows less")
+    return ", ".join(dict.fromkeys(kinds))
 
 
 def work(folder: str, built: str | None, todo: Any, done: Any) -> None:

@@ -1,4 +1,4 @@
-"""What stands in for the kernels where there is no GPU: ``chain_<anything>_<loops>`` counts so far."""
+"""Stand-ins for the kernels on machines without a GPU: ``chain_<anything>_<loops>`` counts to ``loops``."""
 
 from __future__ import annotations
 

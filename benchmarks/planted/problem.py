@@ -28,5 +28,5 @@ def emulate(tolerance: str, inputs: Mapping[str, Any], params: Mapping[str, Any]
 
 
 def work(params: Mapping[str, Any]) -> dict[str, float]:
-    """How long the chain is depends on the variant; what it reads and writes does not."""
+    """The variant sets the chain's length; inputs and outputs are the same."""
     return {"bytes": 8.0 * params["N"]}

@@ -124,14 +124,19 @@ def main(build: Path = ROOT / "build") -> int:
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        beside = ours(x)
+        streamed = ours(x)
     torch.cuda.current_stream().wait_stream(stream)
     graph, answer = graph_of(lambda: ours(x))
     answer.zero_()
     graph.replay()
     failed = 0
-    for name, found in (("eager", ours(x)), ("compiled", compiled(x)), ("another stream", beside), ("graph", answer)):
-        difference = float((found.double() - wanted).norm() / wanted.norm())
+    for name, output in (
+        ("eager", ours(x)),
+        ("compiled", compiled(x)),
+        ("another stream", streamed),
+        ("graph", answer),
+    ):
+        difference = float((output.double() - wanted).norm() / wanted.norm())
         failed += not difference <= LIMIT
         print(f"{name:15} differs by {difference:.1e}{'' if difference <= LIMIT else ', TOO MUCH'}")
     theirs, _ = graph_of(lambda: plain(x))

@@ -35,16 +35,16 @@ def test_where_nothing_changed_hardly_anything_is_slower_and_what_is_planted_is_
     source = random.Random(1)
     same = {f"v{i}/s": drawn(source) for i in range(60)}
     raw = json.loads(json.dumps(against.processes_of(same, slowed(source))))
-    found = against.analyse(raw)
-    aa = found["aa"]
+    result = against.analyse(raw)
+    aa = result["aa"]
     assert (aa["cases"], aa["runs"], aa["comparisons"]) == (60, 50, 3000)
     assert aa["default"]["alarms"] == 0
     assert (aa["disjoint"]["alarms"], aa["disjoint"]["comparisons"]) == (0, 180), "no more share no process"
     for row in aa["levels"]:
         assert row["comparisons"] == 3000 and row["alarms"] <= row["level"] * 3000
     assert aa["spread"]["median"] == pytest.approx(0.003 * math.sqrt(2), rel=0.2)
-    assert [row["planted"] for row in found["planted"]] == ["2pct", "5pct", "10pct"]
-    for row, percent in zip(found["planted"], (2, 5, 10), strict=True):
+    assert [row["planted"] for row in result["planted"]] == ["2pct", "5pct", "10pct"]
+    for row, percent in zip(result["planted"], (2, 5, 10), strict=True):
         assert row["measured"] == pytest.approx(percent / 100, abs=0.003)
         assert row["disjoint"] == {"found": 3, "runs": 3} and row["draws"] == {"found": 50, "runs": 50}
     head = {"machine": "m", "processes": 27, "rounds": 5, "seconds": 1.0, "throttle": [], "lost": {}, "suite": "x"}
@@ -62,23 +62,23 @@ def test_a_build_that_is_not_the_same_raises_alarms() -> None:
     same = {f"v{i}/s": drawn(source) for i in range(20)} | {"odd/s": drawn(source, 0.05, 0.0005)}
     lucky = [[(p, 0) for p in range(PROCESSES)]]
     parts = {case: [[against.dealt(t, deal) for deal in against.DEALS] for t in times] for case, times in same.items()}
-    runs = [{case: [own[p][deal] for p, deal in draw] for case, own in parts.items()} for draw in lucky]
-    found = against._alarms(runs, alpha=0.001, level=0.001 / 21, effect=0.01)
-    assert found["alarms"] == found["runs_with_alarms"] == 1
+    runs = [{case: [processes[p][deal] for p, deal in draw] for case, processes in parts.items()} for draw in lucky]
+    result = against._alarms(runs, alpha=0.001, level=0.001 / 21, effect=0.01)
+    assert result["alarms"] == result["runs_with_alarms"] == 1
 
 
 def test_what_is_lost_in_noise_is_not_found() -> None:
     source = random.Random(3)
-    found = against.analyse(against.processes_of({"v/s": drawn(source, spread=0.1)}, slowed(source, 0.1)))
-    assert found["aa"]["runs"] == 54, "no more draws than there are differences"
-    assert found["aa"]["default"]["undecided"] == 54
-    assert found["planted"][0]["draws"]["found"] == 0
+    result = against.analyse(against.processes_of({"v/s": drawn(source, spread=0.1)}, slowed(source, 0.1)))
+    assert result["aa"]["runs"] == 54, "no more draws than there are differences"
+    assert result["aa"]["default"]["undecided"] == 54
+    assert result["planted"][0]["draws"]["found"] == 0
 
 
 def test_the_parts_are_dealt() -> None:
     times = Times((1.0,), (2.0,), (4.0,))
-    found = [(p.change / math.log(2), p.null / math.log(2)) for p in (against.dealt(times, d) for d in against.DEALS)]
-    assert found == [pytest.approx(x) for x in ((0.0, 2.0), (1.5, -1.0), (-1.5, -1.0))]
+    results = [(p.change / math.log(2), p.null / math.log(2)) for p in (against.dealt(times, d) for d in against.DEALS)]
+    assert results == [pytest.approx(x) for x in ((0.0, 2.0), (1.5, -1.0), (-1.5, -1.0))]
 
 
 def test_it_stops_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

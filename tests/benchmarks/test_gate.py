@@ -50,6 +50,6 @@ def test_a_target_is_met_by_the_median_and_the_memory() -> None:
     given = (("nothing changed", runs, 2), ("less", runs, 1.5), ("large", large, 2), ("told only", runs, None))
     rows = [gate.row(*one) for one in given]
     assert [gate.met(row) for row in rows] == [True, False, False, True]
-    said = [gate.shown(row) for row in rows]
-    assert [line.split()[-1] for line in said[:3]] == ["met", "MISSED", "MISSED"]
-    assert "target" not in said[3]
+    messages = [gate.shown(row) for row in rows]
+    assert [line.split()[-1] for line in messages[:3]] == ["met", "MISSED", "MISSED"]
+    assert "target" not in messages[3]

@@ -18,11 +18,11 @@ def test_a_target_is_judged_where_there_is_a_gpu(
     gpu: str | None, target: float, code: int, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = [{"seconds": s, "cpu": 1.0, "stages": {"bench": 1.0}, "gpu": gpu} for s in (1.5, 1.5, 9.0)]
-    found = {"machine": "m", "suite": "s", "variant": "v", "rows": [{"what": "x", "target": target, "runs": runs}]}
-    raw.write(tmp_path / "x.json", "loop", argparse.Namespace(), found)
+    results = {"machine": "m", "suite": "s", "variant": "v", "rows": [{"what": "x", "target": target, "runs": runs}]}
+    raw.write(tmp_path / "x.json", "loop", argparse.Namespace(), results)
     assert loop.main(["--from", str(tmp_path / "x.json")]) == code
-    said = capsys.readouterr().out
-    assert word in said and "the rest                                  0.50 s   33 %" in said
+    output = capsys.readouterr().out
+    assert word in output and "the rest                                  0.50 s   33 %" in output
 
 
 def test_another_variant_than_the_suites_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,18 +24,25 @@ extern "C" __global__ void f(float* __restrict__ o, int n) {
 
 
 def test_code_is_mutated_and_comments_strings_and_includes_are_not() -> None:
-    found = operators.code(CODE)
-    assert {e.operator for e in found} == {
+    result = operators.code(CODE)
+    assert {e.operator for e in result} == {
         "swap operator", "change number", "drop attribute", "drop statement", "exchange arguments"
     }  # fmt: skip
-    assert all(e.text.startswith('// a + b\n#include <x.h>\nextern "C"') and e.text != CODE for e in found)
-    assert all(e.text.count("// n < 2") == 1 for e in found if e.operator != "drop statement")
-    assert "  if (n <= 2) g(o, n);  // n < 2" in {e.text.split("\n")[3] for e in found}
+    assert all(e.text.startswith('// a + b\n#include <x.h>\nextern "C"') and e.text != CODE for e in result)
+    assert all(e.text.count("// n < 2") == 1 for e in result if e.operator != "drop statement")
+    assert "  if (n <= 2) g(o, n);  // n < 2" in {e.text.split("\n")[3] for e in result}
 
 
 def test_lines_are_mutated_where_they_are_wanted() -> None:
-    found = operators.lines('# 1\nmax = 12\nlist = ["a", "b"]\n', lambda i, line: i != 2)
-    assert {e.after for e in found} == {"", "max = 12 ⏎ max = 12", "max = 13", "max = 11", "max = 24", "ma = 12"}
+    lines_of_source = operators.lines('# 1\nmax = 12\nlist = ["a", "b"]\n', lambda i, line: i != 2)
+    assert {e.after for e in lines_of_source} == {
+        "",
+        "max = 12 ⏎ max = 12",
+        "max = 13",
+        "max = 11",
+        "max = 24",
+        "ma = 12",
+    }
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -83,8 +90,8 @@ def test_a_record_is_changed_where_it_says(tmp_path: Path) -> None:
         path.write_bytes(gzip.compress(json.dumps({"subjects": subjects, "facts": facts}).encode()))
         mutant = drawing.Mutant("record", path.name, operator, "", "", file=path.name, seed=3)
         trial.changed_record(path, mutant)
-        found = json.loads(gzip.decompress(path.read_bytes()))["facts"]
-        assert len(found) == count and found != facts
+        result = json.loads(gzip.decompress(path.read_bytes()))["facts"]
+        assert len(result) == count and result != facts
 
 
 def test_every_mutant_of_an_answer_changes_it() -> None:

@@ -30,9 +30,9 @@ needs_cosmic_ray = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="p
 
 @needs_cosmic_ray
 def test_places_are_in_what_runs_alone() -> None:
-    found = mutation.places(SOURCE)
-    assert {line for line, _ in found} - {3} == {4, 5, 6, 10, 11, 12}  # no decorator, annotation, alias of types
-    assert {name for ways in found.values() for name, _, _ in ways} >= {
+    result = mutation.places(SOURCE)
+    assert {line for line, _ in result} - {3} == {4, 5, 6, 10, 11, 12}  # no decorator, annotation, alias of types
+    assert {name for ways in result.values() for name, _, _ in ways} >= {
         "core/NumberReplacer",
         "core/ZeroIterationForLoop",
     }
@@ -62,8 +62,8 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         continue
     y = x + 1
 """
-    found = {m.before for m in mutation.drawn({"m": text}, 99, 1) if m.operator == "ReplaceContinueWithBreak"}
-    assert found <= {"if x: continue", "if not x: continue"} and found
+    results = {m.before for m in mutation.drawn({"m": text}, 99, 1) if m.operator == "ReplaceContinueWithBreak"}
+    assert results <= {"if x: continue", "if not x: continue"} and results
     for m in mutation.drawn({"m": text}, 99, 1):
         row = {"module": m.module, "operator": m.operator, "before": m.before, "after": m.after}
         assert mutation.found_again(row, text) == m
@@ -107,14 +107,14 @@ def test_the_share_leaves_out_what_nobody_can_notice(monkeypatch: pytest.MonkeyP
     rows[0]["outcome"] = "killed"
     monkeypatch.setattr(mutation, "reasons", lambda: {"m: o: 1 → x": "equivalent: y", "m: o: 2 → x": "text alone"})
     constant = {**rows[0], "outcome": "survived", "constant": True}
-    found = {"machine": "here", "mutants": [*rows, {**rows[0], "outcome": "gone"}, constant]}
-    assert mutation.share(found) == 0.5
-    assert "m:1  2  →  x: text alone" in mutation.table(found)
+    results = {"machine": "here", "mutants": [*rows, {**rows[0], "outcome": "gone"}, constant]}
+    assert mutation.share(results) == 0.5
+    assert "m:1  2  →  x: text alone" in mutation.table(results)
     assert any(
         "1 of 4 killed, 1 equivalent, 1 of lines that are gone: 50.0 % of the others (95 % interval 9 to 91)" in line
-        for line in mutation.table(found)
+        for line in mutation.table(results)
     )
-    assert "constants: 0 of 1 killed" in mutation.table(found)
+    assert "constants: 0 of 1 killed" in mutation.table(results)
 
 
 def test_every_survivor_that_is_recorded_has_a_reason_and_every_reason_a_survivor() -> None:

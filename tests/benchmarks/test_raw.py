@@ -51,8 +51,8 @@ def benchmark(name: str) -> Any:
 
 @pytest.mark.parametrize("name", FOUND)
 def test_figures_are_made_of_the_raw_data_alone(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found, figure = FOUND[name]
-    raw.write(tmp_path / "x.json", name, argparse.Namespace(json="x.json", rounds=3), found)
+    result, figure = FOUND[name]
+    raw.write(tmp_path / "x.json", name, argparse.Namespace(json="x.json", rounds=3), result)
     assert benchmark(name).main(["--from", str(tmp_path / "x.json")]) == 0
     assert figure in capsys.readouterr().out
 
@@ -63,8 +63,8 @@ def test_what_was_measured_is_written_with_what_it_is_of(tmp_path: Path) -> None
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--rounds", type=int, default=3)
 
-    asked = ["--json", str(file), "--rounds", "5"]
-    assert raw.main("x.py", "X.", add, lambda o: {"seconds": [o.rounds]}, lambda f: [str(f)], asked) == 0
+    requested = ["--json", str(file), "--rounds", "5"]
+    assert raw.main("x.py", "X.", add, lambda o: {"seconds": [o.rounds]}, lambda f: [str(f)], requested) == 0
     whole = json.loads(file.read_text())
     assert (whole["benchmark"], whole["arguments"], whole["found"]) == ("x", {"rounds": 5}, {"seconds": [5]})
     assert re.fullmatch(r"\d{4}-.*Z", whole["utc"]) and "sources" in whole
@@ -80,9 +80,9 @@ def test_another_file_is_refused(text: str, tmp_path: Path, capsys: pytest.Captu
 
 def test_every_figure_has_its_command_and_committed_data_print_theirs() -> None:
     folder = ROOT / "benchmarks/results"
-    told = (folder / "README.md").read_text(encoding="utf-8")
+    listed = (folder / "README.md").read_text(encoding="utf-8")
     for name in ("against", *FOUND):
-        assert f'make bench-{name} ARGS="--json benchmarks/results/{name}' in told
+        assert f'make bench-{name} ARGS="--json benchmarks/results/{name}' in listed
     for file in folder.glob("*.json*"):
         name = file.name.split(".")[0]
         assert benchmark(name).table(raw.read(file, name)), file.name

@@ -63,11 +63,11 @@ def test_a_target_that_is_missed_is_an_exit_code(
     one: dict[str, Any] = {"seconds": seconds, "gpus": 1, "gpu": "H200", "stages": {"bench": 70.0}, "samples": 1000,
                            "first_round": 10, "passes": 140, "launches": 10}  # fmt: skip
     record = factory.record()
-    found = {"machine": "m", "suite": "s", "runs": [one], "full": None, "compared": [run.compare(record, record)]}
-    raw.write(tmp_path / "x.json", "run", argparse.Namespace(), found)
+    results = {"machine": "m", "suite": "s", "runs": [one], "full": None, "compared": [run.compare(record, record)]}
+    raw.write(tmp_path / "x.json", "run", argparse.Namespace(), results)
     assert run.main(["--from", str(tmp_path / "x.json")]) == code
-    said = capsys.readouterr().out
-    assert word in said and "bench         70.0 s" in said and "against " in said and "the same" in said
+    output = capsys.readouterr().out
+    assert word in output and "bench         70.0 s" in output and "against " in output and "the same" in output
 
 
 def test_a_run_to_compare_needs_one_to_compare_with(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,8 +57,8 @@ def test_dense_figures_not_the_sparse_ones() -> None:
     ],
 )
 def test_find_takes_whole_names_only(name: str | None, key: str | None) -> None:
-    found = devices.find(name)
-    assert (found.key if found else None) == key
+    result = devices.find(name)
+    assert (result.key if result else None) == key
 
 
 FIGURES = {"int": (int,), "float": (int, float)}

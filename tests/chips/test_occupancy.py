@@ -50,15 +50,15 @@ launches = {
     ],
 )
 def test_worked_examples(arch: str, threads: int, registers: int, smem: int, blocks: int, limiter: str) -> None:
-    found = occupancy(arch, threads, registers, smem // 2, smem - smem // 2)
-    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+    result = occupancy(arch, threads, registers, smem // 2, smem - smem // 2)
+    assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
 
 
 def test_percent_is_of_the_warps_an_sm_holds() -> None:
     assert occupancy("sm_89", 128, 64, 0, 73216).pct == pytest.approx(100 * 4 / 48)
     assert occupancy("sm_90", 128, 64, 0, 73216).pct == pytest.approx(100 * 12 / 64)
-    found = occupancy("sm_90", 33, 16, 0, 0)  # two warps, the second nearly empty
-    assert (found.blocks_per_sm, found.warps, found.pct) == (32, 64, 100.0)
+    result = occupancy("sm_90", 33, 16, 0, 0)  # two warps, the second nearly empty
+    assert (result.blocks_per_sm, result.warps, result.pct) == (32, 64, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_percent_is_of_the_warps_an_sm_holds() -> None:
 def test_a_launch_that_cannot_fit_has_no_blocks_and_a_reason(
     threads: int, registers: int, smem: int, words: str
 ) -> None:
-    found = occupancy("sm_89", threads, registers, 0, smem)
-    assert (found.blocks_per_sm, found.warps, found.pct) == (0, 0, 0.0)
-    assert words in cause_text.text(found.cause)
+    result = occupancy("sm_89", threads, registers, 0, smem)
+    assert (result.blocks_per_sm, result.warps, result.pct) == (0, 0, 0.0)
+    assert words in cause_text.text(result.cause)
 
 
 def test_what_just_fits_is_launched() -> None:
@@ -88,10 +88,10 @@ def test_what_just_fits_is_launched() -> None:
 
 
 def test_clusters_and_unknown_archs_are_unmeasured_not_zero() -> None:
-    for found in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_75", 128, 64, 0, 0)):
-        assert found.blocks_per_sm is None
-        assert found.pct is None
-        assert found.cause
+    for result in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_75", 128, 64, 0, 0)):
+        assert result.blocks_per_sm is None
+        assert result.pct is None
+        assert result.cause
     assert what_if("sm_90a", 128, 64, 0, 0, cluster=2) is None
     assert what_if("sm_75", 128, 64, 0, 0) is None
 
@@ -110,52 +110,52 @@ def test_more_of_anything_never_fits_more_blocks(arch: str, threads: int, regist
 
 @given(**launches)
 def test_what_if_keeps_its_word(arch: str, threads: int, registers: int, smem: int) -> None:
-    found = what_if(arch, threads, registers, smem, 0)
-    assert found is not None
+    result = what_if(arch, threads, registers, smem, 0)
+    assert result is not None
 
     def blocks(r: int, s: int) -> int | None:
         return occupancy(arch, threads, r, 0, s).blocks_per_sm
 
-    assert blocks(registers, smem) == found.blocks
-    assert found.free_registers >= 0
-    assert found.free_smem >= 0
-    if found.blocks:
-        assert blocks(registers + found.free_registers, smem) == found.blocks
-        assert blocks(registers, smem + found.free_smem) == found.blocks
-        assert blocks(registers + found.free_registers + 1, smem) != found.blocks
-        assert blocks(registers, smem + found.free_smem + 1) != found.blocks
-    if found.target is None:
-        assert found.obstacle
-        assert blocks(1, 0) == found.blocks
+    assert blocks(registers, smem) == result.blocks
+    assert result.free_registers >= 0
+    assert result.free_smem >= 0
+    if result.blocks:
+        assert blocks(registers + result.free_registers, smem) == result.blocks
+        assert blocks(registers, smem + result.free_smem) == result.blocks
+        assert blocks(registers + result.free_registers + 1, smem) != result.blocks
+        assert blocks(registers, smem + result.free_smem + 1) != result.blocks
+    if result.target is None:
+        assert result.obstacle
+        assert blocks(1, 0) == result.blocks
         return
-    cut_registers, cut_smem = registers - found.fewer_registers, smem - found.fewer_smem
-    assert blocks(cut_registers, cut_smem) == found.target
-    assert found.target > found.blocks
+    cut_registers, cut_smem = registers - result.fewer_registers, smem - result.fewer_smem
+    assert blocks(cut_registers, cut_smem) == result.target
+    assert result.target > result.blocks
     # One register or one byte less of a cut is not enough: the advice is no larger than it must be.
-    if found.fewer_registers:
-        assert blocks(cut_registers + 1, cut_smem) == found.blocks
-    if found.fewer_smem:
-        assert blocks(cut_registers, cut_smem + 1) == found.blocks
+    if result.fewer_registers:
+        assert blocks(cut_registers + 1, cut_smem) == result.blocks
+    if result.fewer_smem:
+        assert blocks(cut_registers, cut_smem + 1) == result.blocks
 
 
 def test_what_if_in_words() -> None:
-    found = what_if("sm_90a", 256, 88, 0, 33792)
-    assert found is not None
-    assert found.lines()[0] == "8 registers fewer give 3 blocks instead of 2"
-    assert [replace(found, fewer_registers=n).lines()[0].partition(" 3 blocks")[0] for n in (1, 2)] == [
+    result = what_if("sm_90a", 256, 88, 0, 33792)
+    assert result is not None
+    assert result.lines()[0] == "8 registers fewer give 3 blocks instead of 2"
+    assert [replace(result, fewer_registers=n).lines()[0].partition(" 3 blocks")[0] for n in (1, 2)] == [
         "1 register fewer gives", "2 registers fewer give"
     ]  # fmt: skip
-    one = replace(found, target=None, free_registers=1, free_smem=0)
+    one = replace(result, target=None, free_registers=1, free_smem=0)
     assert one.lines() == ["1 register is free"]
-    found = what_if("sm_90a", 128, 32, 0, 75776)  # 3 blocks of 76,800 with the reserve take 230,400
-    assert found is not None
-    assert "1,024 bytes of shared memory are free" in found.lines()
-    found = what_if("sm_90a", 1024, 32, 0, 0)
-    assert found is not None
-    assert found.lines()[0] == "an SM holds 64 warps: 3 blocks of 32 do not fit"
-    found = what_if("sm_89", 128, 32, 0, 99 * 1024 + 100)
-    assert found is not None
-    assert found.lines() == ["100 bytes of shared memory fewer give 1 block instead of 0"]
+    result = what_if("sm_90a", 128, 32, 0, 75776)  # 3 blocks of 76,800 with the reserve take 230,400
+    assert result is not None
+    assert "1,024 bytes of shared memory are free" in result.lines()
+    result = what_if("sm_90a", 1024, 32, 0, 0)
+    assert result is not None
+    assert result.lines()[0] == "an SM holds 64 warps: 3 blocks of 32 do not fit"
+    result = what_if("sm_89", 128, 32, 0, 99 * 1024 + 100)
+    assert result is not None
+    assert result.lines() == ["100 bytes of shared memory fewer give 1 block instead of 0"]
 
 
 # --- against the vendor's calculator, a header of the toolkit ----------------------------------
@@ -292,9 +292,9 @@ def test_a_staircase_of_shared_memory_begins_with_all_blocks_and_ends_with_one(a
 
 
 def test_what_would_fit_one_block_more_leaves_the_other_resource_alone() -> None:
-    found = what_if("sm_90a", 256, 96, 1024, 32768)
-    assert found is not None
-    assert (found.blocks, found.target, found.fewer_registers, found.fewer_smem) == (2, 3, 16, 0)
+    result = what_if("sm_90a", 256, 96, 1024, 32768)
+    assert result is not None
+    assert (result.blocks, result.target, result.fewer_registers, result.fewer_smem) == (2, 3, 16, 0)
     both = what_if("sm_90a", 256, 168, 0, 227 * 1024)
     assert both is not None and (both.blocks, both.target, both.fewer_registers) == (1, 2, 40)
     assert both.fewer_smem == 227 * 1024 - (228 * 1024 // 2 // 128 * 128 - 1024)
@@ -306,9 +306,9 @@ def test_a_cluster_has_no_what_if() -> None:
 
 
 def test_where_nothing_can_be_cut_nothing_is_asked_for() -> None:
-    found = what_if("sm_90a", 1024, 32, 0, 0)
-    assert found is not None and found.obstacle
-    assert (found.target, found.fewer_registers, found.fewer_smem) == (None, 0, 0)
+    result = what_if("sm_90a", 1024, 32, 0, 0)
+    assert result is not None and result.obstacle
+    assert (result.target, result.fewer_registers, result.fewer_smem) == (None, 0, 0)
 
 
 @pytest.mark.parametrize(

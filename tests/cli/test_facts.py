@@ -47,22 +47,22 @@ def fact(row: dict[str, Any]) -> Fact:
     return Fact(where, row["fact"], row["value"], row["unit"], Source(row["source"]), row["note"])
 
 
-def typed(found: list[Fact]) -> list[tuple[type, Fact]]:
+def typed(results: list[Fact]) -> list[tuple[type, Fact]]:
     """With the value's type, since 1, 1.0 and True are equal; details as their text."""
-    return [(type(f.value), dataclasses.replace(f, detail=f.note)) for f in found]
+    return [(type(f.value), dataclasses.replace(f, detail=f.note)) for f in results]
 
 
 def test_the_facts_of_a_published_run_survive_both_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     smallest = min(lookup.all_runs(ROOT / "profiles"), key=lambda run: len((run / store.FACTS).read_bytes()))
-    known = typed(list(store.read(smallest).facts))
-    assert {int, float, str, type(None)} <= {kind for kind, _ in known}
+    recorded = typed(list(store.read(smallest).facts))
+    assert {int, float, str, type(None)} <= {kind for kind, _ in recorded}
     words = ["facts", smallest.name, "--profiles", str(ROOT / "profiles")]
     assert main(words) == Exit.OK
-    assert typed(from_csv(capsys.readouterr().out)) == known
+    assert typed(from_csv(capsys.readouterr().out)) == recorded
     file = tmp_path / "facts.json"
     assert main([*words, "--format", "json", "-o", str(file)]) == Exit.OK
     assert capsys.readouterr().out == ""
-    assert typed(from_json(file.read_text(encoding="utf-8"))) == known
+    assert typed(from_json(file.read_text(encoding="utf-8"))) == recorded
 
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -84,10 +84,10 @@ NAME = st.none() | TEXT.filter(bool)
         max_size=5,
     )
 )
-def test_any_fact_survives_both_formats(found: list[Fact]) -> None:
-    record = replace(factory.bare_record(), facts=Facts(found))
-    assert typed(from_csv(facts.as_csv(record))) == typed(found)
-    assert typed(from_json(facts.as_json(record))) == typed(found)
+def test_any_fact_survives_both_formats(results: list[Fact]) -> None:
+    record = replace(factory.bare_record(), facts=Facts(results))
+    assert typed(from_csv(facts.as_csv(record))) == typed(results)
+    assert typed(from_json(facts.as_json(record))) == typed(results)
 
 
 def test_json_names_version_run_and_suite() -> None:

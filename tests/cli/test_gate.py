@@ -63,13 +63,15 @@ def test_a_default_baseline_that_is_not_there_is_said(tmp_path: Path, capsys: py
     assert f"note: no baseline: there is no {tmp_path}/baseline.txt" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("own", ["../secret", "/etc/passwd", "link.txt"])
-def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(tmp_path: Path, own: str) -> None:  # item 21
+@pytest.mark.parametrize("declared", ["../secret", "/etc/passwd", "link.txt"])
+def test_a_manifest_cannot_have_files_outside_its_suite_read_as_a_baseline(
+    tmp_path: Path, declared: str
+) -> None:  # item 21
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "link.txt").symlink_to("../secret")
     suite = factory.suite(root=str(tmp_path / "suite"))
-    record = factory.record(replace(suite, gate=replace(suite.gate, baseline=own)))
+    record = factory.record(replace(suite, gate=replace(suite.gate, baseline=declared)))
     with pytest.raises(UsageError, match="expected a baseline within the suite's folder"):
         baseline_path(record.suite)
 
@@ -87,8 +89,8 @@ def test_what_a_run_cannot_be_chosen_by_is_refused(tmp_path: Path, capsys: pytes
     folder.mkdir()
     store.write(factory.record(), folder)
     assert main(["gate", str(folder), "--variant", "fats"]) == Exit.USAGE
-    assert "--variant fats: expected a glob matching one of" in (said := capsys.readouterr().err)
-    assert "(did you mean fast?)" in said
+    assert "--variant fats: expected a glob matching one of" in (message := capsys.readouterr().err)
+    assert "(did you mean fast?)" in message
     assert main(["gate", str(folder), "--shape", "misson"]) == Exit.USAGE
     assert "--shape misson: expected one of" in capsys.readouterr().err
     assert main(["gate", str(folder), "--suite", str(tmp_path)]) == Exit.USAGE
@@ -148,8 +150,8 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
         facts = [factory.fact("isolated_p50", us, "warp", shape="main", source=Source.EVENTS),
                  factory.fact("plan_matches", 1, "warp", shape="main", source=Source.NCU)]  # fmt: skip
         outcomes = [CaseOutcome(v, s, stage, "ok") for v in made.suite.variants for s in shapes for stage in GPU_STAGES]
-        known = {case: replace(key, code=code or key.code) for case, key in made.keys.items()}
-        record = replace(made, id=run_id, environment=where, facts=Facts([*made.facts, *facts]), keys=known,
+        listed = {case: replace(key, code=code or key.code) for case, key in made.keys.items()}
+        record = replace(made, id=run_id, environment=where, facts=Facts([*made.facts, *facts]), keys=listed,
                          outcomes=tuple(outcomes), stale={}, recording=recording,
                          samples={"warp/main/isolated": (us,)})  # fmt: skip
         store.write(record, folder := store.begin(tmp_path, run_id))

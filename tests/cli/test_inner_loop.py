@@ -93,9 +93,9 @@ def test_a_case_without_samples_has_no_ratio() -> None:
 
 
 def test_a_compilers_message_is_one_line_of_the_answer() -> None:
-    said = "fast.cu(24): error: expected an identifier\n    const = 1;\n2 errors detected"
+    message = "fast.cu(24): error: expected an identifier\n    const = 1;\n2 errors detected"
     record = factory.record()
-    failed = tuple(replace(a, status="failed", cause=Message(said)) for a in record.artifacts if a.variant == "fast")
+    failed = tuple(replace(a, status="failed", cause=Message(message)) for a in record.artifacts if a.variant == "fast")
     text = answers(replace(record, artifacts=failed))
     assert "fast.cu(24): error: expected an identifier" in text
     assert "2 errors detected" not in text

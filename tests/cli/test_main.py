@@ -109,7 +109,7 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("frobnicate", "invalid choice: 'frobnicate'"),
         ("gaet", "(did you mean gate?)"),
@@ -146,7 +146,7 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
     ],
 )
 def test_wrong_usage_exits_2(
-    tmp_path: Path, line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = line.split()
     skip_without("commands", words[0])
@@ -154,7 +154,7 @@ def test_wrong_usage_exits_2(
     monkeypatch.chdir(tmp_path)
     assert exit_code(*words) == Exit.USAGE
     stderr = capsys.readouterr().err
-    assert said in stderr
+    assert message in stderr
     assert "Traceback" not in stderr
 
 
@@ -170,7 +170,7 @@ def test_a_bad_manifest_exits_2_with_every_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("DEBUG", "maybe", "DEBUG=maybe: expected 0 or 1"),
         ("CUDA_ARCH", "5.2", "CUDA_ARCH=5.2: expected one of the suite's archs (sm_80, sm_90a)"),
@@ -182,14 +182,14 @@ def test_wrong_settings_exit_2(
     tmp_path: Path,
     name: str,
     value: str,
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, value)
     assert exit_code("build", "--suite", str(TOY)) == Exit.USAGE
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_list(tmp_path: Path) -> None:
@@ -317,10 +317,10 @@ def test_interrupted_builds_leave_no_broken_state(stuck_nvcc: StuckNvcc, tmp_pat
     )  # fmt: skip
     stuck_nvcc.await_start(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=200)
+    _, message = process.communicate(timeout=200)
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "flashcore: interrupted"  # a build has nothing to resume
-    assert "Traceback" not in said
+    assert message.splitlines()[-1] == "flashcore: interrupted"  # a build has nothing to resume
+    assert "Traceback" not in message
     assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
 
 
@@ -418,10 +418,10 @@ def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> N
     whole = here.run("gate", run.name)
     chosen = here.run("gate", run.name, "--variant", "two_steps")
     assert "plain" in whole.stdout and "plain" not in chosen.stdout  # else this test could not tell them apart
-    said, _, found = chosen.stdout.replace(f"note: run {run.name}: intact\n\n", "").rpartition(
+    message, _, result = chosen.stdout.replace(f"note: run {run.name}: intact\n\n", "").rpartition(
         "\n\n"
     )  # profile adds that there is no baseline
-    assert said in resumed.stdout and found in resumed.stdout and "note: no baseline" in resumed.stdout
+    assert message in resumed.stdout and result in resumed.stdout and "note: no baseline" in resumed.stdout
 
 
 def test_a_run_still_going_is_not_taken_over(here: Workplace) -> None:

@@ -52,15 +52,15 @@ def test_recorded_commands_have_no_paths_of_the_machine(tmp_path: Path, monkeypa
 
 
 def test_without_a_name_the_newest_commands_runs_are_meant_in_their_order(tmp_path: Path) -> None:
-    own = factory.record(recording="20260102T000000Z-0000")
-    for record in (own, factory.on_l4(own), factory.record(id="20250101T000000Z-0000")):
+    newest = factory.record(recording="20260102T000000Z-0000")
+    for record in (newest, factory.on_l4(newest), factory.record(id="20250101T000000Z-0000")):
         store.write(record, folder := store.begin(tmp_path, record.id))
         store.complete(folder)
     arguments = argparse.Namespace(profiles=str(tmp_path), records=[], recorded=[])
     assert [r.gpu for r in options.all_recorded(arguments)] == ["NVIDIA H200", "NVIDIA L4"]
-    arguments.recorded = [own.id]
-    assert [r.id for r in options.all_recorded(arguments)] == [own.id]
-    arguments.recorded = [own.id, own.id]
+    arguments.recorded = [newest.id]
+    assert [r.id for r in options.all_recorded(arguments)] == [newest.id]
+    arguments.recorded = [newest.id, newest.id]
     with pytest.raises(UsageError):
         options.all_recorded(arguments)
 

@@ -21,29 +21,29 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: Exit = Exit.OK) 
 
 
 def checked(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    assert found["version"] == 1 and found["tool"].startswith("flashcore ")
-    return found
+    parsed: dict[str, Any] = json.loads(text)
+    assert parsed["version"] == 1 and parsed["tool"].startswith("flashcore ")
+    return parsed
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    found, suite = said(capsys, "list", "--suite", str(TOY)), load(TOY)
-    assert found["suite"]["name"] == suite.name and found["suite"]["archs"] == list(suite.archs)
-    assert [v["name"] for v in found["variants"]] == list(suite.variants)
-    assert {v["name"] for v in found["variants"] if v["is_peer"]} == {
+    result, suite = said(capsys, "list", "--suite", str(TOY)), load(TOY)
+    assert result["suite"]["name"] == suite.name and result["suite"]["archs"] == list(suite.archs)
+    assert [v["name"] for v in result["variants"]] == list(suite.variants)
+    assert {v["name"] for v in result["variants"] if v["is_peer"]} == {
         v.name for v in suite.variants.values() if v.is_reference
     }
-    assert {s["name"]: s["params"] for s in found["shapes"]} == {s.name: s.params for s in suite.shapes.values()}
-    assert [(b["name"], b["fact"], b["minimum"], b["maximum"], b["unit"]) for b in found["budgets"]] == [
+    assert {s["name"]: s["params"] for s in result["shapes"]} == {s.name: s.params for s in suite.shapes.values()}
+    assert [(b["name"], b["fact"], b["minimum"], b["maximum"], b["unit"]) for b in result["budgets"]] == [
         (b.name, b.fact, b.minimum, b.maximum, b.unit) for b in suite.budgets
     ]
 
 
 def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said(capsys, "list", "--facts")["facts"]
-    assert [f["name"] for f in found] == list(FACTS)
+    result = said(capsys, "list", "--facts")["facts"]
+    assert [f["name"] for f in result] == list(FACTS)
     assert all(
-        (f["unit"], f["tier"], f["ncu"]) == (s.unit, s.tier, s.ncu) for f, s in zip(found, FACTS.values(), strict=True)
+        (f["unit"], f["tier"], f["ncu"]) == (s.unit, s.tier, s.ncu) for f, s in zip(result, FACTS.values(), strict=True)
     )
 
 
@@ -51,9 +51,9 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     parts = [doctor.Part("numpy", True, "2", "bench, report"), doctor.Part("jinja2", True, "3", "report"),
              doctor.Part("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
     monkeypatch.setattr(doctor, "examine", lambda: parts)
-    found = said(capsys, "doctor", code=Exit.INCAPABLE)
-    assert found["can"] == ["report"]
-    assert found["parts"][2] == {
+    result = said(capsys, "doctor", code=Exit.INCAPABLE)
+    assert result["can"] == ["report"]
+    assert result["parts"][2] == {
         "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "mend": "use one",
     }  # fmt: skip
     assert main(["doctor"]) == Exit.INCAPABLE

@@ -30,12 +30,12 @@ def drawn(tmp_path: Path, *words: str) -> str:
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
     """The ids of two recorded runs, the newer one first."""
-    own, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
-    for record in (own, older):
+    first, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
+    for record in (first, older):
         folder = tmp_path / "profiles" / record.id
         folder.mkdir(parents=True)
         store.write(record, folder)
-    return own.id, older.id
+    return first.id, older.id
 
 
 def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: tuple[str, str]) -> None:
@@ -50,19 +50,19 @@ def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: t
 @pytest.fixture
 def chips(tmp_path: Path) -> list[str]:
     """Folders of runs on two chips, the second as if an L4 had recorded it, and what cannot stand beside them."""
-    own = factory.record()
-    found = {
-        "h200": own,
-        "l4": factory.on_l4(own),
-        "again": dataclasses.replace(own, id=OLD),
+    first = factory.record()
+    results = {
+        "h200": first,
+        "l4": factory.on_l4(first),
+        "again": dataclasses.replace(first, id=OLD),
         "other": factory.on_l4(factory.record(factory.suite(name="other")), id="20260102T040000Z-0003"),
         "none": factory.bare_record(id="20260102T040000Z-0004", environment=factory.environment(gpu=None)),
     }
-    for record in found.values():
+    for record in results.values():
         folder = tmp_path / "profiles" / record.id
         folder.mkdir(parents=True)
         store.write(record, folder)
-    return [str(tmp_path / "profiles" / record.id) for record in found.values()]
+    return [str(tmp_path / "profiles" / record.id) for record in results.values()]
 
 
 def test_runs_of_several_chips_have_one_report_and_one_gate(
@@ -70,15 +70,15 @@ def test_runs_of_several_chips_have_one_report_and_one_gate(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["report", *chips[:2]]) == 0
-    own = "reports/20260102T030405Z-0001+0002"
-    assert capsys.readouterr().out == f"{own}/index.html\n".replace("reports", f"{tmp_path}/reports")
-    assert {p.name for p in (tmp_path / own).iterdir() if p.is_dir()} == {"assets", "nvidia-h200", "nvidia-l4"}
+    first = "reports/20260102T030405Z-0001+0002"
+    assert capsys.readouterr().out == f"{first}/index.html\n".replace("reports", f"{tmp_path}/reports")
+    assert {p.name for p in (tmp_path / first).iterdir() if p.is_dir()} == {"assets", "nvidia-h200", "nvidia-l4"}
     assert main(["report", *chips[:2], "--single-file", "-o", "one"]) == 0
     assert [p.name for p in (tmp_path / "one").iterdir() if p.suffix] == ["index.html"]
     capsys.readouterr()
     assert main(["report", *chips[:2], "--format", "md"]) == 0
-    said = capsys.readouterr().out
-    assert said.index("NVIDIA H200") < said.index("NVIDIA L4")
+    output = capsys.readouterr().out
+    assert output.index("NVIDIA H200") < output.index("NVIDIA L4")
     assert main(["gate", *chips[:2]]) == 0
     assert "note: NVIDIA L4, run 20260102T040000Z-0002: gate passed" in capsys.readouterr().out
 
@@ -86,10 +86,10 @@ def test_runs_of_several_chips_have_one_report_and_one_gate(
 def test_without_a_run_all_that_one_command_recorded_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, recording = factory.record(), "20260102T030404Z-0000"
-    first = dataclasses.replace(own, recording=recording)
-    second = factory.on_l4(own, recording=recording)
-    before = dataclasses.replace(factory.on_l4(own), id=OLD)  # of a chip of the two, by another command
+    newest, recording = factory.record(), "20260102T030404Z-0000"
+    first = dataclasses.replace(newest, recording=recording)
+    second = factory.on_l4(newest, recording=recording)
+    before = dataclasses.replace(factory.on_l4(newest), id=OLD)  # of a chip of the two, by another command
     for record in (first, second, before):
         folder = tmp_path / "profiles" / record.id
         folder.mkdir(parents=True)
@@ -125,8 +125,8 @@ def test_runs_that_are_not_of_several_chips_are_wrong_usage(
 def test_options_of_one_run_are_refused_with_several(chips: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *chips[:2], "--against", chips[2]]) == Exit.USAGE
     assert main(["gate", *chips[:2], "--ratchet"]) == Exit.USAGE
-    said = capsys.readouterr().err
-    assert "--against: expected one run" in said and "--ratchet: expected one run" in said
+    message = capsys.readouterr().err
+    assert "--against: expected one run" in message and "--ratchet: expected one run" in message
 
 
 def test_a_packed_run_stands_beside_others_and_one_of_an_older_schema_is_refused(

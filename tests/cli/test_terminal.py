@@ -40,8 +40,8 @@ def test_the_exit_code_stands_when_the_reader_goes_away(start: str) -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     with process.stderr:
-        said = process.stderr.read()
-    assert (process.wait(), said) == (Exit.FAILED, b"said\n" if start is LONG else b"")
+        message = process.stderr.read()
+    assert (process.wait(), message) == (Exit.FAILED, b"said\n" if start is LONG else b"")
 
 
 def test_the_exit_code_stands_when_nobody_reads_either_stream() -> None:
@@ -62,12 +62,12 @@ def test_output_that_is_lost_is_no_success(start: str, code: Exit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "said"), [("ascii", b"fail  \\u2192 2 \\xb5s\n"), ("latin-1", b"fail  \\u2192 2 \xb5s\n")]
+    ("encoding", "message"), [("ascii", b"fail  \\u2192 2 \\xb5s\n"), ("latin-1", b"fail  \\u2192 2 \xb5s\n")]
 )
-def test_an_encoding_without_arrows(encoding: str, said: bytes) -> None:
-    own = SHORT.replace("→", "→ 2 µs")
-    done = subprocess.run(command(own), env={**ENV, "PYTHONIOENCODING": encoding}, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (Exit.FAILED, said)
+def test_an_encoding_without_arrows(encoding: str, message: bytes) -> None:
+    text = SHORT.replace("→", "→ 2 µs")
+    done = subprocess.run(command(text), env={**ENV, "PYTHONIOENCODING": encoding}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (Exit.FAILED, message)
 
 
 def on_a_terminal(code: str, **env: str) -> str:

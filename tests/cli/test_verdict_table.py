@@ -28,23 +28,23 @@ def rows(*verdicts: judge.Verdict) -> list[str]:
 
 
 def test_the_same_on_several_shapes_is_one_row_and_counts_in_full() -> None:
-    title, *found = rows(*[failed("tiles", f"s{i}", 16.7) for i in range(11)], failed("other", "s0", 10.0))
+    title, *results = rows(*[failed("tiles", f"s{i}", 16.7) for i in range(11)], failed("other", "s0", 10.0))
     assert title == "FAILED (12)"
-    assert len(found) == 2
-    assert "tiles/s0/kernel (sm_89) and 10 more shapes" in found[0]
-    assert "other/s0/kernel (sm_89) " in found[1] and "more" not in found[1]
+    assert len(results) == 2
+    assert "tiles/s0/kernel (sm_89) and 10 more shapes" in results[0]
+    assert "other/s0/kernel (sm_89) " in results[1] and "more" not in results[1]
 
 
 def test_values_that_differ_stand_apart() -> None:
-    _, *found = rows(failed("tiles", "s0", 16.7), failed("tiles", "s1", 16.6999), failed("tiles", "s2", 16.7))
-    assert ["and 1 more shape" in line for line in found] == [True, False]
+    _, *results = rows(failed("tiles", "s0", 16.7), failed("tiles", "s1", 16.6999), failed("tiles", "s2", 16.7))
+    assert ["and 1 more shape" in line for line in results] == [True, False]
 
 
 def test_what_is_left_out_is_counted_by_verdicts() -> None:
     many = [failed(f"v{i}", f"s{j}", 1.0) for i in range(50) for j in range(3)]
-    title, *found = rows(*many)
+    title, *results = rows(*many)
     assert title == "FAILED (150)"
-    assert len(found) == 49 and found[-1].strip() == "… and 6 more"
+    assert len(results) == 49 and results[-1].strip() == "… and 6 more"
 
 
 def test_the_table_says_it_all() -> None:

@@ -45,8 +45,8 @@ def test_text_and_undirected_facts_only_change() -> None:
         factory.fact("occupancy_limiter", "warps", "fast", **where),  # type: ignore[arg-type]
         factory.fact("blocks", 64, "fast", **where),  # type: ignore[arg-type]
     ]
-    found = diff.changes(factory.record(), factory.record(facts=facts))
-    assert {(c.fact, c.direction) for c in found} == {("occupancy_limiter", "changed"), ("blocks", "changed")}
+    differences = diff.changes(factory.record(), factory.record(facts=facts))
+    assert {(c.fact, c.direction) for c in differences} == {("occupancy_limiter", "changed"), ("blocks", "changed")}
 
 
 def test_times_and_moved_source_lines_are_no_static_changes() -> None:
@@ -61,8 +61,10 @@ def test_times_and_moved_source_lines_are_no_static_changes() -> None:
 def test_facts_of_a_subject_that_the_suite_lost() -> None:
     record = factory.record()
     lost = Facts([*record.facts, factory.fact("registers", 7, "old_variant", arch="sm_89", kernel="k")])
-    found = diff.changes(replace(record, facts=lost), record)
-    assert [(c.subject, c.direction) for c in found] == [(Subject("old_variant", "sm_89", kernel="k"), "vanished")]
+    differences = diff.changes(replace(record, facts=lost), record)
+    assert [(c.subject, c.direction) for c in differences] == [
+        (Subject("old_variant", "sm_89", kernel="k"), "vanished")
+    ]
 
 
 # --- the same code ---------------------------------------------------------------------------------

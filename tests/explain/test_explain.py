@@ -37,8 +37,8 @@ def ran(name: str, value: float | None, shape: str = "mission", kernel: str | No
 )
 def test_local_memory_is_that_of_the_kernel_itself(other: Fact) -> None:
     assert local_memory(factory.bare_record(facts=[other]), KERNEL) == ""
-    own = memory("spills", "an array in fast.cu:3")
-    assert local_memory(factory.bare_record(facts=[other, own]), KERNEL) == "an array in fast.cu:3"
+    kernel_memory = memory("spills", "an array in fast.cu:3")
+    assert local_memory(factory.bare_record(facts=[other, kernel_memory]), KERNEL) == "an array in fast.cu:3"
 
 
 def test_without_an_arch_or_a_kernel_the_first_that_is_known_is_told() -> None:
@@ -83,16 +83,16 @@ def test_a_kernel_is_shown_once_for_each_way_it_is_launched() -> None:
 
 def test_a_cluster_is_its_product_and_its_occupancy_unmeasured() -> None:
     record, plan = planned(replace(LAUNCH, cluster=(2, 2, 1)), replace(LAUNCH, cluster=(4, 1, 1)))
-    (found,) = what_ifs(record, plan, "sm_90a")  # both are four blocks
-    assert found.then is None and found.now.blocks_per_sm is None and found.now.cause == ClusterUnknown(4)
-    assert found.lines == [cause_text.text(found.now.cause)]
+    (result,) = what_ifs(record, plan, "sm_90a")  # both are four blocks
+    assert result.then is None and result.now.blocks_per_sm is None and result.now.cause == ClusterUnknown(4)
+    assert result.lines == [cause_text.text(result.now.cause)]
 
 
 def test_the_next_step_is_told_behind_what_limits_now() -> None:
     record, plan = planned(LAUNCH)
-    (found,) = what_ifs(record, plan, "sm_90a")
-    assert found.lines[0] == "limited by registers: 16 registers fewer give 3 blocks instead of 2"
-    assert len(found.lines) > 1 and "limited by" not in "".join(found.lines[1:])
+    (result,) = what_ifs(record, plan, "sm_90a")
+    assert result.lines[0] == "limited by registers: 16 registers fewer give 3 blocks instead of 2"
+    assert len(result.lines) > 1 and "limited by" not in "".join(result.lines[1:])
 
 
 def test_advice_is_given_where_it_fits_the_fact() -> None:

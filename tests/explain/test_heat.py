@@ -28,12 +28,12 @@ def test_every_sample_belongs_to_one_line(drawn: list[tuple[int, int]]) -> None:
     listing = Listing(
         SUBJECT, tuple(instruction(16 * i, line, samples=n, executed=1) for i, (line, n) in enumerate(drawn))
     )
-    found = lines(listing)
-    assert math.fsum(x.samples for x in found) == sum(n for _, n in drawn)
-    assert [x.samples for x in found] == sorted((x.samples for x in found), reverse=True)
+    lines_of_source = lines(listing)
+    assert math.fsum(x.samples for x in lines_of_source) == sum(n for _, n in drawn)
+    assert [x.samples for x in lines_of_source] == sorted((x.samples for x in lines_of_source), reverse=True)
     if sum(n for _, n in drawn):
-        assert math.fsum(x.share for x in found) == pytest.approx(100)
-    assert sum(len(x.instructions) for x in found) == len(drawn)
+        assert math.fsum(x.share for x in lines_of_source) == pytest.approx(100)
+    assert sum(len(x.instructions) for x in lines_of_source) == len(drawn)
 
 
 def test_conflicts_are_passes_beyond_the_least_and_unknown_where_not_counted() -> None:
@@ -47,8 +47,8 @@ def test_conflicts_are_passes_beyond_the_least_and_unknown_where_not_counted() -
 def test_a_call_has_the_samples_of_what_was_inlined_there() -> None:
     calls = (("k.cu", 2, "line 2"), ("k.cu", 3, "line 3"))
     inlined = replace(instruction(0, 1, samples=6), calls=calls)
-    found = in_order(Listing(SUBJECT, (inlined, replace(inlined, calls=calls[1:]), instruction(32, 3, samples=12))))
-    assert [(x.number, x.share, x.inlined) for x in found] == [(1, 50, 0), (2, 0, 25), (3, 50, 50)]
+    result = in_order(Listing(SUBJECT, (inlined, replace(inlined, calls=calls[1:]), instruction(32, 3, samples=12))))
+    assert [(x.number, x.share, x.inlined) for x in result] == [(1, 50, 0), (2, 0, 25), (3, 50, 50)]
 
 
 @pytest.mark.parametrize("text", ["STL [R1], R2", "@P0 LDL.64 R2, [R1]", "@!PT STL [R1], R2"])
@@ -58,8 +58,8 @@ def test_local_memory_is_told_by_its_instructions(text: str) -> None:
 
 
 def test_a_line_is_held_by_its_largest_reason_but_those_of_warps_that_could_issue() -> None:
-    own = instruction(0, 1, samples=10, stall_wait=3, stall_barrier=2, stall_selected=5)
-    assert lines(Listing(SUBJECT, (own,)))[0].stall == ("wait", 30)
+    issued = instruction(0, 1, samples=10, stall_wait=3, stall_barrier=2, stall_selected=5)
+    assert lines(Listing(SUBJECT, (issued,)))[0].stall == ("wait", 30)
     assert lines(Listing(SUBJECT, (instruction(0, 1, samples=10),)))[0].stall is None
 
 

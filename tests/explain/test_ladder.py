@@ -39,7 +39,9 @@ def on_l4(before: float | None, after: float) -> Prediction:
 def counters(before: Mapping[str, float], after: Mapping[str, float]) -> list[Fact]:
     """Counters of ``slow`` and of ``fast``."""
     return [
-        f for name, own in (("slow", before), ("fast", after)) for f in factory.facts_of(own, name, shape="mission")
+        f
+        for name, values in (("slow", before), ("fast", after))
+        for f in factory.facts_of(values, name, shape="mission")
     ]
 
 
@@ -124,8 +126,8 @@ NONE = {"bank_conflicts": 0, "barriers_per_block": 4, "instructions": 20_000, "s
 def test_a_finding_follows_from_prediction_counters_and_times(
     predictions: list[Prediction], facts: list[Fact], times: tuple[float, float], outcome: str, finding: str
 ) -> None:
-    found = step(record(predictions, facts, dict(zip(("slow", "fast"), times, strict=True))))
-    assert found.outcome == outcome and re.match(finding, found.finding), found.finding
+    judged = step(record(predictions, facts, dict(zip(("slow", "fast"), times, strict=True))))
+    assert judged.outcome == outcome and re.match(finding, judged.finding), judged.finding
 
 
 @pytest.mark.parametrize(
@@ -135,8 +137,8 @@ def test_a_finding_follows_from_prediction_counters_and_times(
 def test_the_limiter_is_named_where_a_prediction_was_not_reached(
     predicted_us: tuple[float, float], us: float, limited: bool
 ) -> None:
-    found = step(record([on_l4(*predicted_us)], counters({}, STALLS), {"slow": 100, "fast": us}))
-    assert found.limiter and ("; limited by" in found.finding) is limited, found.finding
+    finding = step(record([on_l4(*predicted_us)], counters({}, STALLS), {"slow": 100, "fast": us}))
+    assert finding.limiter and ("; limited by" in finding.finding) is limited, finding.finding
     bare = step(record([on_l4(*predicted_us)], [], {"slow": 100, "fast": us}))
     assert bare.limiter or "limited by" not in bare.finding
 
@@ -150,14 +152,14 @@ def test_what_holds_a_step_names_the_phase_that_takes_the_most() -> None:
 
 
 @pytest.mark.parametrize("value", [1e308, 1e-308, -3.0, 0.0])
-@pytest.mark.parametrize("said", [(1e308, 1e-308), (1e-308, 1e308), (-1e308, 1e308), (0, 5), (math.nan, 1.0)])
-def test_numbers_that_cannot_be_are_no_verdict_and_no_traceback(value: float, said: tuple[float, float]) -> None:
+@pytest.mark.parametrize("message", [(1e308, 1e-308), (1e-308, 1e308), (-1e308, 1e308), (0, 5), (math.nan, 1.0)])
+def test_numbers_that_cannot_be_are_no_verdict_and_no_traceback(value: float, message: tuple[float, float]) -> None:
     names = ("back_to_back_p50", "instructions", "bank_conflicts", "speedup_vs_baseline")
     facts = [factory.fact(n, v, who, shape="mission") for n in names for who, v in (("slow", 1.0), ("fast", value))]
     facts += [factory.fact("back_to_back_p50", 1e308, "slow", shape="mission")]
-    wanted = [predicted(n, *pair) for n in names for pair in (said, (None, said[1]))]
-    found = step(record(wanted, facts))
-    assert len(found.judged) == 8
+    wanted = [predicted(n, *pair) for n in names for pair in (message, (None, message[1]))]
+    finding = step(record(wanted, facts))
+    assert len(finding.judged) == 8
 
 
 def test_a_step_that_is_not_one_change_says_so() -> None:
@@ -189,19 +191,19 @@ def test_the_way_leads_from_the_baseline_along_the_parents_of_the_best() -> None
         factory.variant("best", parent="fast"),
         factory.variant("worse", parent="best"),
     )
-    found = built(record(times={"slow": 90, "fast": 50, "other": 40, "best": 12, "worse": 14}, more=more))
-    assert [s.variant.name for s in found.path] == ["slow", "fast", "best"]
-    assert [s.variant.name for s in found.steps] == ["slow", "fast", "best", "worse", "other"]
-    assert found.best is not None and found.best.variant.name == "best"
-    assert found.row.reference == "cudnn"
-    assert found.floor is not None and found.floor.time == "isolated_p50"
+    result = built(record(times={"slow": 90, "fast": 50, "other": 40, "best": 12, "worse": 14}, more=more))
+    assert [s.variant.name for s in result.path] == ["slow", "fast", "best"]
+    assert [s.variant.name for s in result.steps] == ["slow", "fast", "best", "worse", "other"]
+    assert result.best is not None and result.best.variant.name == "best"
+    assert result.row.reference == "cudnn"
+    assert result.floor is not None and result.floor.time == "isolated_p50"
 
 
 def test_without_times_there_is_no_way() -> None:
     r = record()
-    found = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), samples={}))
-    assert found.path == () and found.best is None and found.floor is None
-    assert {(s.outcome, s.unchanged) for s in found.steps} == {("unmeasured", False)}
+    result = built(replace(r, facts=Facts(f for f in r.facts if f.subject.arch is not None), samples={}))
+    assert result.path == () and result.best is None and result.floor is None
+    assert {(s.outcome, s.unchanged) for s in result.steps} == {("unmeasured", False)}
 
 
 def test_a_parent_that_comes_later_or_is_unknown_does_no_harm() -> None:

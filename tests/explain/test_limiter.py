@@ -25,8 +25,8 @@ def record(*facts: Fact, **counters: float | None) -> Record:
     full = factory.record()
     kept = [f for f in full.facts if f.subject != MISSION or f.source not in ("ncu", "formula")]
     kept = [f for f in kept if f.name != "blocks" or f.subject.variant != "fast"]
-    own = factory.facts_of(counters, "fast", shape="mission")
-    return replace(full, facts=Facts([*kept, *own, *facts]))
+    case_facts = factory.facts_of(counters, "fast", shape="mission")
+    return replace(full, facts=Facts([*kept, *case_facts, *facts]))
 
 
 def text(*facts: Fact, **counters: float | None) -> str:
@@ -41,11 +41,11 @@ COUNTED: Mapping[str, float | None] = {"ncu_duration": 10_000, "elapsed_cycles":
 
 
 def test_a_case_is_worked_out_once_for_the_same_readings() -> None:
-    known = Readings(record(**COUNTED))
-    assert limiters(known, "fast", "mission") is limiters(known, "fast", "mission")
-    assert limiters(known, "fast", "mission") != limiters(known, "fast", "long")
+    recorded = Readings(record(**COUNTED))
+    assert limiters(recorded, "fast", "mission") is limiters(recorded, "fast", "mission")
+    assert limiters(recorded, "fast", "mission") != limiters(recorded, "fast", "long")
     assert limiters(Readings(record(**{**COUNTED, "issue_active": 90.0})), "fast", "mission") != limiters(
-        known, "fast", "mission"
+        recorded, "fast", "mission"
     )
 
 
@@ -83,29 +83,29 @@ def roofs() -> Readings:
 def test_the_published_roofs_are_held_by_what_they_are_made_of(
     roofs: Readings, variant: str, shape: str, kind: str, words: str
 ) -> None:
-    found = limiters(roofs, variant, shape)
-    assert found.limiters[0].kind == kind and re.match(words, found.text)
-    assert "no counters" in found.note
+    ranked = limiters(roofs, variant, shape)
+    assert ranked.limiters[0].kind == kind and re.match(words, ranked.text)
+    assert "no counters" in ranked.note
 
 
 def test_a_launch_is_a_bound_and_no_limiter(roofs: Readings) -> None:
-    found = limiters(roofs, "launch", "launch_h200")
-    assert found.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", found.text)
+    ranked = limiters(roofs, "launch", "launch_h200")
+    assert ranked.limiters == () and re.fullmatch(r"nothing: 32 empty launches, 0\.[57]\d+ µs each", ranked.text)
 
 
 def test_every_case_of_the_published_run_with_counters_has_limiters_with_evidence() -> None:
-    known = published("attention")
-    counted = [f.subject for f in known.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
+    recorded = published("attention")
+    counted = [f.subject for f in recorded.record.facts.named("ncu_duration") if f.value and f.subject.kernel is None]
     assert len(counted) >= 90
     for subject in counted:
-        found = limiters(known, subject.variant, subject.shape or "")
-        assert found.limiters, subject
-        waits = [x.rank for x in found.limiters if x.kind.startswith(("stall_", "idle_"))]
-        assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in found.limiters)
-        assert not any(x.kind == "launch" for x in found.limiters)
-    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(known, "tma_split_keys", "mission").text)
-    assert limiters(known, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
-    best = remedies(known, "mission")["idle_sms"][0]
+        ranked = limiters(recorded, subject.variant, subject.shape or "")
+        assert ranked.limiters, subject
+        waits = [x.rank for x in ranked.limiters if x.kind.startswith(("stall_", "idle_"))]
+        assert waits == sorted(waits, reverse=True) and all(x.evidence and x.facts for x in ranked.limiters)
+        assert not any(x.kind == "launch" for x in ranked.limiters)
+    assert re.match(r"wait stalls \d+ %; load phase \d+ ± \d %; ", limiters(recorded, "tma_split_keys", "mission").text)
+    assert limiters(recorded, "register_o", "mission").limiters[0].brief == "64 blocks on 132 SMs"
+    best = remedies(recorded, "mission")["idle_sms"][0]
     assert (best.variant, best.parent) == ("mma_split_keys", "xor_swizzle") and best.faster > 1.4
     assert best.after < 5 < 50 < best.before
 
@@ -136,8 +136,8 @@ def test_profiled_kernels_are_held_by_what_they_are_made_of(case: str, kinds: li
     name, shape = case.split("/")
     suite = factory.suite([factory.variant(name, roof=PROFILED[case]["roof"])], [factory.shape(shape)])
     facts = factory.facts_of(PROFILED[case]["facts"], name, shape=shape)
-    found = limiters(Readings(factory.bare_record(suite, facts)), name, shape)
-    assert [x.kind for x in found.limiters[:2]] == kinds and found.note == ""
+    ranked = limiters(Readings(factory.bare_record(suite, facts)), name, shape)
+    assert [x.kind for x in ranked.limiters[:2]] == kinds and ranked.note == ""
 
 
 # --- counters ---------------------------------------------------------------------------------------
@@ -170,23 +170,23 @@ def test_stalls_count_as_far_as_nothing_is_issued_meanwhile() -> None:
     ],
 )
 def test_a_resource_near_its_roof_comes_first(counters: dict[str, float], kind: str) -> None:
-    found = kinds(**COUNTED, **counters, stall_share_long_scoreboard=70.0, sm_clock=1.98e9)
-    assert found == [kind, "stall_long_scoreboard"]
+    result = kinds(**COUNTED, **counters, stall_share_long_scoreboard=70.0, sm_clock=1.98e9)
+    assert result == [kind, "stall_long_scoreboard"]
     half = {name: value / 2 for name, value in counters.items()}
     assert kinds(**COUNTED, **half, stall_share_long_scoreboard=70.0, sm_clock=1.98e9) == ["stall_long_scoreboard"]
 
 
 def test_a_planted_bank_conflict_is_named() -> None:
     passes = 0.97 * 132 * 20_000
-    found = limiters(
+    result = limiters(
         Readings(
             record(**COUNTED, shared_wavefronts=passes, bank_conflicts=0.875 * passes, stall_share_mio_throttle=60)
         ),
         "fast",
         "mission",
     ).limiters[0]
-    assert found.kind == "bank_conflicts" and found.brief.startswith("bank conflicts, 88 % of the passes")
-    assert "shared memory 97 % busy" in found.evidence and found.facts[0] == "bank_conflicts"
+    assert result.kind == "bank_conflicts" and result.brief.startswith("bank conflicts, 88 % of the passes")
+    assert "shared memory 97 % busy" in result.evidence and result.facts[0] == "bank_conflicts"
 
 
 @pytest.mark.parametrize(("lost", "kind"), [(0.5, "bank_conflicts"), (0.49, "shared")])
@@ -201,18 +201,18 @@ def test_a_resource_counts_from_a_share_on(share: float) -> None:
 
 
 def test_conflicts_short_of_the_roof_are_evidence_of_the_wait_for_shared_memory() -> None:
-    known = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
-    (found,) = limiters(known, "fast", "mission").limiters
-    assert "bank conflicts are 30 % of the passes" in found.evidence
+    recorded = Readings(record(**COUNTED, shared_wavefronts=1e5, bank_conflicts=3e4, stall_share_short_scoreboard=50))
+    (result,) = limiters(recorded, "fast", "mission").limiters
+    assert "bank conflicts are 30 % of the passes" in result.evidence
 
 
 def test_a_grid_that_leaves_sms_idle() -> None:
     blocks = factory.fact("blocks", 64, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
-    found = text(blocks, **COUNTED, stall_share_wait=30.0)
-    assert found == "64 blocks on 132 SMs; wait stalls 30 %"
-    known = record(blocks, **COUNTED)
-    for own, sms in ((100, 100), (None, 132)):  # the machine's own count, else the device table's
-        on = replace(known, environment=replace(known.environment, gpu_sms=own))
+    result = text(blocks, **COUNTED, stall_share_wait=30.0)
+    assert result == "64 blocks on 132 SMs; wait stalls 30 %"
+    recorded = record(blocks, **COUNTED)
+    for recorded_sms, sms in ((100, 100), (None, 132)):  # the machine's own count, else the device table's
+        on = replace(recorded, environment=replace(recorded.environment, gpu_sms=recorded_sms))
         assert limiter(Readings(on), "fast", "mission").startswith(f"64 blocks on {sms} SMs")
     many = factory.fact("blocks", 2 * 132 + 10, "fast", arch="sm_90a", shape="mission", kernel="fast_kernel")
     assert text(many, **COUNTED, stall_share_wait=30.0).startswith("1.04 waves of blocks")
@@ -238,9 +238,9 @@ def test_without_a_variant_there_is_no_limiter() -> None:
 
 
 def test_without_counters_the_formulas_and_the_time_say_how_near_each_roof_is() -> None:
-    found = limiters(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
-    assert found.text == "nothing near its roof; nearest fp16 tensor cores at 1 % of its roof"
-    assert [x.kind for x in found.limiters] == ["fp16_tensor"]
+    ranked = limiters(Readings(record(formula_flop=536870912.0, formula_bytes=2097152.0)), "fast", "mission")
+    assert ranked.text == "nothing near its roof; nearest fp16 tensor cores at 1 % of its roof"
+    assert [x.kind for x in ranked.limiters] == ["fp16_tensor"]
 
 
 def test_what_lies_in_l2_has_a_dram_roof_with_cold_caches_alone() -> None:

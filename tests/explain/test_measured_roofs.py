@@ -56,21 +56,23 @@ def timed(us: float, **more: Value) -> dict[str, Value]:
 
 
 def test_dram_is_timed_until_all_is_written() -> None:
-    (found,) = measured_roofs.measured(record({"copy": timed(500.0, kernel_span=400.0, kernel_sm_clock=1970.0)}), BYTES)
-    assert found.value == pytest.approx(4000.0)
-    assert (found.unit, found.clock_mhz) == ("GB/s", 1970.0)
-    assert found.spread == pytest.approx(0.01)
-    assert found.datasheet == 4800.0  # at any clock of the SMs
-    assert found.ratio == pytest.approx(4000 / 4800)
-    assert found.per_clock is None, "no SM's work is in it"
+    (result,) = measured_roofs.measured(
+        record({"copy": timed(500.0, kernel_span=400.0, kernel_sm_clock=1970.0)}), BYTES
+    )
+    assert result.value == pytest.approx(4000.0)
+    assert (result.unit, result.clock_mhz) == ("GB/s", 1970.0)
+    assert result.spread == pytest.approx(0.01)
+    assert result.datasheet == 4800.0  # at any clock of the SMs
+    assert result.ratio == pytest.approx(4000 / 4800)
+    assert result.per_clock is None, "no SM's work is in it"
 
 
 def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
     facts: dict[str, Value] = {"formula_fp32_flop": 6e9, "back_to_back_p50": 110.0, "kernel_span": 100.0}
     run = record({"fma": {**facts, "kernel_sm_clock": 2000.0}}, roof="fp32")
-    (found,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
-    assert found.value == pytest.approx(60.0)
-    assert found.per_clock == pytest.approx(6e9 / (100 * 2000) / 132)
+    (result,) = measured_roofs.measured(run, {"big": ("fp32_flop", "TFLOP/s")})
+    assert result.value == pytest.approx(60.0)
+    assert result.per_clock == pytest.approx(6e9 / (100 * 2000) / 132)
     unclocked = measured_roofs.measured(record({"fma": facts}, roof="fp32"), {"big": ("fp32_flop", "TFLOP/s")})
     nameless = measured_roofs.measured(
         replace(run, environment=factory.environment(gpu_sms=None)), {"big": ("fp32_flop", "TFLOP/s")}
@@ -81,9 +83,9 @@ def test_work_of_the_sms_is_timed_by_the_kernel_itself() -> None:
 
 def test_the_best_of_a_family_is_the_roof_and_a_library_is_none() -> None:
     run = record({"plain": timed(600.0), "bulk": timed(500.0), "library": timed(400.0)}, peers=["library"])
-    found = measured_roofs.measured(run, BYTES)
-    assert {m.subject.variant: m.library for m in found} == {"plain": False, "bulk": False, "library": True}
-    ceilings = measured_roofs.ceilings(run, found)
+    result = measured_roofs.measured(run, BYTES)
+    assert {m.subject.variant: m.library for m in result} == {"plain": False, "bulk": False, "library": True}
+    ceilings = measured_roofs.ceilings(run, result)
     assert [r.resource for r in ceilings] == ["dram", "attention"]  # under the resource's name and the problem's
     assert [r.value for r in ceilings] == [pytest.approx(4000.0)] * 2
     assert all("bulk/big" in r.note and r.origin == "measured" and r.device == factory.GPU for r in ceilings)
@@ -97,10 +99,10 @@ def test_the_least_is_the_best_of_what_costs_time() -> None:
         },
         roof="barrier",
     )
-    found = measured_roofs.measured(run, {"big": ("barriers", "us")})
-    assert [m.name for m in found] == ["slow", "fast"]  # each is a ceiling of its own
-    assert {m.per_clock for m in found} == {None}, "a time is no rate"
-    assert {r.resource: r.value for r in measured_roofs.ceilings(run, found)} == {
+    result = measured_roofs.measured(run, {"big": ("barriers", "us")})
+    assert [m.name for m in result] == ["slow", "fast"]  # each is a ceiling of its own
+    assert {m.per_clock for m in result} == {None}, "a time is no rate"
+    assert {r.resource: r.value for r in measured_roofs.ceilings(run, result)} == {
         "barrier": 0.2,
         "slow": 0.3,
         "fast": 0.2,
@@ -109,8 +111,8 @@ def test_the_least_is_the_best_of_what_costs_time() -> None:
 
 def test_a_launch_is_measured_in_a_graph_and_plainly() -> None:
     run = record({"launch": {"formula_launches": 32, "back_to_back_p50": 32.0, "eager_p50": 96.0}}, roof="launch")
-    found = measured_roofs.measured(run, {"big": ("launches", "us")})
-    assert [(m.name, m.resource, m.value) for m in found] == [
+    result = measured_roofs.measured(run, {"big": ("launches", "us")})
+    assert [(m.name, m.resource, m.value) for m in result] == [
         ("launch", "launch", 1.0),
         ("launch_plain", "launch_plain", 3.0),
     ]
@@ -157,10 +159,10 @@ NOW = 1_790_000_000_123_456_789  # ns since 1970: more than a double holds
 
 def test_the_clock_of_blocks_that_come_and_go() -> None:
     rows = [[7 * i, 7 * i + 7880, NOW + 4032 * i, NOW + 4032 * i + 4000] for i in range(100)]
-    found = clock(rows)
-    assert found["kernel_sm_clock"] == pytest.approx(1970.0, rel=1e-12)
-    assert found["kernel_span"] == pytest.approx((99 * 4032 + 4000) / 1e3, rel=1e-12)
-    assert found["kernel_block_span"] == pytest.approx(4.0, rel=1e-12)
+    result = clock(rows)
+    assert result["kernel_sm_clock"] == pytest.approx(1970.0, rel=1e-12)
+    assert result["kernel_span"] == pytest.approx((99 * 4032 + 4000) / 1e3, rel=1e-12)
+    assert result["kernel_block_span"] == pytest.approx(4.0, rel=1e-12)
 
 
 def test_a_kernel_too_short_for_the_chips_nanoseconds_tells_no_clock() -> None:
@@ -200,8 +202,8 @@ def test_a_machines_roofs_are_measured_once(
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
     monkeypatch.setattr(lookup, "measured_runs", lambda *_: iter([recorded]))
     monkeypatch.setattr(run_module, "run", run)
-    found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
-    assert found.id == (new if measures else recorded).id
+    result, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE)), lambda _: None, fresh=fresh)
+    assert result.id == (new if measures else recorded).id
     assert [c.settings.suite for c in ran] == [str(SUITE)] * measures
     # compiled for this GPU alone
     assert all(gpu and c.archs == c.suite.archs == (gpu.arch_of(["sm_89", "sm_90a"]),) for c in ran)
@@ -215,7 +217,7 @@ A100 = Gpu("NVIDIA A100", (8, 0), 108, 85_000_000_000, 40 << 20, 1410.0, "580.65
 
 
 @pytest.mark.parametrize(
-    ("here", "asked", "known", "taken"),
+    ("here", "requested", "recorded", "taken"),
     [
         ({"GPU-a": H200}, "all", ["a100", "h200"], 1),  # a newer run of another chip is passed over
         ({"GPU-a": A100}, "all", ["h200", "h200_a"], None),  # and none is taken for another's
@@ -226,7 +228,12 @@ A100 = Gpu("NVIDIA A100", (8, 0), 108, 85_000_000_000, 40 << 20, 1410.0, "580.65
     ],
 )
 def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
-    monkeypatch: pytest.MonkeyPatch, suite: Suite, here: dict[str, Gpu], asked: str, known: list[str], taken: int | None
+    monkeypatch: pytest.MonkeyPatch,
+    suite: Suite,
+    here: dict[str, Gpu],
+    requested: str,
+    recorded: list[str],
+    taken: int | None,
 ) -> None:
     a100 = factory.environment(gpu=A100.name, gpu_memory_bytes=A100.memory_bytes, gpu_sm_clock_mhz=1410.0)
     runs = {
@@ -239,20 +246,21 @@ def test_roofs_are_those_of_the_kind_and_of_the_very_gpu_that_a_run_names(
     new = factory.bare_record(suite, id="new")
     monkeypatch.setattr(gpu_choice, "visible", lambda: here)
     monkeypatch.setattr(toolchain, "torch_root", lambda: SUITE)
-    monkeypatch.setattr(lookup, "measured_runs", lambda *_: (runs[name] for name in known))
+    monkeypatch.setattr(lookup, "measured_runs", lambda *_: (runs[name] for name in recorded))
     monkeypatch.setattr(run_module, "run", lambda context: run_module.Run(new, SUITE, context.settings))
-    found, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE), gpus=asked), lambda _: None)
-    assert found.id == ("new" if taken is None else known[taken])
+    result, _ = run_module.measure_roofs(Settings("some", roofs=str(SUITE), gpus=requested), lambda _: None)
+    assert result.id == ("new" if taken is None else recorded[taken])
 
 
 def test_each_gpu_that_shares_a_run_has_its_own_roofs(
     monkeypatch: pytest.MonkeyPatch, suite: Suite, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def measure_roofs(settings: Settings, *_: object) -> tuple[Record, list[measured_roofs.Measured]]:
-        asked.append(settings.gpus)
-        one = measured_roofs.Measured("dram_read", "dram", Subject("read", shape="big"), 4000.0 + len(asked), "GB/s",
+        requested.append(settings.gpus)
+        value = 4000.0 + len(requested)
+        one = measured_roofs.Measured("dram_read", "dram", Subject("read", shape="big"), value, "GB/s",
                                       None, None, None, None, None, False)  # fmt: skip
         return factory.bare_record(suite, gpus=(_gpu(settings.gpus),)), [one]
 
@@ -282,12 +290,12 @@ def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:
         for n, shape, gbps in (("a", "mission", 5000.0), ("b", "long", 6000.0))
     )
     record = factory.record(roofs=roofs(4000.0), gpus=gpus)
-    own = {"fast/mission": 5000.0, "fast/long": 6000.0, "slow/long": 4000.0}
+    dram_roofs = {"fast/mission": 5000.0, "fast/long": 6000.0, "slow/long": 4000.0}
     bounds = {c.subject.case: b.roof for c in roofline.case_bounds(record) for b in c.bounds if b.resource == "l2"}
-    assert {case: roof.value for case, roof in bounds.items() if roof and case in own} == own
+    assert {case: roof.value for case, roof in bounds.items() if roof and case in dram_roofs} == dram_roofs
     points = [p for p in roofline.points(record) if p.level == "l2" and not p.subject.kernel]
     assert {p.subject.case: p.measured.bandwidth.value for p in points
-            if p.measured.bandwidth and p.subject.case in own} == own  # fmt: skip
+            if p.measured.bandwidth and p.subject.case in dram_roofs} == dram_roofs  # fmt: skip
     fast, shapes = record.suite.variants["fast"], record.suite.shapes
 
     def share(of: Record, shape: str) -> float:
@@ -307,8 +315,8 @@ def test_roofs_of_every_gpu_are_measured_and_told_apart(
     monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
     monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100, "GPU-c": H200})
     assert main(["roofs", "--quiet", "--profiles", str(tmp_path)]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("run ")]
-    assert said == [f"run of-GPU-{n}, NVIDIA H200, GPU-{n}, driver 580.65" for n in "acb"]
+    output = [line for line in capsys.readouterr().out.splitlines() if line.startswith("run ")]
+    assert output == [f"run of-GPU-{n}, NVIDIA H200, GPU-{n}, driver 580.65" for n in "acb"]
 
 
 # --- the suite ------------------------------------------------------------------------------------

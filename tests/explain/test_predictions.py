@@ -36,8 +36,8 @@ def record(
 
 
 def only(r: Record) -> Judged:
-    (found,) = judge(Readings(r), r.suite.variants["fast"], "mission")
-    return found
+    (result,) = judge(Readings(r), r.suite.variants["fast"], "mission")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_a_change_that_is_none_is_no_effect_and_was_right_where_none_was_predict
 
 
 def test_times_of_another_device_are_compared_as_a_ratio_and_it_says_so() -> None:
-    found = only(record([predicted("isolated_p50", 221, 22.1, "L4")]))
-    assert found.scale == "ratio"
-    assert found.predicted == pytest.approx(0.1)
-    assert found.measured == pytest.approx(0.1, rel=0.01)
-    assert found.outcome == "confirmed"
-    assert "L4" in found.note and "ratio" in found.note and factory.GPU in found.note
+    result = only(record([predicted("isolated_p50", 221, 22.1, "L4")]))
+    assert result.scale == "ratio"
+    assert result.predicted == pytest.approx(0.1)
+    assert result.measured == pytest.approx(0.1, rel=0.01)
+    assert result.outcome == "confirmed"
+    assert "L4" in result.note and "ratio" in result.note and factory.GPU in result.note
 
 
 def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
@@ -78,9 +78,9 @@ def test_counts_are_compared_as_differences_of_the_measured_arch() -> None:
         factory.fact("registers", 99, "fast", arch="sm_90a", kernel="fast_kernel"),
         factory.fact("registers", 200, "fast", arch="sm_80", kernel="fast_kernel"),
     ]
-    found = only(record([predicted("registers", 96, 115, shape=None)], registers))
-    assert (found.scale, found.measured, found.outcome) == ("difference", 19, "confirmed")
-    assert found.finding == "prediction confirmed: 80 → 99, predicted +19"
+    result = only(record([predicted("registers", 96, 115, shape=None)], registers))
+    assert (result.scale, result.measured, result.outcome) == ("difference", 19, "confirmed")
+    assert result.finding == "prediction confirmed: 80 → 99, predicted +19"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_level_is_reached_or_approached(fact: str, wanted: float, value: float
 
 def test_what_was_not_measured_is_unmeasured_with_its_reason() -> None:
     gone = factory.fact("bank_conflicts", None, "fast", shape="mission", detail="the chip has no such counter")
-    found = only(record([predicted("bank_conflicts", 100, 0)], [gone]))
-    assert found.outcome == "unmeasured"
-    assert "no such counter" in found.finding
+    result = only(record([predicted("bank_conflicts", 100, 0)], [gone]))
+    assert result.outcome == "unmeasured"
+    assert "no such counter" in result.finding
     parent = factory.without(record([predicted("barriers_per_block", 48, 9)]), "barriers_per_block", variant="slow")
     assert "for its parent" in only(parent).finding
     empty = factory.bare_record(record([predicted("isolated_p50", 2, 1, "L4")]).suite)
@@ -126,8 +126,8 @@ def test_shares_of_phases_are_compared_whatever_the_device() -> None:
     assert (level.scale, level.measured, level.outcome) == ("level", 52.4, "missed")
     assert only(record([predicted("phase_share_softmax", None, 50, "L4")], facts)).outcome == "confirmed"
     before = factory.facts_of({"phase_share_softmax": 70.0}, "slow", shape="mission")
-    own = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
-    assert own.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
+    measured = only(record([predicted("phase_share_softmax", None, 45, "L4")], [*facts, *before]))
+    assert measured.finding == "missed: 52.4 %, predicted 45 %", "it was said of this kernel alone"
     change = only(record([predicted("phase_share_softmax", 45, 30, "L4")], [*facts, *before]))
     assert (change.scale, change.outcome) == ("difference", "confirmed")
     assert "70 % → 52.4 %, predicted −15 points" in change.finding
@@ -155,10 +155,10 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
     fact: str, said_from: float, to: float, was: float, now: float, outcome: Outcome
 ) -> None:
     facts = [factory.fact(fact, was, "slow", shape="mission"), factory.fact(fact, now, "fast", shape="mission")]
-    found = only(record([predicted(fact, said_from, to)], facts))
-    assert found.outcome == outcome
+    result = only(record([predicted(fact, said_from, to)], facts))
+    assert result.outcome == outcome
     beyond = "beyond the prediction" if fact == "kernel_launches" else "worse than predicted"
-    assert (outcome == "missed") == found.finding.startswith(beyond)
+    assert (outcome == "missed") == result.finding.startswith(beyond)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_a_goal_is_met_by_its_level_and_more_of_a_worsening_is_a_miss(
 )
 def test_errors_on_other_inputs_are_not_comparable(value: float, detail: WorstInput, outcome: Outcome) -> None:
     facts = [factory.fact("max_error", value, v, shape="mission", detail=detail) for v in ("slow", "fast")]
-    found = only(record([predicted("max_error", None, 2.44e-4)], facts))
-    assert found.outcome == outcome or (outcome, found.outcome) == ("missed", "none")
-    assert (outcome == "elsewhere") == found.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
+    result = only(record([predicted("max_error", None, 2.44e-4)], facts))
+    assert result.outcome == outcome or (outcome, result.outcome) == ("missed", "none")
+    assert (outcome == "elsewhere") == result.finding.startswith("not comparable: 0.0014, worst on seed 2, kind")
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_a_lone_time_of_another_device_names_the_time_here_if_known() -> None:
 )
 def test_a_speed_up_is_a_level_on_every_device(speedups: dict[str, float], after: float, finding: str) -> None:
     facts = [factory.fact("speedup_vs_baseline", x, v, shape="mission") for v, x in speedups.items()]
-    found = only(record([predicted("speedup_vs_baseline", None, after, "L4")], facts))
-    assert (found.scale, found.outcome) == ("level", "missed")
-    assert finding in found.finding
+    result = only(record([predicted("speedup_vs_baseline", None, after, "L4")], facts))
+    assert (result.scale, result.outcome) == ("level", "missed")
+    assert finding in result.finding
 
 
 def test_a_prediction_of_another_device_is_compared_here_as_a_ratio() -> None:
@@ -250,6 +250,6 @@ def test_of_a_variants_kernels_the_worst_is_read() -> None:
         for name, pair in (("registers", (80, 99)), ("theoretical_occupancy", (25, 50)))
         for kernel, value in zip("ab", pair, strict=True)
     ]
-    known = Readings(factory.bare_record(facts=facts))
-    assert known.of("registers", "fast", "mission").value == 99
-    assert known.of("theoretical_occupancy", "fast", "mission").value == 25, "the least of what is better high"
+    recorded = Readings(factory.bare_record(facts=facts))
+    assert recorded.of("registers", "fast", "mission").value == 99
+    assert recorded.of("theoretical_occupancy", "fast", "mission").value == 25, "the least of what is better high"

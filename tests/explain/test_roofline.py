@@ -22,34 +22,34 @@ def case(name: str, value: Value | None, variant: str = "fast", detail: Detail |
 
 
 def point(record: Record, level: str = "dram", counted: str = "hardware", measured: tuple[Roof, ...] = ()) -> Point:
-    (found,) = [
+    (result,) = [
         p
         for p in points(replace(record, roofs=measured))
         if str(p.subject) == "fast/mission" and (p.level, p.counted) == (level, counted)
     ]
-    return found
+    return result
 
 
 # --- roofs --------------------------------------------------------------------------------------
 
 
 def test_roofs_scale_with_the_clock_and_dram_does_not() -> None:
-    found = roofs(devices.find("H200"), 1970)
-    sheet, seen = pick(found, "fp16_tensor", ("datasheet",)), pick(found, "fp16_tensor", ("at clock seen",))
+    result = roofs(devices.find("H200"), 1970)
+    sheet, seen = pick(result, "fp16_tensor", ("datasheet",)), pick(result, "fp16_tensor", ("at clock seen",))
     assert sheet is not None
     assert seen is not None
     assert sheet.value == 989.4
     assert seen.value == pytest.approx(132 * 4096 * 1.97e9 / 1e12)
     assert seen.name == "fp16_tensor, at clock seen (1,970 MHz)"
-    assert pick(found, "dram", ("at clock seen",)) is None
-    shared = pick(found, "shared", ("at clock seen",))
+    assert pick(result, "dram", ("at clock seen",)) is None
+    shared = pick(result, "shared", ("at clock seen",))
     assert shared is not None
     assert shared.value == pytest.approx(132 * 128 * 1.97)  # GB/s
 
 
 def test_an_unknown_gpu_has_the_measured_roofs_alone() -> None:
-    own = Roof("dram", 700.0, "GB/s", "measured", "some GPU")
-    assert roofs(None, 1500, [own]) == (own,)
+    measured = Roof("dram", 700.0, "GB/s", "measured", "some GPU")
+    assert roofs(None, 1500, [measured]) == (measured,)
     assert roofs(devices.find("Matrox G200")) == ()
 
 
@@ -74,31 +74,31 @@ def test_a_point_by_hand() -> None:
         case("sm_clock", 1.83e9),
     ]
     record = factory.record(facts=facts)
-    found = point(record)
-    assert found.intensity == pytest.approx(300)
-    assert found.tflops == pytest.approx(75)
-    assert found.gbps == pytest.approx(250)
+    result = point(record)
+    assert result.intensity == pytest.approx(300)
+    assert result.tflops == pytest.approx(75)
+    assert result.gbps == pytest.approx(250)
     # 300 FLOP/byte × 4,800 GB/s is 1,440 TFLOP/s, above the tensor roof: that one holds.
-    assert found.theory.tflops == pytest.approx(132 * 4096 * 1.83e9 / 1e12)
-    assert found.share == pytest.approx(75 / 989.45, rel=1e-3)
-    assert found.faults == ()
+    assert result.theory.tflops == pytest.approx(132 * 4096 * 1.83e9 / 1e12)
+    assert result.share == pytest.approx(75 / 989.45, rel=1e-3)
+    assert result.faults == ()
     assert point(record, "l2").intensity == pytest.approx(75)
     assert point(record, "dram", "formula").flop == MISSION["flop"]
 
 
 def test_below_the_ridge_the_bandwidth_is_the_ceiling() -> None:
-    found = point(factory.record(facts=[case("dram_bytes", 2e7), case("cuda_core_flop", 0)]))
-    assert found.theory.tflops == pytest.approx(4.8 * found.intensity)
-    assert found.theory.bandwidth is not None
-    assert found.theory.bandwidth.resource == "dram"
+    result = point(factory.record(facts=[case("dram_bytes", 2e7), case("cuda_core_flop", 0)]))
+    assert result.theory.tflops == pytest.approx(4.8 * result.intensity)
+    assert result.theory.bandwidth is not None
+    assert result.theory.bandwidth.resource == "dram"
 
 
 def test_time_and_bytes_are_of_one_regime_and_the_point_says_which() -> None:
     record = factory.record()
     duration = record.facts.number("ncu_duration", case("ncu_duration", 0).subject)
     assert duration is not None
-    for found in points(record):
-        assert found.regime == "cold, ncu (caches flushed)"
+    for result in points(record):
+        assert result.regime == "cold, ncu (caches flushed)"
     assert point(record).time_us == duration / 1e3  # not the warm time of bench
     kept = factory.record(facts=[case("ncu_duration", 5000.0, detail=Caches(kept=True))])
     assert point(kept).regime == "warm, ncu (caches kept)"
@@ -141,9 +141,9 @@ def test_stale_cases_have_no_points() -> None:
 
 def test_an_unknown_gpu_still_has_points_without_a_ceiling() -> None:
     record = factory.record(environment=factory.environment(gpu="Some GPU"))
-    found = point(record)
-    assert found.tflops > 0
-    assert (found.share, found.theory.tflops) == (None, None)
+    result = point(record)
+    assert result.tflops > 0
+    assert (result.share, result.theory.tflops) == (None, None)
 
 
 def test_joined_facts_are_drawn_under_the_roofs_of_their_own_gpu() -> None:
@@ -155,25 +155,25 @@ def test_joined_facts_are_drawn_under_the_roofs_of_their_own_gpu() -> None:
 
 
 def test_measured_roofs_slot_in_beside_the_datasheet() -> None:
-    own = (
+    measured = (
         Roof("fp16_tensor", 650.0, "TFLOP/s", "measured", "H200", 1750, "wgmma"),
         Roof("dram", 4300.0, "GB/s", "measured", "H200"),
     )
-    found = point(factory.record(), measured=own)
-    assert found.measured.tflops == pytest.approx(650)
-    assert found.theory.tflops is not None
-    assert found.theory.tflops > 989
-    assert found.share_of_measured == pytest.approx(found.tflops / 650)
+    result = point(factory.record(), measured=measured)
+    assert result.measured.tflops == pytest.approx(650)
+    assert result.theory.tflops is not None
+    assert result.theory.tflops > 989
+    assert result.share_of_measured == pytest.approx(result.tflops / 650)
 
 
 def test_a_measured_roof_stands_where_the_datasheet_states_none() -> None:
     """No datasheet states a bandwidth of L2: without the measured one a share would be of the compute roof alone."""
-    own = (Roof("l2", 1000.0, "GB/s", "measured", "H200"), Roof("dram", 1.0, "GB/s", "measured", "H200"))
-    low, high = (point(factory.record(), level="l2", measured=m) for m in (own, ()))
-    assert low.theory == high.theory and low.ceiling.bandwidth == own[0]
+    measured = (Roof("l2", 1000.0, "GB/s", "measured", "H200"), Roof("dram", 1.0, "GB/s", "measured", "H200"))
+    low, high = (point(factory.record(), level="l2", measured=m) for m in (measured, ()))
+    assert low.theory == high.theory and low.ceiling.bandwidth == measured[0]
     assert low.share == pytest.approx(low.tflops / min(low.theory.tflops or 0, 1000 * low.intensity / 1e3))
     assert high.share == pytest.approx(high.tflops / (high.theory.tflops or 0))
-    dram = point(factory.record(), measured=own)
+    dram = point(factory.record(), measured=measured)
     assert dram.ceiling == dram.theory  # what the datasheet states is not replaced
 
 
@@ -190,9 +190,9 @@ def test_a_measured_roof_stands_where_the_datasheet_states_none() -> None:
     ],
 )
 def test_above_a_roof_is_an_error_with_its_likely_cause(facts: list[Fact], words: tuple[str, ...]) -> None:
-    said = " ".join(point(factory.record(facts=facts)).faults)
+    message = " ".join(point(factory.record(facts=facts)).faults)
     for word in words:
-        assert word.replace("L2-resident", "data that stays in L2") in said
+        assert word.replace("L2-resident", "data that stays in L2") in message
 
 
 def test_tensor_flops_above_an_fp32_roof_are_a_wrong_dtype() -> None:
@@ -227,27 +227,27 @@ def test_above_a_measured_roof_blames_the_roof() -> None:
 
 
 def test_the_l4_theory_of_the_mission_corrected() -> None:
-    found = bounds(MISSION, "fp16_tensor", roofs(devices.find("L4")))
-    us = {b.resource: b.us for b in found}
+    result = bounds(MISSION, "fp16_tensor", roofs(devices.find("L4")))
+    us = {b.resource: b.us for b in result}
     assert us["fp16_tensor"] == pytest.approx(4.4, abs=0.05)  # dense: 121 TFLOP/s, not the sparse 242
     assert us["dram"] == pytest.approx(7.0, abs=0.05)
     assert us["exp"] == pytest.approx(8 * 512**2 / (58 * 16 * 2040), rel=1e-6)
-    lowest = floor(found)
+    lowest = floor(result)
     assert lowest is not None
     assert lowest.resource == "dram"
 
 
 @pytest.mark.parametrize("key", sorted(devices.load()))
 def test_bounds_need_no_gpu(key: str) -> None:
-    found = bounds(MISSION, "fp16_tensor", roofs(devices.load()[key]))
-    assert all(b.us is not None and b.us > 0 for b in found if b.resource in ("fp16_tensor", "dram", "exp"))
+    result = bounds(MISSION, "fp16_tensor", roofs(devices.load()[key]))
+    assert all(b.us is not None and b.us > 0 for b in result if b.resource in ("fp16_tensor", "dram", "exp"))
 
 
 def test_what_no_formula_or_roof_tells_is_unmeasured_not_free() -> None:
-    found = {b.resource: b for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200")))}
-    assert (found["shared"].us, found["shared"].note) == (None, "not in the problem's formulas")
-    assert (found["launch"].us, found["launch"].note) == (None, "no roof is known")
-    assert (found["l2"].us, found["l2"].amount) == (None, MISSION["bytes"])
+    results = {b.resource: b for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200")))}
+    assert (results["shared"].us, results["shared"].note) == (None, "not in the problem's formulas")
+    assert (results["launch"].us, results["launch"].note) == (None, "no roof is known")
+    assert (results["l2"].us, results["l2"].amount) == (None, MISSION["bytes"])
     assert floor(bounds(MISSION, "fp16_tensor", ())) is None
 
 
@@ -265,7 +265,7 @@ SGEMM = {"flop": 2.0 * 4096**3, "fp32_flop": 2.0 * 4096**3, "bytes": 3 * 4.0 * 4
 
 
 @pytest.mark.parametrize(
-    ("work", "fp32", "tensor", "beside"),
+    ("work", "fp32", "tensor", "separate_flop"),
     [
         (SGEMM, 2.0 * 4096**3, 2.0 * 4096**3, None),  # once, and on the roof that the variant names
         ({"flop": 9e9, "fp32_flop": 1e9}, 9e9, 8e9, 1e9),
@@ -279,51 +279,52 @@ SGEMM = {"flop": 2.0 * 4096**3, "fp32_flop": 2.0 * 4096**3, "bytes": 3 * 4.0 * 4
     ],
 )
 def test_parts_of_the_flops_are_never_added_to_the_whole(
-    work: dict[str, float], fp32: float | None, tensor: float | None, beside: float | None
+    work: dict[str, float], fp32: float | None, tensor: float | None, separate_flop: float | None
 ) -> None:
     scalar = {b.resource: b.amount for b in bounds(work, "fp32", ())}
     assert scalar["fp32"] == fp32
     peer = {b.resource: b.amount for b in bounds(work, "tf32_tensor", ())}
-    assert (peer["tf32_tensor"], peer["fp32"]) == (tensor, beside)
+    assert (peer["tf32_tensor"], peer["fp32"]) == (tensor, separate_flop)
 
 
 def test_a_measured_roof_is_the_one_a_bound_uses() -> None:
-    own = (Roof("launch", 0.61, "us", "measured", "H200"), Roof("dram", 4300.0, "GB/s", "measured", "H200"))
-    found = {
-        b.resource: b for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200"), measured=own), launches=3)
+    measured = (Roof("launch", 0.61, "us", "measured", "H200"), Roof("dram", 4300.0, "GB/s", "measured", "H200"))
+    results = {
+        b.resource: b
+        for b in bounds(MISSION, "fp16_tensor", roofs(devices.find("H200"), measured=measured), launches=3)
     }
-    assert found["launch"].us == pytest.approx(1.83)
-    assert found["dram"].us == pytest.approx(MISSION["bytes"] / 4.3e6)
+    assert results["launch"].us == pytest.approx(1.83)
+    assert results["dram"].us == pytest.approx(MISSION["bytes"] / 4.3e6)
 
 
 def test_gaps_of_a_record() -> None:
     record = factory.record(times={"fast": 10.0})
-    (found,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
-    gaps = {g.time: g for g in found.gaps}
+    (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
+    gaps = {g.time: g for g in result.gaps}
     # At 1,980 MHz: 0.5 µs on the tensor cores and as much for exp, 0.44 µs of DRAM.
-    assert found.floor is not None
+    assert result.floor is not None
     assert gaps["cold_p50"].floor_us == pytest.approx(MISSION["flop"] / (132 * 4096 * 1980), rel=1e-6)
     assert gaps["isolated_p50"].ratio == pytest.approx(10.0 / 0.5, rel=0.05)
 
 
 def test_warm_data_in_l2_has_no_dram_floor() -> None:
     formulas = [case("formula_flop", 1e6), case("formula_exp", 1), case("formula_bytes", 4.8e7)]
-    (found,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]
-    gaps = {g.time: g for g in found.gaps}
+    (result,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]
+    gaps = {g.time: g for g in result.gaps}
     assert gaps["cold_p50"].floor.resource == "dram"
     assert gaps["cold_p50"].floor_us == pytest.approx(10.0)
     assert gaps["isolated_p50"].floor.resource == "fp16_tensor"
     assert "L2" in gaps["isolated_p50"].note
     large = [*formulas[:2], case("formula_bytes", 4.8e8)]
-    (found,) = [c for c in case_bounds(factory.record(facts=large)) if str(c.subject) == "fast/mission"]
-    assert {g.floor.resource for g in found.gaps} == {"dram"}
+    (result,) = [c for c in case_bounds(factory.record(facts=large)) if str(c.subject) == "fast/mission"]
+    assert {g.floor.resource for g in result.gaps} == {"dram"}
 
 
 def test_a_record_without_a_gpu_has_bounds_without_gaps() -> None:
     record = factory.bare_record(facts=factory.formula_facts("fast", factory.shape()))
-    (found,) = case_bounds(record)
-    assert found.floor is not None
-    assert found.gaps == ()
+    (result,) = case_bounds(record)
+    assert result.floor is not None
+    assert result.gaps == ()
 
 
 def test_a_fact_recorded_twice_is_one_point() -> None:
@@ -370,6 +371,6 @@ def test_each_case_has_its_own_roofs_however_long_they_live(monkeypatch: pytest.
         return lambda s: (Roof("l2", float((s.shape or "").removeprefix("s") + "1"), "GB/s", "measured", "GPU"),)
 
     monkeypatch.setattr(Record, "roofs_by", made)
-    found = {(c.subject.shape, b.roof.value) for c in case_bounds(record) for b in c.bounds
+    results = {(c.subject.shape, b.roof.value) for c in case_bounds(record) for b in c.bounds
              if b.resource == "l2" and b.roof}  # fmt: skip
-    assert found == {(s.name, float(s.name.removeprefix("s") + "1")) for s in shapes}
+    assert results == {(s.name, float(s.name.removeprefix("s") + "1")) for s in shapes}

@@ -66,10 +66,10 @@ def interval(made: Row, other: str) -> tuple[float, float, float]:
 
 
 def test_other_rounds_are_not_paired_and_it_says_so() -> None:
-    apart, together = row(times(9.0, 10.0)), row(times(10.0, 9.0))
-    assert apart.pair("best", "cudnn") == "best/twin against cudnn/mission, not timed in the same rounds"
+    separate, together = row(times(9.0, 10.0)), row(times(10.0, 9.0))
+    assert separate.pair("best", "cudnn") == "best/twin against cudnn/mission, not timed in the same rounds"
     assert together.pair("best", "cudnn_general") == "best/twin against cudnn_general/twin"
-    for made in (apart, together):
+    for made in (separate, together):
         assert interval(made, made.reference or "")[1] == pytest.approx(9 / 4, rel=0.01)
     # Of series that rise together, only those of the same rounds have a ratio without any spread.
     rising = {

@@ -230,7 +230,7 @@ def record_files() -> dict[str, Any]:
 
 def judged(record: Any, chance: random.Random) -> None:
     """What rests on a record that reads: none of it may fail but with an error of ours."""
-    found: list[Callable[[], Any]] = [
+    results: list[Callable[[], Any]] = [
         lambda: judge.judge(record, require="timing"),
         lambda: list(roofline.case_bounds(record)),
         lambda: baseline.save(record, None),
@@ -239,7 +239,7 @@ def judged(record: Any, chance: random.Random) -> None:
         lambda: differences.timing(record, record),
         lambda: FORMATS[chance.choice(sorted(FORMATS))](judge.judge(record), record, Places(record, Path())),
     ]
-    for call in chance.sample(found, 2):
+    for call in chance.sample(results, 2):
         with contextlib.suppress(FlashcoreError):
             call()
 

@@ -101,7 +101,7 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "results"),
     [
         ("fast sm_90a fast_kernel * registers", "baseline:99: expected `variant"),
         ("fast sm_90a fast_kernel * registers many", "expected `variant"),
@@ -111,9 +111,9 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
         ("fast sm_90a fast_kernel * registers 96", "one line per fact"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(line: str, found: str) -> None:
+def test_a_line_that_cannot_be_read_is_named(line: str, results: str) -> None:
     text = BEFORE.text()
-    expected = found.replace("99", str(len(text.splitlines()) + 1))
+    expected = results.replace("99", str(len(text.splitlines()) + 1))
     with pytest.raises(UsageError, match=r"flashcore baseline save") as error:
         parse(text + line + "\n")
     assert expected in str(error.value)
@@ -188,8 +188,8 @@ def test_slack_of_the_manifests_own_limits_is_suggested() -> None:
         factory.budget("sass_bar", "broken", maximum=1),
         factory.budget("isolated_p50", "slow", maximum=1e9),
     ]
-    found = regressions.slack(factory.record(factory.suite(budgets=budgets)))
-    assert found == ["loose: max = 128 could be 96", "low: min = 10 could be 25"]
+    result = regressions.slack(factory.record(factory.suite(budgets=budgets)))
+    assert result == ["loose: max = 128 could be 96", "low: min = 10 could be 25"]
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_every_fact_of_a_baseline_is_in_the_catalogue() -> None:
     from flashcore.model.catalogue import FACTS
 
     assert all(FACTS[name].tier == "static" for name in ALLOWANCES)
-    assert all(own.better == (FACTS[name].better or "higher") for name, own in ALLOWANCES.items())
+    assert all(allowance.better == (FACTS[name].better or "higher") for name, allowance in ALLOWANCES.items())
 
 
 # --- what counts as the present value ----------------------------------------------------------------
@@ -273,8 +273,8 @@ def launched(*values: Value | None) -> Record:
 def test_of_several_launches_the_worst_counts_and_one_that_is_unknown_leaves_it_unknown(
     values: tuple[Value | None, ...], worst: Value | None
 ) -> None:
-    (found,) = baseline.present(launched(*values)).values()
-    assert found.value == worst
+    (result,) = baseline.present(launched(*values)).values()
+    assert result.value == worst
 
 
 def test_a_fact_of_no_arch_is_none_of_a_baseline_and_hides_none_behind_it() -> None:

@@ -151,10 +151,11 @@ def test_the_summary_counts_goals_and_what_is_left_out(record: Record) -> None:
 
     judgement = judged(record)
     assert judgement.left_out and "1 of 8 goals reached" not in summary(judgement)
-    said = summary(judgement)
+    message = summary(judgement)
     goals = judgement.counts("goal")["pass"]
     assert (
-        f"; {goals} of {len(judgement.goals)} goals reached; {judgement.left_out} unsupported left out (exit 1)" in said
+        f"; {goals} of {len(judgement.goals)} goals reached; {judgement.left_out} unsupported left out (exit 1)"
+        in message
     )
     bare = judge.judge(factory.bare_record(factory.suite([factory.variant("slow")])), today=TODAY)
     assert "goals" not in summary(bare) and "left out" not in summary(bare)
@@ -163,9 +164,11 @@ def test_the_summary_counts_goals_and_what_is_left_out(record: Record) -> None:
 def test_a_verdict_in_words_has_its_value_where_there_is_one(record: Record) -> None:
     from flashcore.gate.wording import sentence
 
-    said = {v.budget: sentence(v) for v in judged(record).failed}
-    assert said["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (")
-    assert said["builds"].startswith("split (sm_90a): builds, expected compiles (every variant): split.cu(7): error")
+    messages = {v.budget: sentence(v) for v in judged(record).failed}
+    assert messages["registers_limit"].startswith("fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (")
+    assert messages["builds"].startswith(
+        "split (sm_90a): builds, expected compiles (every variant): split.cu(7): error"
+    )
 
 
 def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> None:

@@ -516,8 +516,8 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     result = judge(replace(record, plans=(misspelled, *(p for p in record.plans if p.variant != "fast"))))
     assert result.exit_code is Exit.FAILED
     assert "fsat_kernel; the built kernels are fast_kernel" in found(result, "as_planned", "fail")[0].reason
-    known = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelled,))
-    waived = judge(known)
+    recorded = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelled,))
+    waived = judge(recorded)
     assert waived.exit_code is Exit.OK and len(found(waived, "as_planned", "waived")) == len(factory.ARCHS)
     crashed = replace(factory.plan("fast", "long", error="x"), cause=PlanCrashed(-11))
     result = judge(replace(record, plans=(crashed,)))
@@ -649,14 +649,14 @@ def test_each_waiver_knows_the_worst_that_it_met() -> None:
     assert [(u.state, u.worst) for u in uses] == [("not needed", 110), ("not needed", 110)]
 
 
-@pytest.mark.parametrize(("archs", "told"), [(("sm_90a",), False), (("sm_90a", "sm_89"), True)])
-def test_one_waived_value_is_no_goal_yet(archs: tuple[str, ...], told: bool) -> None:
+@pytest.mark.parametrize(("archs", "listed"), [(("sm_90a",), False), (("sm_90a", "sm_89"), True)])
+def test_one_waived_value_is_no_goal_yet(archs: tuple[str, ...], listed: bool) -> None:
     suite = factory.suite(
         [factory.variant("slow", archs=archs)], budgets=[factory.budget("registers", maximum=8)],
         waivers=[factory.waiver("registers_limit", 200)], archs=archs,
     )  # fmt: skip
     notes = judge(factory.record(suite)).notes
-    assert any("consider a goal" in n for n in notes) == told
+    assert any("consider a goal" in n for n in notes) == listed
 
 
 def test_plans_of_what_is_not_judged_hide_none_behind_them() -> None:

@@ -78,12 +78,12 @@ def sited(tmp_path: Path, *facts: Any) -> Record:
 
 
 def place(record: Record, fact: str, **subject: Any) -> Place | None:
-    (own,) = [
+    (line,) = [
         v
         for v in judged(record).verdicts
         if v.fact == fact and v.subject.variant == "fast" and v.subject.arch == "sm_80"
     ]
-    return places(record).of(replace(own, subject=replace(own.subject, **subject)))
+    return places(record).of(replace(line, subject=replace(line.subject, **subject)))
 
 
 def test_local_memory_points_at_the_line_that_needs_it(tmp_path: Path) -> None:

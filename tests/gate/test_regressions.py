@@ -245,8 +245,10 @@ def uneven() -> Record:
 def test_a_shape_of_the_baseline_is_held_to_its_own_line() -> None:
     record = uneven()
     old = save(record, None).baseline
-    own = {k.shape for k in old.values if (k.variant, k.arch, k.fact) == ("fast", "sm_90a", "theoretical_occupancy")}
-    assert own == {"long", "mission"}
+    limited = {
+        k.shape for k in old.values if (k.variant, k.arch, k.fact) == ("fast", "sm_90a", "theoretical_occupancy")
+    }
+    assert limited == {"long", "mission"}
     assert held(record, old).exit_code is Exit.OK
     swapped = of(
         *(
@@ -328,5 +330,5 @@ def test_what_a_rule_ignores_hides_none_behind_it() -> None:
 
 
 def test_three_names_are_told_whole_and_a_fourth_is_not() -> None:
-    told = "(flashcore baseline save, or audit --save-baseline, adds them)"
-    assert [regressions._short(names) for names in ("abc", "abcd")] == [f"a, b, c {told}", f"a, b, c … {told}"]
+    listed = "(flashcore baseline save, or audit --save-baseline, adds them)"
+    assert [regressions._short(names) for names in ("abc", "abcd")] == [f"a, b, c {listed}", f"a, b, c … {listed}"]

@@ -55,9 +55,9 @@ def test_every_measured_verdict_names_its_chip_and_static_ones_alike_stand_once(
 def test_static_facts_that_differ_name_their_chips() -> None:
     spilled = factory.fact("registers", 200, "fast", arch="sm_80", kernel="fast_kernel")
     other = factory.on_l4(factory.record(SUITE, [spilled]))
-    said = [str(v.subject) for v in judged(H200, other).verdicts if v.budget == "registers_limit"]
-    own = [s for s in said if s.startswith("fast/fast_kernel (sm_80)")]
-    assert own == ["fast/fast_kernel (sm_80) on NVIDIA H200", "fast/fast_kernel (sm_80) on NVIDIA L4"]
+    messages = [str(v.subject) for v in judged(H200, other).verdicts if v.budget == "registers_limit"]
+    of_fast = [s for s in messages if s.startswith("fast/fast_kernel (sm_80)")]
+    assert of_fast == ["fast/fast_kernel (sm_80) on NVIDIA H200", "fast/fast_kernel (sm_80) on NVIDIA L4"]
 
 
 def test_a_waiver_that_is_exceeded_on_one_chip_is_exceeded() -> None:
@@ -85,11 +85,11 @@ def test_every_format_names_the_chip_and_keeps_its_schema() -> None:
     texts = {form: render(both, H200, places) for form, render in FORMATS.items()}
     for form, text in texts.items():
         assert "fast/mission on NVIDIA L4" in text or form == "json", form
-    found = json.loads(texts["json"])
+    parsed = json.loads(texts["json"])
     schema = json.loads(Path(formats.__file__).with_name("gate.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(found)
-    assert found["gpu"] == "NVIDIA H200, NVIDIA L4" and found["exit_code"] == 1
-    assert {v["subject"].get("chip") for v in found["verdicts"]} == {"NVIDIA H200", "NVIDIA L4", None}
+    jsonschema.Draft202012Validator(schema).validate(parsed)
+    assert parsed["gpu"] == "NVIDIA H200, NVIDIA L4" and parsed["exit_code"] == 1
+    assert {v["subject"].get("chip") for v in parsed["verdicts"]} == {"NVIDIA H200", "NVIDIA L4", None}
 
 
 def test_one_run_is_judged_as_ever() -> None:

@@ -25,12 +25,12 @@ def test_the_reference_is_torchs_answer(kind: str, causal: int) -> None:
     wanted = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, scale=given["scale"], is_causal=bool(causal), enable_gqa=True
     )
-    found = GENERAL.reference(given, params(causal))
-    assert torch.allclose(found["out"], wanted, rtol=0, atol=1e-12)
+    result = GENERAL.reference(given, params(causal))
+    assert torch.allclose(result["out"], wanted, rtol=0, atol=1e-12)
     scores = q @ k.repeat_interleave(2, 1).mT * given["scale"]
     if causal:
         scores = scores.masked_fill(torch.ones(67, 67, dtype=torch.bool).triu(1), float("-inf"))
-    assert torch.allclose(found["lse"], scores.logsumexp(-1), rtol=0, atol=1e-12)
+    assert torch.allclose(result["lse"], scores.logsumexp(-1), rtol=0, atol=1e-12)
 
 
 def test_rows_in_several_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

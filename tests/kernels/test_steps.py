@@ -17,9 +17,12 @@ BOUNDS = re.compile(r"__launch_bounds__\([^,()]+(?:,\s*(\w+))?\)")
 
 def blocks(variant: str) -> set[str]:
     """How many blocks on an SM its kernels' launch bounds ask for, "0" where none."""
-    own = SUITE.variants[variant]
-    found = BOUNDS.findall((Path(SUITE.root) / own.kind.file).read_text(encoding="utf-8"))
-    return {str(own.config.get(asked, 0)) if asked.isidentifier() else asked or "0" for asked in found}
+    variant_under_test = SUITE.variants[variant]
+    matches = BOUNDS.findall((Path(SUITE.root) / variant_under_test.kind.file).read_text(encoding="utf-8"))
+    return {
+        str(variant_under_test.config.get(requested, 0)) if requested.isidentifier() else requested or "0"
+        for requested in matches
+    }
 
 
 @pytest.mark.parametrize("name", [v.name for v in SUITE.variants.values() if isinstance(v.kind, Cuda) and v.parent])

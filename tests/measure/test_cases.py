@@ -81,9 +81,13 @@ def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     shape = replace(SUITE.shapes["long"], repeats=3)
     built = Built("", (ARTIFACT, factory.artifact("fast", "sm_80")), (factory.plan("fast", "long"),))
     context = stages.context(tmp_path, gpu_arch="sm_90a", built=built)
-    own, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
-    assert (own.library, own.callable, own.operator) == (str(Path("fast.so").resolve()), None, "op_fast")
-    assert (own.launches, own.repeats, own.params) == (1, 3, factory.LONG)
+    variant_case, other, peer = child_cases(context, [(FAST, shape), (SUITE.variants["slow"], shape), (PEER, shape)])
+    assert (variant_case.library, variant_case.callable, variant_case.operator) == (
+        str(Path("fast.so").resolve()),
+        None,
+        "op_fast",
+    )
+    assert (variant_case.launches, variant_case.repeats, variant_case.params) == (1, 3, factory.LONG)
     assert (other.library, other.callable, other.launches) == (None, None, 0)
     assert (peer.library, peer.callable, peer.repeats) == (None, "peers.py:cudnn", 0)
 

@@ -75,8 +75,8 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
     whole = compile_all(context(built, chosen))
     (binding,) = built.glob("toy/*-binding-*/")
     shutil.copytree(binding, tmp_path / "ahead" / "toy" / binding.name)  # the part of all operators that needs torch
-    said: list[str] = []
-    under_way = Compiling(replace(context(tmp_path / "ahead", chosen), say=said.append), ahead=True)
+    messages: list[str] = []
+    under_way = Compiling(replace(context(tmp_path / "ahead", chosen), say=messages.append), ahead=True)
     first = under_way.first
     assert {a.arch for a in first.artifacts} == {"sm_90a"} and first.facts == ()
     assert all(a.library for a in first.artifacts if a.status == "ok")
@@ -90,7 +90,7 @@ def test_this_machines_arch_comes_first_and_nothing_differs_after(tmp_path: Path
     assert ahead.plans == whole.plans
     assert {(f.subject, f.name, f.value) for f in ahead.facts} == {(f.subject, f.name, f.value) for f in whole.facts}
     assert [n.stage for n in ahead.notes] == ["build"]
-    assert any("sm_90a in " in text and "the other archs in the background" in text for text in said)
+    assert any("sm_90a in " in text and "the other archs in the background" in text for text in messages)
 
 
 def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(
@@ -109,8 +109,8 @@ def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(
 def test_without_a_gpu_all_is_built_at_once(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gpu, "find", lambda: None)
     wanted = context(built)
-    found = Compiling(wanted, ahead=True).finish()
-    assert {a.arch for a in found.artifacts} == set(wanted.suite.archs) and found.facts
+    result = Compiling(wanted, ahead=True).finish()
+    assert {a.arch for a in result.artifacts} == set(wanted.suite.archs) and result.facts
 
 
 def test_what_fails_in_the_background_is_told(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,8 +255,8 @@ def test_quiet_drops_progress_and_keeps_failures(
     with progress.shown(quiet=True) as say:
         context = replace(opened(tmp_path, "profile"), say=lambda text: say(prefixed("here: ", text)))
         gpu_stages.measure(context, stages.Finished(NOTHING))
-    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["here: check: plain/small FAILED: wrong everywhere",
+    message = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert message == ["here: check: plain/small FAILED: wrong everywhere",
                     "here: profile: no permission for counters", ""]  # fmt: skip
 
 
@@ -274,16 +274,16 @@ def test_a_mistake_of_several_archs_is_told_once_and_a_crashed_plan_by_its_shape
     ]
     monkeypatch.setattr(build, "build", lambda *_, **__: artifacts)
     monkeypatch.setattr(launch_plan, "plans", lambda *_: plans)
-    said: list[str] = []
-    built = compile_all(replace(opened(tmp_path, "check"), say=said.append))
-    failures = [line for line in said if isinstance(line, Failure)]
+    messages: list[str] = []
+    built = compile_all(replace(opened(tmp_path, "check"), say=messages.append))
+    failures = [line for line in messages if isinstance(line, Failure)]
     assert [line.splitlines()[0] for line in failures] == [
         "build: wide for sm_80, sm_90a FAILED", f"build: plain on small for sm_80, sm_90a FAILED: {plans[0].error}"
     ]  # fmt: skip
     assert failures[0].endswith("\nwide.cu(1): error: no")
-    own = [v for v in opened(tmp_path, "check").variants if not v.is_reference]
-    assert said[0] == f"build: {len(own)} variants for sm_80, sm_90a"
-    assert said[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed in ")
+    variants = [v for v in opened(tmp_path, "check").variants if not v.is_reference]
+    assert messages[0] == f"build: {len(variants)} variants for sm_80, sm_90a"
+    assert messages[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed in ")
     assert built.notes[0].status == "failed" and built.notes[0].detail == BuildsFailed(2, 4, 1)
     monkeypatch.setattr(launch_plan, "plans", lambda *_: [])
     artifacts[:2] = []

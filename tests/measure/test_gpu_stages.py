@@ -62,32 +62,32 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 
 def test_a_case_that_fails_a_stage_is_not_taken_to_the_next(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[Any] = []
-    said: list[str] = []
+    messages: list[str] = []
     whole = replace(BUILT, facts=(factory.fact("registers", 1, "fast", arch="sm_90a"),))
     fakes = {n: Stage(n, log, ["slow/mission"] if n == "check" else ()) for n in ALL}
     monkeypatch.setattr(gpu_stages, "STAGES", fakes)
-    measured = gpu_stages.measure(replace(context, say=said.append), stages.Finished(BUILT, whole))
+    measured = gpu_stages.measure(replace(context, say=messages.append), stages.Finished(BUILT, whole))
     both = ["slow/mission", "fast/mission"]
     assert log == [("check", both, 0), ("bench", both[1:], 1), ("profile", both[1:], 1)]
     assert [(n.stage, n.status, n.detail) for n in measured.notes] == [
         ("check", "failed", CasesFailed(1, 2)), ("bench", "ok", ""), ("profile", "ok", "")
     ]  # fmt: skip
     assert {(o.stage, o.case): o.status for o in measured.outcomes}["bench", "slow/mission"] == "skipped"
-    assert said[:2] == ["check: 2 cases", "check: slow/mission FAILED: wrong"] and isinstance(said[1], Failure)
-    assert said[2].startswith("check: 1 ok, 1 failed in ") and said[3] == "bench: 1 cases, 1 left out"
+    assert messages[:2] == ["check: 2 cases", "check: slow/mission FAILED: wrong"] and isinstance(messages[1], Failure)
+    assert messages[2].startswith("check: 1 ok, 1 failed in ") and messages[3] == "bench: 1 cases, 1 left out"
 
 
 def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[Any] = []
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, log) for n in ALL[:2]})
     settings = replace(context.settings, upto="bench")
-    context = replace(context, settings=settings, say=said.append)
+    context = replace(context, settings=settings, say=messages.append)
     gpu_stages.measure(context, stages.Finished(BUILT), {"fast/mission", "other/mission"})
     assert [(name, cases) for name, cases, _ in log] == [
         ("check", ["slow/mission"]), ("bench", ["slow/mission", "fast/mission"])
     ]  # fmt: skip
-    assert said[0] == "check: 1 cases, 1 checked in an earlier run"
+    assert messages[0] == "check: 1 cases, 1 checked in an earlier run"
 
 
 def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(
@@ -108,13 +108,13 @@ def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(
 
 def test_a_machine_that_cannot_measure_leaves_the_stages_out(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[Any] = []
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, log) for n in ALL})
-    debug = replace(context, options=build.Options(debug=True), say=said.append)
+    debug = replace(context, options=build.Options(debug=True), say=messages.append)
     gpu_stages.prepare(debug)
     measured = gpu_stages.measure(debug, stages.Finished(BUILT))
     why = debug.cannot_measure
-    assert log == [] and said == [f"check, bench, profile: left out: {why}"]
+    assert log == [] and messages == [f"check, bench, profile: left out: {why}"]
     assert [(n.stage, n.status, n.detail) for n in measured.notes] == [(name, "skipped", NoGpu(why)) for name in ALL]
     nothing = replace(debug, settings=replace(debug.settings, upto=None))
-    assert gpu_stages.measure(nothing, stages.Finished(BUILT)).notes == () and len(said) == 1
+    assert gpu_stages.measure(nothing, stages.Finished(BUILT)).notes == () and len(messages) == 1

@@ -25,16 +25,16 @@ def toy(tmp_path: Path) -> Path:
 def test_a_remembered_suite_is_the_suite(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not root.is_dir():
         pytest.skip(f"plugin: no {root.name}")
-    found = load.load(root)
-    assert load.load(root, tmp_path) == found
+    result = load.load(root)
+    assert load.load(root, tmp_path) == result
 
     def no(*_: object) -> None:
         raise AssertionError("asked again")
 
     monkeypatch.setattr(resolve, "resolve", no)
     again = load.load(root, tmp_path)
-    assert again == found
-    assert repr(again) == repr(found)  # 1 and 1.0 and True are equal, but not the same flag
+    assert again == result
+    assert repr(again) == repr(result)  # 1 and 1.0 and True are equal, but not the same flag
 
 
 def test_a_changed_manifest_is_read_again(toy: Path, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def test_a_cause_is_told_with_its_texts(kind: type[causes.Detail]) -> None:
     kinds = {f.name: str(f.type) for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     texts: dict[str, object] = {name: f"<{name}>" for name, of in kinds.items() if of == "str"}
     texts |= {name: (f"<{name}>",) for name, of in kinds.items() if of == "tuple[str, ...]"}
-    told = cause_text.text(kind(**{name: VALUES[of] for name, of in kinds.items()} | texts))
-    assert {name for name in texts if f"<{name}>" not in told} == {n for k, n in UNTOLD if k == kind.__name__}
+    listed = cause_text.text(kind(**{name: VALUES[of] for name, of in kinds.items()} | texts))
+    assert {name for name in texts if f"<{name}>" not in listed} == {n for k, n in UNTOLD if k == kind.__name__}
 
 
 def test_a_cause_of_a_missing_plugin_is_kept() -> None:

@@ -19,25 +19,25 @@ series = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=1, max_size
 @settings(max_examples=25, deadline=None)
 @given(series, series)
 def test_ratio_lies_in_its_interval_and_repeats(a: list[float], b: list[float]) -> None:
-    found = ratio(a, b)
-    assert 0 < found.low <= found.value <= found.high
-    assert ratio(a, b) == found
+    estimate = ratio(a, b)
+    assert 0 < estimate.low <= estimate.value <= estimate.high
+    assert ratio(a, b) == estimate
     rounds = min(len(a), len(b))
-    assert found.value == pytest.approx(statistics.median(a[:rounds]) / statistics.median(b[:rounds]))
+    assert estimate.value == pytest.approx(statistics.median(a[:rounds]) / statistics.median(b[:rounds]))
 
 
 @settings(max_examples=25, deadline=None)
 @given(series)
 def test_ratio_to_itself_is_one(samples: list[float]) -> None:
-    found = ratio(samples, samples)
-    assert (found.low, found.value, found.high) == (1.0, 1.0, 1.0)
+    estimate = ratio(samples, samples)
+    assert (estimate.low, estimate.value, estimate.high) == (1.0, 1.0, 1.0)
 
 
 def test_ratio_pairs_rounds() -> None:
     # A drift that both sides share cancels within a round; unpaired, it would drown the ratio.
     drift = [1 + 0.5 * i / 99 for i in range(100)]
-    found = ratio([20 * d for d in drift], [10 * d for d in drift])
-    assert (found.low, found.high) == pytest.approx((2.0, 2.0))
+    estimate = ratio([20 * d for d in drift], [10 * d for d in drift])
+    assert (estimate.low, estimate.high) == pytest.approx((2.0, 2.0))
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -47,9 +47,9 @@ def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(paired: boo
     for _ in range(100):
         a = [draw.gauss(20, 1) for _ in range(60)]
         b = [draw.gauss(10, 0.5) for _ in range(60)]
-        found = ratio(a, b, paired=paired)
-        hits += found.low <= 2.0 <= found.high
-        assert found.high - found.low < 0.2
+        estimate = ratio(a, b, paired=paired)
+        hits += estimate.low <= 2.0 <= estimate.high
+        assert estimate.high - estimate.low < 0.2
     assert 88 <= hits <= 99  # always holding it would be too wide
 
 
@@ -61,29 +61,29 @@ def test_the_interval_agrees_with_plain_resampling(paired: bool) -> None:
         statistics.median(source.choices(before, k=101)) / statistics.median(source.choices(after, k=101))
         for _ in range(2000)
     )
-    found = ratio(before, after, paired=paired)
-    assert (found.low, found.high) == pytest.approx((plain[50], plain[1949]), rel=0.005)
+    estimate = ratio(before, after, paired=paired)
+    assert (estimate.low, estimate.high) == pytest.approx((plain[50], plain[1949]), rel=0.005)
 
 
 def test_runs_of_different_lengths_count_whole_and_a_drift_of_both_is_no_comfort() -> None:
     assert ratio([10.0] * 3 + [20.0] * 4, [10.0] * 3, paired=False).value == 2.0
     drift = [1 + 0.5 * i / 99 for i in range(100)]
-    found = ratio([20 * d for d in drift], [10 * d for d in drift], paired=False)
-    assert found.low < 1.95 and found.high > 2.05
+    estimate = ratio([20 * d for d in drift], [10 * d for d in drift], paired=False)
+    assert estimate.low < 1.95 and estimate.high > 2.05
 
 
 def test_the_published_run_recorded_these_very_intervals() -> None:
     record = published()
-    found = 0
+    result = 0
     for fact in record.facts.named("speedup_vs_baseline_low"):
         shape = fact.subject.shape
         rank = record.suite.shapes[shape or ""].rank_by
         sides = (record.samples.get(f"{v}/{shape}/{rank}") for v in (record.suite.baseline, fact.subject.variant))
-        baseline, own = sides
-        if baseline and own and fact.number is not None:
-            assert ratio(baseline, own).low == pytest.approx(fact.number, rel=1e-12)
-            found += 1
-    assert found
+        baseline, variant = sides
+        if baseline and variant and fact.number is not None:
+            assert ratio(baseline, variant).low == pytest.approx(fact.number, rel=1e-12)
+            result += 1
+    assert result
 
 
 def test_ratio_refuses_what_is_no_time() -> None:
@@ -101,7 +101,7 @@ def test_many_at_once_are_each_as_by_itself() -> None:
     draw = random.Random(3)
     before, *owns = ([draw.uniform(9, 11) for _ in range(n)] for n in (40, 40, 30, 55, 7))
     for paired in (True, False):
-        assert ratios(before, owns, paired=paired) == [ratio(before, own, paired=paired) for own in owns]
+        assert ratios(before, owns, paired=paired) == [ratio(before, variant, paired=paired) for variant in owns]
     assert ratios(before, []) == []
 
 

@@ -25,26 +25,26 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 
 
 def test_what_was_joined_and_what_is_stale_is_told(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     outcome = Outcome((), Built("", (), ()), Measured())
-    found = factory.bare_record(
+    result = factory.bare_record(
         joined=(Origin("run-1", "L4", "sm_89", "5 facts"), Origin("run-2", "L4", "sm_89", "1 fact")),
         stale={"fast/mission": CodeChanged("device")},
     )
-    monkeypatch.setattr(assemble, "record_of", lambda *_: found)
-    assert joined(replace(context, say=said.append), "id", outcome, [found]).stale == found.stale
-    assert [line.split(" on ")[0] for line in said] == [
+    monkeypatch.setattr(assemble, "record_of", lambda *_: result)
+    assert joined(replace(context, say=messages.append), "id", outcome, [result]).stale == result.stale
+    assert [line.split(" on ")[0] for line in messages] == [
         "join: 5 facts from run run-1",
         "join: 1 fact from run run-2",
         "join: 1 cases are stale or were never measured; they count as unmeasured",
     ]
-    said.clear()
+    messages.clear()
     monkeypatch.setattr(assemble, "record_of", lambda *_: factory.bare_record())
-    joined(replace(context, say=said.append), "id", outcome, [])
-    assert len(said) == 1 and said[0].startswith(f"join: no measured run of {context.suite.name} in ")
-    plain = replace(context, settings=replace(context.settings, records=()), say=said.append)
+    joined(replace(context, say=messages.append), "id", outcome, [])
+    assert len(messages) == 1 and messages[0].startswith(f"join: no measured run of {context.suite.name} in ")
+    plain = replace(context, settings=replace(context.settings, records=()), say=messages.append)
     joined(plain, "id", outcome, [])
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_runs_are_joined_unless_the_user_wants_none(context: Context) -> None:

@@ -58,7 +58,7 @@ L4 = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 2040.0, "580")
 
 
 @pytest.mark.parametrize(
-    ("here", "asked", "gpus", "said"),
+    ("here", "requested", "gpus", "message"),
     [
         ({"GPU-a": H200}, "all", ["all"], []),
         ({"GPU-a": H200, "GPU-b": H200}, "all", ["all"], []),
@@ -76,12 +76,12 @@ L4 = Gpu("NVIDIA L4", (8, 9), 58, 1, 1, 2040.0, "580")
     ],
 )  # fmt: skip
 def test_each_kind_of_gpu_has_a_run_of_its_own(
-    here: dict[str, Gpu], asked: str, gpus: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+    here: dict[str, Gpu], requested: str, gpus: list[str], message: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_choice, "visible", lambda: here)
     heard: list[str] = []
-    assert [s.gpus for s in each_kind(Settings(suite=str(TOY), gpus=asked), heard.append)] == gpus
-    assert heard == said
+    assert [s.gpus for s in each_kind(Settings(suite=str(TOY), gpus=requested), heard.append)] == gpus
+    assert heard == message
 
 
 def test_one_command_records_a_run_for_each_kind(
@@ -89,29 +89,31 @@ def test_one_command_records_a_run_for_each_kind(
 ) -> None:
     """The runs themselves are stand-ins: what `profile` makes of them is what is tried."""
     monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": A100})
-    own = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
-    records = {"GPU-a": own, "GPU-b": factory.on_l4(own)}
-    asked: list[tuple[str, bool]] = []
+    h200_run = factory.record(
+        factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))])
+    )
+    records = {"GPU-a": h200_run, "GPU-b": factory.on_l4(h200_run)}
+    requested: list[tuple[str, bool]] = []
     recordings = set()
 
     def run(context: Context, resumed: Path | None = None) -> run_module.Run:
         settings = context.settings
-        asked.append((settings.gpus, resumed is not None))
+        requested.append((settings.gpus, resumed is not None))
         recordings.add(settings.recording)
-        return run_module.Run(records.get(settings.gpus, own), tmp_path, settings)
+        return run_module.Run(records.get(settings.gpus, h200_run), tmp_path, settings)
 
     monkeypatch.setattr(run_module, "run", run)
     words = ["profile", "--suite", str(TOY), "--quiet", "--profiles", str(tmp_path), "-o", str(tmp_path / "r")]
     assert main(words) == Exit.FAILED
-    said = capsys.readouterr().out
-    assert asked == [("GPU-a", False), ("GPU-b", False)] and len(recordings) == 1 and all(recordings)
-    assert "slow/mission on NVIDIA L4" in said and "slow/mission on NVIDIA H200" not in said
-    assert said.index("NVIDIA H200, run ") < said.index("NVIDIA L4, run ") < said.index("gate FAILED")
+    output = capsys.readouterr().out
+    assert requested == [("GPU-a", False), ("GPU-b", False)] and len(recordings) == 1 and all(recordings)
+    assert "slow/mission on NVIDIA L4" in output and "slow/mission on NVIDIA H200" not in output
+    assert output.index("NVIDIA H200, run ") < output.index("NVIDIA L4, run ") < output.index("gate FAILED")
     assert (tmp_path / "r" / "nvidia-l4" / "index.html").is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "asked", "tables", "said"),
+    ("words", "requested", "tables", "message"),
     [
         ([], [("GPU-b", True), ("GPU-c", False)], 3,
          ["resume: 20260102T040000Z-0002 on NVIDIA L4 is complete", "resume: --gpus GPU-c: a separate run"]),
@@ -121,29 +123,29 @@ def test_one_command_records_a_run_for_each_kind(
 )  # fmt: skip
 def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    words: list[str], asked: list[tuple[str, bool]], tables: int, said: list[str],
+    words: list[str], requested: list[tuple[str, bool]], tables: int, message: list[str],
 ) -> None:  # fmt: skip
     """Of three kinds the first run ended, the second was interrupted. The runs themselves are stand-ins."""
     suite = str(TOY)
-    own = replace(factory.record(), suite=factory.suite(name="toy", root=str(tmp_path)))
-    ended = factory.on_l4(own, recording="20260102T000000Z-0000")
+    begun = replace(factory.record(), suite=factory.suite(name="toy", root=str(tmp_path)))
+    ended = factory.on_l4(begun, recording="20260102T000000Z-0000")
     store.write(ended, folder := store.begin(tmp_path, ended.id))
     store.complete(folder)
     began = Settings(suite, profiles=str(tmp_path), gpus="GPU-b", recording=ended.recording,
                      kinds=("GPU-a", "GPU-b", "GPU-c"))  # fmt: skip
     resume.remember(store.begin(tmp_path, "20260102T050000Z-0003"), began, {})
-    machines = {name: replace(own.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
+    machines = {name: replace(begun.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
     runs: list[tuple[str, bool]] = []
 
     def run(context: Context, resumed: Path | None = None) -> run_module.Run:
         runs.append((context.settings.gpus, resumed is not None))
         machine = machines["B200" if resumed else "A100"]
-        return run_module.Run(replace(own, environment=machine), tmp_path, context.settings)
+        return run_module.Run(replace(begun, environment=machine), tmp_path, context.settings)
 
     monkeypatch.setattr(run_module, "run", run)
     main(["profile", "--suite", suite, "--profiles", str(tmp_path), "-o", str(tmp_path / "r"), "--resume", *words])
     out, err = capsys.readouterr()
-    assert runs == asked and all(text in err for text in said), err
+    assert runs == requested and all(text in err for text in message), err
     assert out.count(", run 2026") == (2 * tables if tables > 1 else 0), "a table and the gate's line for each chip"
 
 

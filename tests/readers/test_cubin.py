@@ -21,8 +21,8 @@ def sample(name: str) -> bytes:
 
 def usage(arch: str) -> dict[str, dict[str, int]]:
     """What cuobjdump says of each kernel."""
-    found = re.findall(r"Function (\S+):\n\s+(.*)", text(f"static_{arch}.usage.txt"))
-    return {name: {k: int(v) for k, v in re.findall(r"(\w+)(?:\[0\])?:(\d+)", line)} for name, line in found}
+    matches = re.findall(r"Function (\S+):\n\s+(.*)", text(f"static_{arch}.usage.txt"))
+    return {name: {k: int(v) for k, v in re.findall(r"(\w+)(?:\[0\])?:(\d+)", line)} for name, line in matches}
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -31,11 +31,11 @@ def test_a_cubin_reads_as_cuobjdump_does(arch: str) -> None:
     kernels = cubin.read(DATA / f"static_{arch}.cubin", arch).kernels
     assert {k.name for k in kernels} == set(expected) == {MANGLED, "shared", "spills", "stack", "warned"}
     for kernel in kernels:
-        told = expected[kernel.name]
-        reserved = 1024 if arch == "sm_90a" and told["SHARED"] else 0  # cuobjdump counts what the system takes
-        assert kernel.registers == told["REG"]
-        assert kernel.stack_bytes == told["STACK"]
-        assert kernel.static_smem == told["SHARED"] - reserved
+        listed = expected[kernel.name]
+        reserved = 1024 if arch == "sm_90a" and listed["SHARED"] else 0  # cuobjdump counts what the system takes
+        assert kernel.registers == listed["REG"]
+        assert kernel.stack_bytes == listed["STACK"]
+        assert kernel.static_smem == listed["SHARED"] - reserved
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -58,15 +58,15 @@ def test_registers_may_be_with_the_code_as_in_relocatable_cubins() -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_cubin_reads_as_ptxas_says(arch: str) -> None:
-    said = re.findall(
+    messages = re.findall(
         r"entry function '(\S+)'.*?\n.*?\n.*?\n.*?Used (\d+) registers, used (\d+) barriers(?:.*?, (\d+) bytes smem)?",
         text(f"static_{arch}.log"),
     )
     kernels = {k.name: k for k in cubin.read(DATA / f"static_{arch}.cubin", arch).kernels}
-    assert len(said) == len(kernels) == 5
-    for name, registers, barriers, smem in said:
-        found = (kernels[name].registers, kernels[name].barriers, kernels[name].static_smem)
-        assert found == (int(registers), int(barriers), int(smem or 0))
+    assert len(messages) == len(kernels) == 5
+    for name, registers, barriers, smem in messages:
+        results = (kernels[name].registers, kernels[name].barriers, kernels[name].static_smem)
+        assert results == (int(registers), int(barriers), int(smem or 0))
 
 
 def test_parameters_and_launch_bounds() -> None:

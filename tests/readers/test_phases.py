@@ -153,11 +153,11 @@ def test_real_code_by_phase(listing: str) -> None:
     code = of_variant("phases.cu", listing, Sources(DATA))
     assert code is not None and code.names == ("load", "compute", "bend", "other")
     opcodes = {int(offset, 16): opcode for offset, opcode in INSTRUCTION.findall(_of("marked", listing))}
-    found = {opcode: code.kernels["marked"][offset] for offset, opcode in opcodes.items()}
-    assert found["LDG.E"] == found["STS"] == found["BAR.SYNC.DEFER_BLOCKING"] == "load"
-    assert found["MUFU.SIN"] == "bend"
-    assert found["MUFU.EX2"] == found["LDS"] == "compute"
-    assert found["STG.E"] == found["EXIT"] == "other"
+    results = {opcode: code.kernels["marked"][offset] for offset, opcode in opcodes.items()}
+    assert results["LDG.E"] == results["STS"] == results["BAR.SYNC.DEFER_BLOCKING"] == "load"
+    assert results["MUFU.SIN"] == "bend"
+    assert results["MUFU.EX2"] == results["LDS"] == "compute"
+    assert results["STG.E"] == results["EXIT"] == "other"
     assert set(code.kernels["plain"].values()) == {"other"}
 
 
@@ -179,7 +179,7 @@ def test_the_line_of_a_spill_is_the_innermost_one() -> None:
 def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
     """One variant marks phases, one gives a name that is none, one marks nothing; peers have no code here."""
     lines = {"slow": "// phase: Load\n", "fast": "\n// phase: load\n// phase: scores\n", "split": "\n"}
-    said: list[str] = []
+    messages: list[str] = []
     suite = factory.suite(root=str(tmp_path), archs=("sm_90a",))
     built = []
     for artifact in factory.artifacts(suite):
@@ -199,14 +199,14 @@ def test_the_line_maps_what_was_built_for_its_gpu(tmp_path: Path) -> None:
         (),
         (),
         built=Built("13.0.88", tuple(built), ()),
-        say=said.append,
+        say=messages.append,
     )
-    found = profiled_code.codes(context)
-    assert set(found) == {"slow", "fast"}
-    assert found["fast"].names == ("load", "scores", "other")
-    assert found["fast"].kernels["k"][0x10] == "load"
-    assert "expected the name of a phase" in found["slow"].why and not found["slow"].kernels
-    assert len(said) == 1 and "slow without its phases" in said[0]
+    result = profiled_code.codes(context)
+    assert set(result) == {"slow", "fast"}
+    assert result["fast"].names == ("load", "scores", "other")
+    assert result["fast"].kernels["k"][0x10] == "load"
+    assert "expected the name of a phase" in result["slow"].why and not result["slow"].kernels
+    assert len(messages) == 1 and "slow without its phases" in messages[0]
 
 
 # --- samples ------------------------------------------------------------------------------------
@@ -229,12 +229,12 @@ def facts_of(rows: list[Result], code: Code | None, refused: Mapping[str, str] |
 
 def shares(row: Result, code: Code, refused: Mapping[str, str] | None = None) -> dict[str, tuple[float | None, str]]:
     facts = facts_of([row], code, refused)
-    found = {}
+    results = {}
     for phase in code.names:
         fact = facts.get(PHASE_SHARE + phase, CASE)
         assert fact is not None and fact.unit == "pct" and fact.source == "ncu"
-        found[phase] = fact.number, fact.note
-    return found
+        results[phase] = fact.number, fact.note
+    return results
 
 
 def phase_of(sass: str) -> str:
@@ -251,12 +251,12 @@ def test_recorded_samples_are_those_of_the_source_page() -> None:
     for text, samples in page.values():
         wanted[phase_of(text)] += samples
     assert sum(wanted.values()) == row.read(SAMPLES).value == 605 and min(wanted.values()) > 0
-    found = shares(row, code)
+    result = shares(row, code)
     for phase, samples in wanted.items():
-        assert found[phase][0] == pytest.approx(100 * samples / 605)
+        assert result[phase][0] == pytest.approx(100 * samples / 605)
     p = wanted["tensor"] / 605
     error = 100 * math.sqrt(p * (1 - p) / 605)  # of a share of 605 independent samples
-    assert found["tensor"][1] == f"605 warp samples, standard error {error:.1f} points"
+    assert result["tensor"][1] == f"605 warp samples, standard error {error:.1f} points"
     assert 0.5 < error < 3
 
 
@@ -288,11 +288,11 @@ WHOLE = {START + offset: 8 for offset in OWN}
 
 @given(st.dictionaries(st.sampled_from(sorted(OWN)), st.integers(1, 10**6), min_size=1))
 def test_every_sample_counts_to_one_phase(counts: dict[int, int]) -> None:
-    found = shares(row({START + o: n for o, n in counts.items()}, WHOLE), CODE_OF_K)
-    assert math.fsum(value or 0 for value, _ in found.values()) == pytest.approx(100)
+    result = shares(row({START + o: n for o, n in counts.items()}, WHOLE), CODE_OF_K)
+    assert math.fsum(value or 0 for value, _ in result.values()) == pytest.approx(100)
     for phase in CODE_OF_K.names:
-        own = sum(n for o, n in counts.items() if OWN[o] == phase)
-        assert found[phase][0] == pytest.approx(100 * own / sum(counts.values()))
+        of_phase = sum(n for o, n in counts.items() if OWN[o] == phase)
+        assert result[phase][0] == pytest.approx(100 * of_phase / sum(counts.values()))
 
 
 SAMPLED = {START: 3, START + 0x20: 1}
@@ -344,11 +344,11 @@ def test_what_cannot_be_told_apart_has_no_listing(tmp_path: Path) -> None:
 
 
 def test_a_refusal_or_a_missing_disassembler_is_the_reason() -> None:
-    asked = row(SAMPLED, WHOLE)
-    refused = shares(asked, CODE_OF_K, refused={SAMPLES: "Failed to find metric"})
+    requested = row(SAMPLED, WHOLE)
+    refused = shares(requested, CODE_OF_K, refused={SAMPLES: "Failed to find metric"})
     assert all(value is None and "Failed to find metric" in note for value, note in refused.values())
-    unread = shares(asked, Code(("load", "other"), why="nvdisasm was not there"))
-    assert all(found == (None, "nvdisasm was not there") for found in unread.values())
+    unread = shares(requested, Code(("load", "other"), why="nvdisasm was not there"))
+    assert all(result == (None, "nvdisasm was not there") for result in unread.values())
 
 
 def test_shares_of_several_kernels_are_weighted_by_their_time() -> None:

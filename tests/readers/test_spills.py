@@ -37,7 +37,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
         nvcc = toolchain.find_nvcc()
     except Exception as error:
         pytest.skip(f"tool: no nvcc: {error}")
-    found: dict[tuple[str, int], dict[str, dict[str, Fact]]] = {}
+    results: dict[tuple[str, int], dict[str, dict[str, Fact]]] = {}
     for arch in ARCHS:
         for cap in (40, 255):
             folder = tmp_path_factory.mktemp(f"{arch}-{cap}")
@@ -52,10 +52,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], 
             unlogged = [("unlogged", replace(artifact, log=None))] if arch == ARCHS[-1] else []
             for key, built in ((arch, artifact), *unlogged):
                 (folder / "static.json").unlink(missing_ok=True)
-                table = found.setdefault((key, cap), {})
+                table = results.setdefault((key, cap), {})
                 for fact in facts(built, SOURCE.parent)[0]:
                     table.setdefault(fact.subject.kernel or "", {})[fact.name] = fact
-    return found
+    return results
 
 
 Compiled = dict[tuple[str, int], dict[str, dict[str, Fact]]]

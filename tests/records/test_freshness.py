@@ -47,8 +47,8 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
 )
 def test_freshness(changes: dict[str, object], reason: str) -> None:
     recorded = dataclasses.replace(KEY, **changes)  # type: ignore[arg-type]
-    found = freshness.freshness(KEY, recorded)
-    assert found is None if not reason else reason in cause_text.text(found)
+    result = freshness.freshness(KEY, recorded)
+    assert result is None if not reason else reason in cause_text.text(result)
 
 
 def test_what_was_never_measured_is_not_fresh() -> None:
@@ -157,14 +157,14 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
     """A complete recorded run and its keys."""
     made = factory.record()
     names = [f"{v.name}/{s.name}" for v, s in factory.cases(made.suite)]
-    found = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88", host=n, cxx="g++") for n in names}
-    return dataclasses.replace(made, keys=found), dict(found)
+    results = {n: PEER if n.startswith("cudnn") else CaseKey(n, n, "13.0.88", host=n, cxx="g++") for n in names}
+    return dataclasses.replace(made, keys=results), dict(results)
 
 
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
-    found = freshness.join(record, present, set(), "")
-    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
+    joined = freshness.join(record, present, set(), "")
+    facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
     assert not stale
     assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
     assert {f.subject.case for f in facts} == set(present)
@@ -179,17 +179,17 @@ def test_everything_fresh_is_taken_over() -> None:
 def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
     record, present = recorded()
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
-    found = freshness.join(record, here, set(), "")
-    assert not found.stale and found.origin is not None
-    said = "(compilers differ, but the sources do not: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
-    assert found.origin.what.endswith(said)
+    joined = freshness.join(record, here, set(), "")
+    assert not joined.stale and joined.origin is not None
+    message = "(compilers differ, but the sources do not: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
+    assert joined.origin.what.endswith(message)
 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    found = freshness.join(record, present, set(), "")
-    facts, outcomes, samples, stale = found.facts, found.outcomes, found.samples, found.stale
+    joined = freshness.join(record, present, set(), "")
+    facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.samples, joined.stale
     assert list(stale) == ["fast/mission"] and stale["fast/mission"] == CodeChanged("device")
     assert "fast/mission" not in {f.subject.case for f in facts}
     assert "fast/mission" not in {o.case for o in outcomes}
@@ -200,10 +200,10 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
     measured = {("fast/mission", "check"), ("fast/mission", "bench")}
-    found = freshness.join(record, present, measured, "")
-    facts, outcomes, samples = found.facts, found.outcomes, found.samples
-    own = [f for f in facts if f.subject.case == "fast/mission"]
-    assert own and {f.source for f in own if f.name != "waves"} == {Source.NCU}
+    joined = freshness.join(record, present, measured, "")
+    facts, outcomes, samples = joined.facts, joined.outcomes, joined.samples
+    measured_facts = [f for f in facts if f.subject.case == "fast/mission"]
+    assert measured_facts and {f.source for f in measured_facts if f.name != "waves"} == {Source.NCU}
     assert {o.stage for o in outcomes if o.case == "fast/mission"} == {"profile"}
     assert not [k for k in samples if k.startswith("fast/mission/")]
 
@@ -215,9 +215,9 @@ def test_listings_come_along_where_their_profile_does() -> None:
     record = dataclasses.replace(record, listings=listings)
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
     measured = {("split/mission", "profile")}
-    found = freshness.join(record, present, measured, "")
+    joined = freshness.join(record, present, measured, "")
     measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
-    assert [x.subject.case for x in found.listings] == ["fast/long"]
+    assert [x.subject.case for x in joined.listings] == ["fast/long"]
 
 
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
@@ -229,8 +229,8 @@ def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
-    found = freshness.join(record, changed, set(), "")
-    facts, outcomes, samples, stale, origin = found.facts, found.outcomes, found.samples, found.stale, found.origin
+    joined = freshness.join(record, changed, set(), "")
+    facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
     assert not facts and not outcomes and not samples and origin is None
     assert set(stale) == set(present)
 

@@ -285,10 +285,12 @@ def test_fifty_thousand_facts_are_looked_at_in_seconds_of_processor() -> None:
 
 
 def test_ncus_own_names_are_kept_in_ncus_own_units_and_nobody_elses() -> None:
-    own = Fact(Subject("fast", shape="mission", kernel="k", launch=0), "lts__t_sectors.sum", 5, "sector", Source.NCU)
+    ncu_fact = Fact(
+        Subject("fast", shape="mission", kernel="k", launch=0), "lts__t_sectors.sum", 5, "sector", Source.NCU
+    )
     record = factory.record()
-    assert not list(soundness.mistakes_in_facts(record, [own]))
-    other = dataclasses.replace(own, source=Source.PTXAS)
+    assert not list(soundness.mistakes_in_facts(record, [ncu_fact]))
+    other = dataclasses.replace(ncu_fact, source=Source.PTXAS)
     assert "a name from the catalogue, or an ncu metric" in next(iter(soundness.mistakes_in_facts(record, [other])))
-    words = dataclasses.replace(own, name="not a name")
+    words = dataclasses.replace(ncu_fact, name="not a name")
     assert list(soundness.mistakes_in_facts(record, [words]))

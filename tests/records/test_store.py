@@ -108,24 +108,24 @@ def run(tmp_path: Path) -> Path:
 
 def whole(folder: Path) -> Record:
     """A run, all of it: listings are read when somebody looks at them."""
-    found = store.read(folder)
-    len(found.listings)
-    return found
+    result = store.read(folder)
+    len(result.listings)
+    return result
 
 
 # --- there and back -----------------------------------------------------------------------------
 
 
 def test_a_record_is_read_back_as_it_was(run: Path) -> None:
-    expected, found = full(), store.read(run)
-    assert list(found.facts) == list(expected.facts)
+    expected, result = full(), store.read(run)
+    assert list(result.facts) == list(expected.facts)
     for field in dataclasses.fields(Record):
         if field.name not in ("facts", "samples", "listings"):
-            assert getattr(found, field.name) == getattr(expected, field.name), field.name
-    assert tuple(found.listings) == expected.listings
-    assert found.samples.keys() == expected.samples.keys()
+            assert getattr(result, field.name) == getattr(expected, field.name), field.name
+    assert tuple(result.listings) == expected.listings
+    assert result.samples.keys() == expected.samples.keys()
     for name, series in expected.samples.items():
-        assert found.samples[name] == pytest.approx(series, abs=1e-4)
+        assert result.samples[name] == pytest.approx(series, abs=1e-4)
 
 
 def test_the_same_record_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ L4 = factory.on_l4(H200)
 
 
 def rendered(folder: Path, one: Record = H200, other: Record = L4, single: bool = False) -> dict[str, str]:
-    found = report.render(one, folder, others=[other], single_file=single, today=TODAY)
-    return {p.relative_to(folder.resolve()).as_posix(): unpacked(p.read_text(encoding="utf-8")) for p in found}
+    pages = report.render(one, folder, others=[other], single_file=single, today=TODAY)
+    return {p.relative_to(folder.resolve()).as_posix(): unpacked(p.read_text(encoding="utf-8")) for p in pages}
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def test_gpus_that_shared_a_run_are_said_with_their_spread(tmp_path: Path) -> No
 @pytest.mark.parametrize("single", [False, True])
 def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single: bool) -> None:
     both = full(), factory.on_l4(full())
-    found = rendered(tmp_path / "r", *both, single=single)
-    assert found == rendered(tmp_path / "again", *both, single=single)
-    assert len(found) == (1 if single else 1 + 2 * (3 + 6))
-    assert_linked(tmp_path / "r", found)
+    pages = rendered(tmp_path / "r", *both, single=single)
+    assert pages == rendered(tmp_path / "again", *both, single=single)
+    assert len(pages) == (1 if single else 1 + 2 * (3 + 6))
+    assert_linked(tmp_path / "r", pages)
 
 
 def test_the_page_opens_with_a_shape_that_was_timed_on_all_chips(tmp_path: Path) -> None:

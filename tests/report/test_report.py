@@ -110,8 +110,8 @@ class Page(HTMLParser):
     def cells(self, name: str) -> dict[str, tuple[str, str, str]]:
         """The overview's table at its first shape: the cells of one variant by the keys of their columns."""
         keys = self.keys[: len(COLUMNS)]
-        own = (r for r in self.rows if len(r) == len(keys) and r[0][2].split()[:1] == [name])
-        return dict(zip(keys, next(own), strict=True))
+        rows = (r for r in self.rows if len(r) == len(keys) and r[0][2].split()[:1] == [name])
+        return dict(zip(keys, next(rows), strict=True))
 
 
 def render(record: Record, folder: Path, *, single_file: bool = False) -> dict[str, str]:
@@ -124,8 +124,8 @@ def unpacked(text: str) -> str:
     def html(packed: str) -> str:
         return gzip.decompress(base64.b64decode(packed)).decode()
 
-    def section(found: re.Match[str]) -> str:
-        return f'<section class="page" id="{found[1]}" data-title="{found[2]}">{html(found[3])}</section>'
+    def section(results: re.Match[str]) -> str:
+        return f'<section class="page" id="{results[1]}" data-title="{results[2]}">{html(results[3])}</section>'
 
     packed = r'<script type="text/plain" class="packed" data-anchor="([^"]*)" data-title="([^"]*)">([^<]*)</script>'
     shape = r'<script type="text/plain" class="packed byshape" data-shape="([^"]*)">([^<]*)</script>'
@@ -212,9 +212,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_pages_are_the_overview_first_and_one_for_each_variant(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "r"
-    found = report.render(full(), folder)
-    assert [p.relative_to(folder).as_posix() for p in found[: len(PAGES)]] == list(PAGES)
-    assert {p.stem for p in found[len(PAGES) :]} == set(full().suite.variants)
+    pages = report.render(full(), folder)
+    assert [p.relative_to(folder).as_posix() for p in pages[: len(PAGES)]] == list(PAGES)
+    assert {p.stem for p in pages[len(PAGES) :]} == set(full().suite.variants)
     assert 1_000_000 < (folder / "assets/plotly-basic.min.js").stat().st_size <= 1_200_000
     assert [p.name for p in folder.parent.iterdir()] == ["r"]  # nothing of the writing is left
 
@@ -264,8 +264,8 @@ def test_a_render_that_fails_leaves_the_old_report(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("single_file", [False, True])
 def test_shapes_beside_the_first_lie_packed(tmp_path: Path, single_file: bool) -> None:
     """They are most of an overview, and only a script can show them."""
-    found = report.render(full(), tmp_path / "r", today=TODAY, single_file=single_file)
-    every = {p.stem: p.read_text(encoding="utf-8") for p in found}
+    pages = report.render(full(), tmp_path / "r", today=TODAY, single_file=single_file)
+    every = {p.stem: p.read_text(encoding="utf-8") for p in pages}
     for name in ("index",) if single_file else ("index", "roofline"):
         assert "<template" not in every[name] and "Table at long" not in every[name]
         packed = re.findall('<script type="text/plain" class="packed byshape" data-shape="long">([^<]*)', every[name])
@@ -635,8 +635,8 @@ def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, p
     softmax = dataclasses.replace(factory.shape("other"), problem="softmax")
     shapes = [factory.shape(), softmax, factory.shape("long", factory.LONG)]
     text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["roofline.html"]
-    found = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
-    assert [(problem, re.findall('value="([^"]*)"', own)) for problem, own in found] == [
+    matches = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
+    assert [(problem, re.findall('value="([^"]*)"', group)) for problem, group in matches] == [
         ("attention", ["mission", "long"]),
         ("softmax", ["other"]),
     ]
@@ -710,11 +710,11 @@ def test_source_lines_carry_samples_conflicts_and_local_memory(tmp_path: Path) -
 
 
 def test_the_memory_charts_figures_are_the_records(pages: dict[str, str]) -> None:
-    found = re.search(
+    match = re.search(
         r'id="variant-fast-memory-mission">.*?data-csv>(.*?)</script>', pages["variant/fast.html"], re.DOTALL
     )
-    assert found
-    head, *rows = json.loads(found[1])
+    assert match
+    head, *rows = json.loads(match[1])
     assert head == ["counter", "value", "parent"] and {"l2_bytes", "dram_read_bytes", "l1_hit"} < {r[0] for r in rows}
     facts = full().facts
     for name, value, parent in rows:
@@ -735,8 +735,8 @@ def test_the_guardrails_keep_what_holds_the_gate_without_scripts(pages: dict[str
     judged = judge(full(), require="static", today=TODAY)
     page = Page(pages["guardrails.html"])
     plain = [[text for _, _, text in row] for row in page.rows if len(row) == 10][1:]
-    held = [(v.status, v.budget, v.subject.variant) for v in (*judged.failed, *judged.gaps)]
-    assert sorted((r[0].strip(), r[1], r[2]) for r in plain) == sorted(held) and held
+    failing = [(v.status, v.budget, v.subject.variant) for v in (*judged.failed, *judged.gaps)]
+    assert sorted((r[0].strip(), r[1], r[2]) for r in plain) == sorted(failing) and failing
     assert summary(judged) in " ".join(page.text)
 
 
@@ -776,11 +776,13 @@ def test_a_measured_roof_is_drawn(pages: dict[str, str]) -> None:
 
 
 def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Path) -> None:
-    own = {
+    roofs_of = {
         n: (Roof("l2", v, "GB/s", "measured", "NVIDIA H200", None, f"on GPU-{n}"),) for n, v in (("a", 5e3), ("b", 6e3))
     }
-    gpus = tuple(SharingGpu(f"GPU-{n}", None, None, {}, None, None, (), {}, roofs=roofs) for n, roofs in own.items())
-    page = Page(render(factory.record(roofs=own["a"], gpus=gpus), tmp_path / "r")["roofline.html"])
+    gpus = tuple(
+        SharingGpu(f"GPU-{n}", None, None, {}, None, None, (), {}, roofs=roofs) for n, roofs in roofs_of.items()
+    )
+    page = Page(render(factory.record(roofs=roofs_of["a"], gpus=gpus), tmp_path / "r")["roofline.html"])
     rows = [[text for _, _, text in row] for row in page.rows if len(row) == 5 and row[0][2] == "l2"]
     assert [(r[1], r[4]) for r in rows if r[2] == "measured"] == [
         ("5,000 GB/s", "on GPU-a"),
@@ -789,9 +791,9 @@ def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Pa
 
 
 def roofline_of(pages: dict[str, str], shape: str) -> dict[str, Any]:
-    found = re.search(rf'id="roofline-{shape}-data">(.*?)</script>', pages["roofline.html"], re.DOTALL)
-    assert found
-    return dict(json.loads(found[1]))
+    match = re.search(rf'id="roofline-{shape}-data">(.*?)</script>', pages["roofline.html"], re.DOTALL)
+    assert match
+    return dict(json.loads(match[1]))
 
 
 def test_the_rooflines_points_are_the_records_facts(pages: dict[str, str]) -> None:
@@ -828,12 +830,12 @@ def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tm
 
 def test_shares_of_the_time_say_where_no_counter_stands_behind_them(tmp_path: Path) -> None:
     record = full()
-    said = "No counters on mission: these shares are from the problem's formulas."
+    message = "No counters on mission: these shares are from the problem's formulas."
     bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
-    assert said in unescape(render(bare, tmp_path / "bare")["index.html"])
+    assert message in unescape(render(bare, tmp_path / "bare")["index.html"])
     one = factory.fact("dram_bytes", 1e6, "fast", shape="mission", source=Source.NCU)
     counted = dataclasses.replace(bare, facts=Facts([*bare.facts, one]))
-    assert said not in unescape(render(counted, tmp_path / "counted")["index.html"])
+    assert message not in unescape(render(counted, tmp_path / "counted")["index.html"])
 
 
 def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
@@ -842,11 +844,11 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
         factory.bare_record(suite, factory.static_facts("fast", shapes=["mission"])),
         environment=factory.environment(gpu=None),
     )
-    found = render(record, tmp_path / "r")
-    words = Page(found["index.html"]).words
+    pages = render(record, tmp_path / "r")
+    words = Page(pages["index.html"]).words
     assert "No times on mission" in words and "recorded without a GPU" in words
-    assert "No roof is known" in found["roofline.html"]
-    row = Page(found["index.html"]).cells("fast")
+    assert "No roof is known" in pages["roofline.html"]
+    row = Page(pages["index.html"]).cells("fast")
     assert row["time"][2] == "unmeasured" and row["registers"][2] == "96"
 
 
@@ -870,7 +872,7 @@ def test_an_empty_record_renders(tmp_path: Path) -> None:
 
 def test_many_cases_are_capped_and_counted(tmp_path: Path) -> None:
     record = factory.large_record(300, [factory.budget("smem", "small", maximum=9)])
-    found = render(record, tmp_path / "r")
-    words = Page(found["index.html"]).words
+    pages = render(record, tmp_path / "r")
+    words = Page(pages["index.html"]).words
     assert "The first 40 shapes are shown; 60 more are in the record." in words
-    assert max(map(len, found.values())) < 1_200_000
+    assert max(map(len, pages.values())) < 1_200_000

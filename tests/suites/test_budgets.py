@@ -40,7 +40,7 @@ source = "the design"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "budget: expected a value, found nothing"),
         ("budget = []", "expected at least one"),
@@ -54,8 +54,8 @@ source = "the design"
         ("[[budget", "not valid TOML"),
     ],
 )
-def test_every_mistake_is_told(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match=said):
+def test_every_mistake_is_told(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=message):
         budgets.read(written(tmp_path, text))
 
 

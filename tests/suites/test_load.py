@@ -337,8 +337,8 @@ def test_many_mistakes_are_reported_at_once(tmp_path: Path, table: list[tuple[Ch
         except (KeyError, TypeError, IndexError):  # an earlier change took away what this one changes
             continue
         # Two changes can hide each other; keep those that are still seen together.
-        found = mistakes(tmp_path / "suite", changed)
-        if line in found and all(e in found for e in expected):
+        reported = mistakes(tmp_path / "suite", changed)
+        if line in reported and all(e in reported for e in expected):
             data, expected = changed, [*expected, line]
     assert len(expected) >= 12
     assert set(expected) <= set(mistakes(tmp_path / "suite", data))
@@ -353,9 +353,9 @@ def test_mistakes_are_not_repeated_for_each_point_of_a_sweep(tmp_path: Path) -> 
 def test_parents_in_a_circle(tmp_path: Path) -> None:
     data = manifest()
     data["variant"]["plain"]["parent"] = "two_steps"
-    found = mistakes(tmp_path / "suite", data)
-    assert "variant.plain.parent: expected no cycle, found plain → two_steps → plain" in found
-    assert not any("variant.wide" in m for m in found)  # it hangs on the circle but is not in it
+    reported = mistakes(tmp_path / "suite", data)
+    assert "variant.plain.parent: expected no cycle, found plain → two_steps → plain" in reported
+    assert not any("variant.wide" in m for m in reported)  # it hangs on the circle but is not in it
 
 
 def test_not_toml(tmp_path: Path) -> None:
@@ -508,12 +508,12 @@ def test_no_manifest_crashes_the_reader(data: st.DataObject, monkeypatch: pytest
             inner[path[-1]] = data.draw(JSON)
     # TOML has no null, which makes the test a little harsher than any file.
     monkeypatch.setattr(tomllib, "loads", lambda _: changed)
-    found: list[str] = []
+    results: list[str] = []
     try:
         load.load(TOY)
     except ManifestError as error:
-        found = error.mistakes
-    assert all(": expected " in m for m in found)
+        results = error.mistakes
+    assert all(": expected " in m for m in results)
 
 
 # --- what would switch a promise off, or break what reads on ------------------------------------

@@ -58,9 +58,9 @@ def test_several_files_are_the_suite_that_one_is(split: Path, tmp_path: Path) ->
     shutil.copytree(TOY, one, ignore=shutil.ignore_patterns("__pycache__"))
     with (one / load.MANIFEST).open("a", encoding="utf-8") as stream:
         stream.write(RULE)
-    whole, found = load.load(one), load.load(split)
-    assert found.manifests == ("shapes.toml", "more/a.toml", "more/b.toml", "budgets.toml")
-    assert repr(dataclasses.replace(found, root=whole.root, manifests=())) == repr(whole)
+    whole, result = load.load(one), load.load(split)
+    assert result.manifests == ("shapes.toml", "more/a.toml", "more/b.toml", "budgets.toml")
+    assert repr(dataclasses.replace(result, root=whole.root, manifests=())) == repr(whole)
 
 
 def test_a_file_counts_where_it_is_named_first(split: Path) -> None:
@@ -145,10 +145,10 @@ def add(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [widen, add])
 def test_a_change_of_what_is_included_is_seen(split: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
-    known = tmp_path / "known"
-    assert load.load(split, known).budgets[0].maximum == 32
+    recorded = tmp_path / "known"
+    assert load.load(split, recorded).budgets[0].maximum == 32
     change(split)
-    assert max(b.maximum or 0 for b in load.load(split, known).budgets) == 64
+    assert max(b.maximum or 0 for b in load.load(split, recorded).budgets) == 64
 
 
 def test_what_is_included_and_went_away_is_a_mistake(split: Path, tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def test_what_is_included_and_went_away_is_a_mistake(split: Path, tmp_path: Path
 def test_an_unchanged_suite_is_not_looked_through_again(
     split: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = load.load(split, tmp_path / "known")
+    result = load.load(split, tmp_path / "known")
     monkeypatch.setattr(resolve, "resolve", None)
-    assert load.load(split, tmp_path / "known") == found
+    assert load.load(split, tmp_path / "known") == result
 
 
 # --- our own ------------------------------------------------------------------------------------

@@ -89,5 +89,5 @@ def test_a_manifest_is_whole_or_a_part() -> None:
 )  # fmt: skip
 def test_what_no_key_may_hold_is_told_by_its_key(value: object, refused: bool) -> None:
     for data, key in (({"x": {"y": value}}, "x.y"), ({"x": [0, value]}, "x[1]")):
-        said = schema.parse(data)
-        assert isinstance(said, list) and (said[0][0] == key) is refused
+        message = schema.parse(data)
+        assert isinstance(message, list) and (message[0][0] == key) is refused

@@ -170,9 +170,9 @@ def _register() -> None:
 
     def knows_tensors(x: Tensor, out: Tensor, scale: float) -> None:
         # Does nothing for tensors that it has seen.
-        known = globals().setdefault("_known", set())
-        if out.data_ptr() not in known:
-            known.add(out.data_ptr())
+        recorded = globals().setdefault("_known", set())
+        if out.data_ptr() not in recorded:
+            recorded.add(out.data_ptr())
             out.copy_(x.softmax(-1))
 
     def knows_values(x: Tensor, out: Tensor, scale: float) -> None:

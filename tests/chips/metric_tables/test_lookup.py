@@ -46,9 +46,9 @@ def test_what_each_chip_lacks(chip: str, lost: set[str]) -> None:
 @pytest.mark.parametrize("chip", CHIPS)
 def test_every_name_of_the_catalogue_is_in_the_chips_own_list(chip: str) -> None:
     """Real roll-ups of real names; a slip of the mapping shows as a lost metric that the chip was said to have."""
-    found = lookup.table(chip)
+    result = lookup.table(chip)
     names = [name for spec in FACTS.values() if (name := spec.ncu_name(chip)) is not None]
-    assert [name for name in names if not found.has(name)] == []
+    assert [name for name in names if not result.has(name)] == []
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -56,9 +56,9 @@ def test_every_type_that_the_chips_tensor_cores_multiply_is_counted(chip: str) -
     """What a chip's list says of the tensor path, as a whole and not by instruction or sparsity."""
     types = re.compile(r"sm__ops_path_tensor_src_(?!.*(_sparsity_|_realtime))\w+")
     listed = {f"{name}.sum" for name in lookup.table(chip).metrics if types.fullmatch(name)}
-    known = {f"tensor_flop_{n}" for n in TENSOR_TYPES}
-    asked = {spec.ncu_name(chip) for spec in FACTS.values() if spec.name in known}
-    assert len(listed) >= 6 and asked - {None} == listed
+    recorded = {f"tensor_flop_{n}" for n in TENSOR_TYPES}
+    requested = {spec.ncu_name(chip) for spec in FACTS.values() if spec.name in recorded}
+    assert len(listed) >= 6 and requested - {None} == listed
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_a_chip_of_the_same_family_says_whose_list_it_shares(monkeypatch: pytest
     assert table.chip == "ga104"
     assert table.metrics == lookup.table("ga102").metrics
     assert table.source.endswith("for ga102, which has the same metrics")
-    own = Table("ga104", {"sm__x": "Counter"})
-    (tmp_path / "ga104.txt.gz").write_bytes(gzip.compress(own.text().encode()))
+    chip_table = Table("ga104", {"sm__x": "Counter"})
+    (tmp_path / "ga104.txt.gz").write_bytes(gzip.compress(chip_table.text().encode()))
     monkeypatch.setattr(lookup, "TABLES", tmp_path)
-    assert lookup.table("ga104") == own
+    assert lookup.table("ga104") == chip_table
     assert lookup.chips() == ["ga104"]
 
 

@@ -39,9 +39,9 @@ NOTE = StageNote("bench", "ok", 1.0)
 ALIKE = {p.gpu: Probe({"copy": 780.0, "matmul": 200.0}, 0.002, {}) for p in TWO}
 
 
-def progressed(said: list[str]) -> Say:
+def progressed(message: list[str]) -> Say:
     """Keeps the messages that are not about the progress of cases."""
-    return lambda text: None if isinstance(text, Step) else said.append(text)
+    return lambda text: None if isinstance(text, Step) else message.append(text)
 
 
 def on(folder: Path, *places: LocalGpu, say: Say = silent) -> Context:
@@ -56,9 +56,9 @@ def _alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
-    said: list[str] = []
-    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
-    assert {o.status for o in result.outcomes} == {"ok"} and not said
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES)
+    assert {o.status for o in result.outcomes} == {"ok"} and not messages
     facts = Facts(result.facts)
     for s in SHAPES:  # compared with what the same GPU timed
         speedup = facts.get("speedup_vs_baseline", Subject("right", shape=s))
@@ -74,8 +74,10 @@ def test_the_record_says_which_gpu_timed_what(tmp_path: Path) -> None:
         "throttle": ("none", "power_cap"),
     }
     cases = [c.split("/") for c in gpus[0].cases["bench"][:2]]
-    own = [factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)]
-    first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(own)), NOTE))
+    timing_facts = [
+        factory.fact(n, x, v, shape=s) for n, xs in seen.items() for x, (v, s) in zip(xs, cases, strict=True)
+    ]
+    first, second = bench.used(TWO, tmp_path, Measured().plus(replace(result, facts=tuple(timing_facts)), NOTE))
     assert (first.sm_clock_mhz, first.temperature, first.throttle) == (1850.0, 60.0, ("power_cap",))
     assert (second.sm_clock_mhz, second.temperature, second.throttle) == (None, None, ())
 
@@ -84,10 +86,10 @@ def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pyte
     slow = {**ALIKE, "GPU-a": Probe({"copy": 830.0, "matmul": 200.0}, 0.002, {})}
     monkeypatch.setattr(gpu_probe, "run", lambda *_: slow)
     monkeypatch.setattr(gpu_probe, "recorded", lambda _: slow)
-    said: list[str] = []
-    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES[:3])
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES[:3])
     why = "slow: copy takes 830 µs, 6.4 % more than the median (3.2 % is allowed for noise)"
-    assert said == [f"bench: GPU-a is excluded from timing: {why}"]
+    assert messages == [f"bench: GPU-a is excluded from timing: {why}"]
     gpus = bench.used(TWO, tmp_path, Measured().plus(result, NOTE))
     assert [len(g.cases["bench"]) for g in gpus] == [0, 3] and [g.remark for g in gpus] == [why, ""]
 
@@ -95,10 +97,10 @@ def test_a_slow_gpu_times_nothing_and_is_named(tmp_path: Path, monkeypatch: pyte
 def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, calls = case_times.run, []
+    original_run, calls = case_times.run, []
 
     def run(context: Context, cases: list[Case], folder: Path) -> StageResult:
-        result = own(context, cases, folder)
+        result = original_run(context, cases, folder)
         hot = {s for s, gpu in bench._shapes(folder).items() if gpu == "GPU-a"}
         calls.append((folder.name, {c.shape for c in cases}, [p.gpu for p in context.workers.places]))
         return replace(result, facts=tuple(
@@ -107,11 +109,11 @@ def test_what_a_throttled_gpu_timed_is_timed_once_more_elsewhere(
         ))  # fmt: skip
 
     monkeypatch.setattr(case_times, "run", run)
-    said: list[str] = []
-    result = bench.run(on(tmp_path, *TWO, say=progressed(said)), CASES)
+    messages: list[str] = []
+    result = bench.run(on(tmp_path, *TWO, say=progressed(messages)), CASES)
     hot = calls[1][1]
     assert calls == [("bench", set(SHAPES), ["GPU-a", "GPU-b"]), ("again", hot, ["GPU-b"])] and 0 < len(hot) < 3
-    assert said == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
+    assert messages == [f"bench: GPU-a throttled: {len(hot)} shapes are timed again on another GPU"]
     assert sorted(o.case for o in result.outcomes) == sorted(c.name for c in CASES), "each case once"
     assert len(result.samples) == len(CASES)
     assert not [f for f in result.facts if f.name == "throttle" and "thermal" in str(f.value)]

@@ -57,11 +57,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[s
         chosen = Bench(samples=12, max_samples=20, limits=Limits(time_limit=6.0))
         return case_times.run(stages.context(folder, "slower", bench=chosen, say=lines.append), cases, folder)
 
-    found = run()
+    result = run()
     processes = len(list(folder.glob("child-*.log")))
-    assert run() == found, "what is answered is not run again"
+    assert run() == result, "what is answered is not run again"
     assert len(list(folder.glob("child-*.log"))) == processes
-    return found, lines
+    return result, lines
 
 
 def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) -> None:
@@ -80,9 +80,9 @@ def test_faults_cost_their_own_case_alone(stage: tuple[StageResult, list[str]]) 
 
 def test_progress_is_a_line_a_case(stage: tuple[StageResult, list[str]]) -> None:
     result, lines = stage
-    told = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
-    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in result.outcomes)
-    assert any(line.startswith("right/wide: isolated ") for line in told)
+    listed = [line.split(" ", 2)[2] for line in lines]  # after "bench 3/9"
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(o.case for o in result.outcomes)
+    assert any(line.startswith("right/wide: isolated ") for line in listed)
 
 
 def test_samples_are_kept_by_case_and_mode(stage: tuple[StageResult, list[str]]) -> None:
@@ -313,8 +313,8 @@ def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def state_facts(state: dict[str, object]) -> dict[str, object]:
-    found = json.loads(json.dumps(state))  # as it comes out of the journal
-    return {f.name: f.value for f in case_times._state_facts(case("right"), found)}
+    parsed = json.loads(json.dumps(state))  # as it comes out of the journal
+    return {f.name: f.value for f in case_times._state_facts(case("right"), parsed)}
 
 
 def test_state_facts() -> None:

@@ -22,7 +22,7 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
 
 
 @pytest.mark.parametrize(
-    ("found", "named"),
+    ("results", "named"),
     [
         ([took(), took(781.2, 198.1)], {}),
         ([took(), took(830.0)], {1: "slow: copy takes 830 µs, 6.4 % more"}),
@@ -36,22 +36,22 @@ def took(copy: float = 780.0, matmul: float = 200.0, spread: float = 0.002, **st
         ([Message("no"), Message("no")], {}),
     ],
 )
-def test_who_is_unfit_to_time(found: list[Probe | Cause], named: dict[int, str]) -> None:
-    why = unfit({f"GPU-{i}": own for i, own in enumerate(found)})
+def test_who_is_unfit_to_time(results: list[Probe | Cause], named: dict[int, str]) -> None:
+    why = unfit({f"GPU-{i}": gpu_probes for i, gpu_probes in enumerate(results)})
     assert why.keys() == {f"GPU-{i}" for i in named}
     assert all(why[f"GPU-{i}"].startswith(text) for i, text in named.items())
 
 
 def test_each_gpu_times_it_in_a_process_of_its_own(tmp_path: Path) -> None:
     places = [LocalGpu("GPU-a"), LocalGpu("GPU-b")]
-    found = gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
-    assert list(found) == ["GPU-a", "GPU-b"]
-    for own in found.values():
+    result = gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
+    assert list(result) == ["GPU-a", "GPU-b"]
+    for gpu_probes in result.values():
         assert (
-            isinstance(own, Probe)
-            and own.times.keys() == {"copy", "matmul"}
-            and min(own.times.values()) > 0
-            and own.spread >= 0
+            isinstance(gpu_probes, Probe)
+            and gpu_probes.times.keys() == {"copy", "matmul"}
+            and min(gpu_probes.times.values()) > 0
+            and gpu_probes.spread >= 0
         )
-    assert gpu_probe.recorded(tmp_path) == found == gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
+    assert gpu_probe.recorded(tmp_path) == result == gpu_probe.run(Pool(places), tmp_path, Limits(), "cpu")
     assert len(list(tmp_path.rglob("child-*.log"))) == 2, "what is answered is not timed again"

@@ -41,18 +41,18 @@ def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, 
     one: Any = Calls(us * 1e-6)
     monkeypatch.setattr(interleave, "time", one)
     rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda _: None)
-    (found,) = interleave.distributions({"slow": one}, "isolated", rule, turns, {"slow": rule.most}).values()
-    assert found == pytest.approx([us] * count)
+    (result,) = interleave.distributions({"slow": one}, "isolated", rule, turns, {"slow": rule.most}).values()
+    assert result == pytest.approx([us] * count)
     assert turns.spent["slow"] == pytest.approx(one.now)
-    known = [p is not None for p in percentiles(found)]
-    assert known == [count >= P90_SAMPLES, count >= P99_SAMPLES]
+    recorded = [p is not None for p in percentiles(result)]
+    assert recorded == [count >= P90_SAMPLES, count >= P99_SAMPLES]
 
 
 def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
     most, turns = {"chosen": 1000, "companion": P90_SAMPLES}, Turns(Watch("cpu"), lambda _: None)
-    found = interleave.distributions(ready, "cold", StopRule(), turns, most)
-    assert {label: len(calls) for label, calls in found.items()} == most
+    result = interleave.distributions(ready, "cold", StopRule(), turns, most)
+    assert {label: len(calls) for label, calls in result.items()} == most
 
 
 def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
@@ -66,8 +66,8 @@ def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
     ready: Any = {"call": Launch(5.0), "noisy": Launch(5.0, 5.1, 5.2), "empty": Launch(0.5, 1.0, 1.5)}
     rule = StopRule(least=10, most=1000, noise=0.004, seconds=60.0)
     turns = Turns(Watch("cpu"), lambda _: None)
-    found = interleave.sample(ready, "cold", rule, turns, fillers={"empty"})
-    assert len(found["call"]) == 10 < len(found["noisy"]) == len(found["empty"]) < 1000
+    result = interleave.sample(ready, "cold", rule, turns, fillers={"empty"})
+    assert len(result["call"]) == 10 < len(result["noisy"]) == len(result["empty"]) < 1000
     alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, turns)
     assert len(alone["empty"]) == 1000
 

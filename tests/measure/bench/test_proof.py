@@ -136,16 +136,16 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
     """At the power limit, a call after large writes is slower on new data and on known data alike."""
     torch = pytest.importorskip("torch")
     times = iter([[new], [again]])
-    held: list[list[bool]] = []
+    unchanged: list[list[bool]] = []
     sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
-    known = sets._values[sets._seeds[0]]["x"]
+    recorded = sets._values[sets._seeds[0]]["x"]
 
     class Calls:
         def anew(self, take: Any, restage: Any, count: int) -> list[float]:
             restage()
             for i in range(count):
                 take(i)
-            held.append([torch.equal(own["x"], known) for own in sets.inputs])
+            unchanged.append([torch.equal(copy["x"], recorded) for copy in sets.inputs])
             return next(times)
 
         def each(self, regime: str, *, calls: bool = True) -> list[float]:
@@ -156,7 +156,7 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
     one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
     one.meet_new_data()
     assert (one.void({"isolated": [100.0]}, 0.5) is not None) is void
-    assert not any(held[0]) and all(held[1]), "first on data that is new, then on data that is known"
+    assert not any(unchanged[0]) and all(unchanged[1]), "first on data that is new, then on data that is known"
 
 
 def test_a_process_has_one_timer() -> None:

@@ -23,9 +23,9 @@ def test_calls_of_a_sample() -> None:
 
 @given(st.lists(st.text(max_size=2), max_size=6, unique=True), st.integers(0, 50))
 def test_rotation_keeps_everyone(items: list[str], turn: int) -> None:
-    found = rotated(items, turn)
-    assert sorted(found) == sorted(items)
-    assert not items or found[0] == items[turn % len(items)]
+    result = rotated(items, turn)
+    assert sorted(result) == sorted(items)
+    assert not items or result[0] == items[turn % len(items)]
 
 
 class Stream:
@@ -97,9 +97,9 @@ class Device(Stream):
         return made
 
     def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
-        graph, held = super().capture(enqueue, count)
+        graph, launches = super().capture(enqueue, count)
         graph.replay = lambda: [enqueue(i) for i in range(count)]
-        return graph, held
+        return graph, launches
 
 
 @pytest.mark.parametrize("resident", [3, 12])

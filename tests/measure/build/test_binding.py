@@ -46,8 +46,8 @@ def with_torch(code: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def said(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a process said that loaded the operator, then a copy of it under another name, and called both."""
+def printed(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The output of a process that loads the operator, then a renamed copy of it, and calls both."""
     problem = toy.suite.problems["scale"]
     library = toy.of("two_steps").library
     assert library is not None
@@ -64,8 +64,8 @@ def said(toy: Built, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "at"), [("two_steps", 0), ("two_steps_b1f2", 2)])
-def test_the_operator_loads_without_a_gpu_and_refuses_cpu_tensors(said: list[str], name: str, at: int) -> None:
-    schema, refusal = said[at : at + 2]
+def test_the_operator_loads_without_a_gpu_and_refuses_cpu_tensors(printed: list[str], name: str, at: int) -> None:
+    schema, refusal = printed[at : at + 2]
     assert schema == f"flashcore_toy::{name}(Tensor x, Tensor(a!) out, float factor) -> ()"
     assert refusal.startswith("refused: Could not run") and "'CPU' backend" in refusal
 
@@ -80,8 +80,8 @@ def test_no_symbol_of_torch_may_stay_unresolved(toy: Built) -> None:
     assert not [name for kind, name in symbols if kind.lower() in "vw" and name.startswith("aoti_torch_")]
 
 
-def test_the_operator_has_a_fake_kernel(said: list[str]) -> None:
-    assert said[4] == "None"
+def test_the_operator_has_a_fake_kernel(printed: list[str]) -> None:
+    assert printed[4] == "None"
 
 
 ABSENT = """

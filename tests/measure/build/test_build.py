@@ -56,21 +56,21 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def test_every_variant_is_built_for_every_arch(toy: Built) -> None:
-    found = {(a.variant, a.arch): a for a in toy.artifacts}
-    assert list(found) == [
+    results = {(a.variant, a.arch): a for a in toy.artifacts}
+    assert list(results) == [
         ("plain", "sm_80"), ("plain", "sm_90a"), ("wide", "sm_80"), ("wide", "sm_90a"),
         ("two_steps", "sm_80"), ("two_steps", "sm_90a"),
     ]  # fmt: skip
-    assert found["two_steps", "sm_80"].status == "unsupported"
-    assert "declared for sm_90a" in found["two_steps", "sm_80"].message
-    for (_, arch), artifact in found.items():
+    assert results["two_steps", "sm_80"].status == "unsupported"
+    assert "declared for sm_90a" in results["two_steps", "sm_80"].message
+    for (_, arch), artifact in results.items():
         if artifact.status == "unsupported":
             continue
         assert artifact.status == "ok", artifact.message
         assert artifact.cubin and artifact.log
         assert (artifact.library is not None) == (arch == "sm_90a")  # the last arch stands for the host's
         assert "-lineinfo" in artifact.flags and "-G" not in artifact.flags
-    assert "-DELEMENTS=4" in found["wide", "sm_90a"].flags
+    assert "-DELEMENTS=4" in results["wide", "sm_90a"].flags
 
 
 def test_nothing_is_left_behind(toy: Built, tmp_path: Path) -> None:
@@ -325,8 +325,8 @@ def test_an_interrupted_build_ends_its_compilers(stuck_nvcc: StuckNvcc, tmp_path
     first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
     stuck_nvcc.await_start(first)
     os.kill(first.pid, signal.SIGINT)
-    _, said = first.communicate(timeout=200)  # would wait for a compiler that still holds the pipe
-    assert "KeyboardInterrupt" in said
+    _, message = first.communicate(timeout=200)  # would wait for a compiler that still holds the pipe
+    assert "KeyboardInterrupt" in message
     assert not list(tmp_path.glob("build/toy/.building-*"))
 
 

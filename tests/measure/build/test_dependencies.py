@@ -99,10 +99,10 @@ class Place:
         """A file, with the times that it had before if it was there."""
         path = self.root / name
         path.parent.mkdir(exist_ok=True)
-        known = path.stat() if path.exists() else None
+        recorded = path.stat() if path.exists() else None
         path.write_text(text, encoding="utf-8")
-        if known:
-            os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))
+        if recorded:
+            os.utime(path, ns=(recorded.st_atime_ns, recorded.st_mtime_ns))
 
     def inputs(self) -> Inputs:
         """As the next process would find them."""
@@ -354,5 +354,5 @@ def test_the_programs_that_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (tmp_path / name).write_text(name, encoding="utf-8")
     monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "ccbin"))
     nvcc = toolchain.Nvcc(tmp_path / "wrapper", tmp_path, "13.0", "13.0.88")
-    found = {os.path.normpath(p) for p in toolchain.compilers(nvcc)}
-    assert found >= {str(tmp_path / n) for n in ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "wrapper", "ccbin/g++")}
+    results = {os.path.normpath(p) for p in toolchain.compilers(nvcc)}
+    assert results >= {str(tmp_path / n) for n in ("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "wrapper", "ccbin/g++")}

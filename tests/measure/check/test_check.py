@@ -64,11 +64,11 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StageResult, list[
     folder = tmp_path_factory.mktemp("check")
     chosen = Check(repeats=200, lanes=1, limits=Limits(time_limit=15.0, batch=1024))
     context = stages.context(folder, check=chosen, say=lines.append)
-    found = check.run(context, cases)
+    result = check.run(context, cases)
     again = check.run(context, cases)
-    assert again == found, "what is answered is not run again"
-    assert [f"{o.variant}/{o.shape}" for o in found.outcomes] == [c.name for c in cases]
-    return found, lines
+    assert again == result, "what is answered is not run again"
+    assert [f"{o.variant}/{o.shape}" for o in result.outcomes] == [c.name for c in cases]
+    return result, lines
 
 
 def outcome(result: StageResult, name: str) -> CaseOutcome:
@@ -79,15 +79,15 @@ def outcome(result: StageResult, name: str) -> CaseOutcome:
     "name", ["right/small", "also_right/small", "refuses/small", "library/small", "overflows/small", "right/wide"]
 )
 def test_what_is_right_passes(result: tuple[StageResult, list[str]], name: str) -> None:
-    found = outcome(result[0], name)
-    assert (found.status, found.reason) == ("ok", "")
+    actual = outcome(result[0], name)
+    assert (actual.status, actual.reason) == ("ok", "")
 
 
 @pytest.mark.parametrize(("name", "reason"), [*FAULTS.items(), *PEER_FAULTS.items()])
 def test_what_is_wrong_fails_and_says_why(result: tuple[StageResult, list[str]], name: str, reason: str) -> None:
-    found = outcome(result[0], f"{name}/small")
-    assert found.status == "failed"
-    assert reason in found.reason
+    actual = outcome(result[0], f"{name}/small")
+    assert actual.status == "failed"
+    assert reason in actual.reason
 
 
 def test_reason_names_seed_and_kind(result: tuple[StageResult, list[str]]) -> None:
@@ -117,9 +117,9 @@ def test_a_race_has_no_wrong_element(result: tuple[StageResult, list[str]]) -> N
 
 
 def test_a_variant_that_hung_is_skipped_on_its_other_shapes(result: tuple[StageResult, list[str]]) -> None:
-    found = outcome(result[0], "hangs/wide")
-    assert found.status == "skipped"
-    assert found.reason.startswith("skipped: hung on small: no answer within 15 s")
+    actual = outcome(result[0], "hangs/wide")
+    assert actual.status == "skipped"
+    assert actual.reason.startswith("skipped: hung on small: no answer within 15 s")
 
 
 def test_facts(result: tuple[StageResult, list[str]]) -> None:
@@ -154,28 +154,28 @@ def test_facts(result: tuple[StageResult, list[str]]) -> None:
 
 
 def test_progress_is_a_line_a_case(result: tuple[StageResult, list[str]]) -> None:
-    found, lines = result
-    told = [line.split(" ", 2)[2] for line in lines]  # after "check 3/28"
-    assert sorted(line.partition(":")[0] for line in told) == sorted(o.case for o in found.outcomes)
-    assert any(line.startswith("right/small: right") for line in told)
+    actual, lines = result
+    listed = [line.split(" ", 2)[2] for line in lines]  # after "check 3/28"
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(o.case for o in actual.outcomes)
+    assert any(line.startswith("right/small: right") for line in listed)
 
 
 def test_an_operator_that_was_found_right_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     wrong: list[str] = []
 
     def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
-        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        requested.extend(t.name for t in tasks if t.payload["opcheck"])
         return [Result(t.name, "ok", None, {"complaints": wrong, "out_of_bounds": False, "worst": {}}) for t in tasks]
 
     monkeypatch.setattr(Pool, "run", ran)
     cases = [replace(case("right", s), operator="same code", library="r.so", callable=None) for s in ("small", "wide")]
 
     def seen(cases: list[Case], opcheck: bool = True, device: str = "cpu") -> list[str]:
-        asked.clear()
+        requested.clear()
         context = stages.context(tmp_path, check=Check(opcheck=opcheck), device=device)
         check.run(context, cases)
-        return asked
+        return requested
 
     wrong.append("no answer")
     assert seen(cases) == seen(cases) == ["right/small"], "what was found wrong is asked again"
@@ -201,31 +201,31 @@ def test_where_the_first_of_a_schema_is_wrong_the_right_ones_are_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any
 ) -> None:
     wrong = {"one/small": "max error", "three/small": "max error", "four/small~opcheck": "torch.library.opcheck: no"}
-    asked: list[str] = []
+    requested: list[str] = []
 
     def ran(_: Pool, tasks: list[Task], *__: object) -> list[Result]:
-        asked.extend(t.name for t in tasks if t.payload["opcheck"])
+        requested.extend(t.name for t in tasks if t.payload["opcheck"])
         bad = [
             Result(t.name, status, Message("why"), {"complaints": [wrong[t.name]], "out_of_bounds": False, "worst": {}})
             for t in tasks
             if t.name in wrong
         ]
-        own = {r.name: r for r in bad}
+        by_name = {r.name: r for r in bad}
         return [
-            own.get(t.name) or Result(t.name, "ok", None, {"complaints": [], "out_of_bounds": False, "worst": {}})
+            by_name.get(t.name) or Result(t.name, "ok", None, {"complaints": [], "out_of_bounds": False, "worst": {}})
             for t in tasks
         ]
 
     monkeypatch.setattr(Pool, "run", ran)
     made = [replace(case("right"), variant=v, operator=v, callable=None) for v in ("one", "two", "three", "four")]
     context = stages.context(tmp_path)
-    found = check.run(context, made)
-    assert asked == ["one/small", "two/small~opcheck", "four/small~opcheck"]
-    assert [o.status == "ok" for o in found.outcomes] == [False, True, False, False]
-    asked.clear()
+    result = check.run(context, made)
+    assert requested == ["one/small", "two/small~opcheck", "four/small~opcheck"]
+    assert [o.status == "ok" for o in result.outcomes] == [False, True, False, False]
+    requested.clear()
     check.run(context, made)
-    assert asked == [], "two is remembered"
-    assert check.run(context, made[:1]).outcomes[0].status != "ok" and asked == ["one/small"]
+    assert requested == [], "two is remembered"
+    assert check.run(context, made[:1]).outcomes[0].status != "ok" and requested == ["one/small"]
 
 
 def test_unknown_kind(tmp_path: Path) -> None:
@@ -264,11 +264,11 @@ def updates(tmp_path_factory: pytest.TempPathFactory) -> StageResult:
 
 @pytest.mark.parametrize("name", UPDATE_RIGHT)
 def test_each_call_starts_from_the_inputs_content(updates: StageResult, name: str) -> None:
-    found = outcome(updates, name)
-    assert (found.status, found.reason) == ("ok", "")
+    result = outcome(updates, name)
+    assert (result.status, result.reason) == ("ok", "")
 
 
 @pytest.mark.parametrize(("name", "reason"), UPDATE_FAULTS.items())
 def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResult, name: str, reason: str) -> None:
-    found = outcome(updates, name)
-    assert found.status == "failed" and reason in found.reason, found.reason
+    result = outcome(updates, name)
+    assert result.status == "failed" and reason in result.reason, result.reason

@@ -69,12 +69,12 @@ def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
 
     monkeypatch.setattr(check, "run", ran("check"))
     monkeypatch.setattr(bench, "run", ran("bench"))
-    said: list[str] = []
-    measure(replace(context, folder=tmp_path, say=said.append), stages.Finished(NOTHING), checked)
+    messages: list[str] = []
+    measure(replace(context, folder=tmp_path, say=messages.append), stages.Finished(NOTHING), checked)
     assert not checked & set(seen["check"]) and checked & set(seen["bench"]) == checked & {
         f"{v.name}/{s.name}" for v, s in context.cases("bench")
     }
-    assert any(f"{len(checked)} checked in an earlier run" in line for line in said)
+    assert any(f"{len(checked)} checked in an earlier run" in line for line in messages)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_source_is_known_before_its_static_facts_are_read(
 
 
 def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = factory.variant("own", where=Where(("*",), ("long",)))
+    selected = factory.variant("own", where=Where(("*",), ("long",)))
     shapes = [factory.shape("mission"), factory.shape("long")]
-    variants = [own, factory.variant("slow"), factory.peer("all")]
+    variants = [selected, factory.variant("slow"), factory.peer("all")]
     suite = replace(factory.suite(variants=variants, shapes=shapes), baseline="slow")
     monkeypatch.setattr(context_module, "load", lambda *_: suite)
     monkeypatch.setattr(Gpu, "find", lambda: None)

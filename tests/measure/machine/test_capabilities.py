@@ -19,9 +19,9 @@ from flashcore.measure.machine.capabilities import lacking, reported_in
     ],
 )
 def test_what_a_log_complains_of(log: str, what: str, hint: str) -> None:
-    found = reported_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
-    assert found is not None and found.exit_code == Exit.INCAPABLE
-    assert what in found.what and found.what.endswith(log) and hint in found.hint
+    result = reported_in(f"==PROF== Connected\n  {log}\n==PROF== Disconnected")
+    assert result is not None and result.exit_code == Exit.INCAPABLE
+    assert what in result.what and result.what.endswith(log) and hint in result.hint
 
 
 def test_a_log_that_complains_of_nothing() -> None:

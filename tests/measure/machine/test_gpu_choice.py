@@ -21,7 +21,7 @@ HERE = {"GPU-a1": H200, "GPU-b2": H200, "GPU-b3": L4, "GPU-c4": H200}
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("requested", "results"),
     [
         ("all", ["GPU-a1", "GPU-b2", "GPU-c4"]),
         ("2", ["GPU-a1", "GPU-b2"]),
@@ -31,34 +31,36 @@ HERE = {"GPU-a1": H200, "GPU-b2": H200, "GPU-b3": L4, "GPU-c4": H200}
     ],
 )
 def test_gpus_are_chosen_by_kind_number_or_uuid(
-    asked: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    requested: str, results: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert list(chosen(asked, HERE)) == found
-    assert chosen(asked, {}) == {}, "a machine without a GPU says so later"
+    assert list(chosen(requested, HERE)) == results
+    assert chosen(requested, {}) == {}, "a machine without a GPU says so later"
 
 
 def test_all_names_the_gpus_of_other_kinds_and_the_option_that_uses_them() -> None:
-    said: list[str] = []
-    assert list(chosen("all", HERE, said.append)) == ["GPU-a1", "GPU-b2", "GPU-c4"]
+    messages: list[str] = []
+    assert list(chosen("all", HERE, messages.append)) == ["GPU-a1", "GPU-b2", "GPU-c4"]
     first = "GPU-a1 (NVIDIA H200), GPU-b2 (NVIDIA H200), GPU-c4 (NVIDIA H200)"
-    assert said == [f"left out, of another model than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
-    for asked in ("2", "b3", "a1,c4"):
-        chosen(asked, HERE, said.append)
-    assert len(said) == 1, "who names them knows the others"
+    assert messages == [f"left out, of another model than {first}: GPU-b3 (NVIDIA L4); to use: --gpus GPU-b3"]
+    for requested in ("2", "b3", "a1,c4"):
+        chosen(requested, HERE, messages.append)
+    assert len(messages) == 1, "who names them knows the others"
 
 
 @pytest.mark.parametrize(
-    ("asked", "kinds"),
+    ("requested", "kinds"),
     [
         ("all", [["GPU-a1", "GPU-b2", "GPU-c4"], ["GPU-b3"]]),
         ("b3,c4,a1", [["GPU-b3"], ["GPU-c4", "GPU-a1"]]),
         ("1", [["GPU-a1"]]),
     ],
 )
-def test_gpus_come_by_kind(asked: str, kinds: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_come_by_kind(
+    requested: str, kinds: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert [list(kind) for kind in by_kind(asked, HERE)] == kinds and by_kind(asked, {}) == []
+    assert [list(kind) for kind in by_kind(requested, HERE)] == kinds and by_kind(requested, {}) == []
 
 
 def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +72,7 @@ def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ("GPU-x", "--gpus GPU-x: expected one GPU's UUID; none matches among GPU-a1 (NVIDIA H200)"),
         ("b", "--gpus b: expected one GPU's UUID; several match among"),
@@ -80,9 +82,9 @@ def test_of_so_many_those_that_nobody_holds_come_first(tmp_path: Path, monkeypat
         ("a1,b3", "expected GPUs of one model, found GPU-a1 (NVIDIA H200), GPU-b3 (NVIDIA L4)"),
     ],
 )
-def test_what_is_not_there_is_refused(asked: str, message: str) -> None:
+def test_what_is_not_there_is_refused(requested: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        chosen(asked, HERE)
+        chosen(requested, HERE)
     assert message in str(error.value)
 
 

@@ -50,11 +50,11 @@ def test_an_import_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     ],
 )
 def test_how_ncu_names_what_it_refuses(line: str) -> None:
-    asked = [
+    requested = [
         "derived__local_spilling_requests",
         "derived__local_spilling_requests.sum",
         "derived__local_spilling_requests_pct",
         "a.sum",
     ]
-    assert set(ncu.refused_metrics(f"==PROF== x\n{line}\n", asked)) == set(asked[:2])
-    assert ncu.refused_metrics("Failed to find metric a.sum", asked) == {}, "the target's words are not ncu's"
+    assert set(ncu.refused_metrics(f"==PROF== x\n{line}\n", requested)) == set(requested[:2])
+    assert ncu.refused_metrics("Failed to find metric a.sum", requested) == {}, "the target's words are not ncu's"

@@ -27,8 +27,8 @@ def test_the_order_in_which_nvcc_is_looked_for(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(sys, "path", [])
     assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
     monkeypatch.delenv("CUDA_HOME")
-    found = toolchain.find_nvcc()
-    assert (found.path, found.release, found.version) == (tmp_path / "path" / "nvcc", "13.0", "13.0.88")
+    result = toolchain.find_nvcc()
+    assert (result.path, result.release, result.version) == (tmp_path / "path" / "nvcc", "13.0", "13.0.88")
     monkeypatch.setenv("NVCC", str(tmp_path / "home" / "bin" / "nvcc"))
     assert toolchain.find_nvcc().path == tmp_path / "home" / "bin" / "nvcc"
     monkeypatch.setenv("NVCC", str(tmp_path / "nothing"))
@@ -104,14 +104,14 @@ def test_a_program_is_asked_once_until_it_changes(tmp_path: Path, monkeypatch: p
 
 def test_a_script_that_only_calls_a_program_is_followed(tmp_path: Path) -> None:
     program, script = Path(sys.executable).resolve(), tmp_path / "nvcc"
-    for text, found in (
+    for text, result in (
         (f'#!/bin/sh\nexec {program} "$@"\n', program),
         (f'#!/bin/sh\nexport X=1\nexec {program} "$@"\n', None),
         ('#!/bin/sh\nexec /nowhere/nvcc "$@"\n', None),
         (f'#!/bin/sh\nexec {script} "$@"\n', None),
     ):
         script.write_text(text, encoding="utf-8")
-        assert toolchain._program(script) == found
+        assert toolchain._program(script) == result
     assert toolchain._program(program) == program
 
 

@@ -56,7 +56,7 @@ def impossible(row: Result, registers: int | None = None) -> dict[str, str]:
 
 def test_no_recorded_launch_is_called_impossible() -> None:
     assert len(recorded()) > 200
-    assert [(row.ranges, found) for row in recorded() if (found := impossible(row))] == []
+    assert [(row.ranges, result) for row in recorded() if (result := impossible(row))] == []
 
 
 @pytest.mark.parametrize("name", ["app_full", "app_basic", "app_graph", "triton_full"])
@@ -64,7 +64,7 @@ def test_no_result_of_the_sample_reports_is_called_impossible(
     name: str, sample_report: Any, sample_record: Any
 ) -> None:
     """With the registers of the cubins in them too."""
-    assert [(r.kernel, found) for r in sample_report(name).results if (found := impossible(r))] == []
+    assert [(r.kernel, result) for r in sample_report(name).results if (result := impossible(r))] == []
     record = sample_record(name)
     assert not [f for f in record.facts if f.note.startswith("impossible: ")]
 
@@ -72,8 +72,8 @@ def test_no_result_of_the_sample_reports_is_called_impossible(
 def test_a_hit_rate_of_212_per_cent_is_caught() -> None:
     """What ncu 2025.3.1 really gave for a kernel of 6 µs, whose hits and sectors it counted in two passes."""
     text = (RECORDED / "ncu_raw_multi_kernel.csv").read_bytes().decode()
-    found = [f for row in parse(text).rows if (f := impossible(row))]
-    assert found == [{"l2_hit": "impossible: 211.8 % of a peak"}]
+    results = [f for row in parse(text).rows if (f := impossible(row))]
+    assert results == [{"l2_hit": "impossible: 211.8 % of a peak"}]
 
 
 # --- planted faults -------------------------------------------------------------------------------

@@ -89,9 +89,9 @@ def values(facts: Facts) -> dict[tuple[Subject, str], object]:
 
 
 def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
-    found = facts.get(name, subject)
-    assert found is not None
-    return found
+    result = facts.get(name, subject)
+    assert result is not None
+    return result
 
 
 # --- the catalogue -------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ def fact(facts: Facts, name: str, subject: Subject = CASE) -> Fact:
 def test_every_metric_asked_for_is_one_the_chip_has(chip: str) -> None:
     """Against ``ncu --query-metrics``; what comes with the launch or from SASS is not listed there."""
     listed = set((RECORDED / f"ncu_metric_names_{chip}.txt").read_text().split())
-    asked = {m for m in metrics_to_request(chip) if not m.startswith(("launch__", "sass__", "sm__maximum_warps"))}
-    assert {m for m in asked if m.partition(".")[0] not in listed} == set()
-    assert len(asked) > 50
+    requested = {m for m in metrics_to_request(chip) if not m.startswith(("launch__", "sass__", "sm__maximum_warps"))}
+    assert {m for m in requested if m.partition(".")[0] not in listed} == set()
+    assert len(requested) > 50
 
 
 def test_metrics_that_come_with_the_launch_are_in_the_recording() -> None:
     recorded = parse((RECORDED / "ncu_raw_domain.csv").read_bytes().decode()).rows[0]
-    asked = [m for m in metrics_to_request("gh100") if m.startswith(("launch__", "sass__", "sm__maximum_warps"))]
-    assert asked and [m for m in asked if m not in recorded] == []
+    requested = [m for m in metrics_to_request("gh100") if m.startswith(("launch__", "sass__", "sm__maximum_warps"))]
+    assert requested and [m for m in requested if m not in recorded] == []
 
 
 def test_every_counter_of_the_catalogue_is_stated_for_a_case_and_once() -> None:
@@ -125,9 +125,9 @@ def test_a_full_row_leaves_nothing_unmeasured() -> None:
 
 
 def test_spilling_is_asked_together_with_opcodes() -> None:
-    asked = metrics_to_request("gh100")
-    assert OPCODES in asked and "sass__inst_executed_register_spilling" in asked
-    assert len(asked) == len(set(asked))
+    requested = metrics_to_request("gh100")
+    assert OPCODES in requested and "sass__inst_executed_register_spilling" in requested
+    assert len(requested) == len(set(requested))
     assert "dram__bytes_read.sum" not in metrics_to_request("gh100", ["dram__bytes_read.sum"])
 
 
@@ -165,8 +165,8 @@ def test_a_value_in_a_unit_that_does_not_fit_is_unmeasured() -> None:
     assert isinstance(odd.metrics, Cells)
     units = {**odd.metrics.units, "lts__t_bytes.sum": "sector"}
     odd = replace(odd, metrics=replace(odd.metrics, units=units))
-    found = fact(case(odd), "l2_bytes")
-    assert found.value is None and found.note == "ncu gave 32 sector, expected a value in B"
+    result = fact(case(odd), "l2_bytes")
+    assert result.value is None and result.note == "ncu gave 32 sector, expected a value in B"
 
 
 def test_what_the_chip_lacks_and_what_ncu_refused() -> None:
@@ -243,9 +243,9 @@ def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str
     zero = {} if missing else {base + rollup: "0" for rollup in ("sum", "avg", "min", "max")}
     assert isinstance(one.metrics, Cells)
     cells = {k: v for k, v in one.metrics.cells.items() if k != f"{base}sum"} | zero
-    found = fact(case(replace(one, metrics=replace(one.metrics, cells=cells))), "tensor_flop")
-    assert found.value is None
-    assert ("did not return" if missing else "tensor-core instructions, but only 0 FLOPs") in found.note
+    result = fact(case(replace(one, metrics=replace(one.metrics, cells=cells))), "tensor_flop")
+    assert result.value is None
+    assert ("did not return" if missing else "tensor-core instructions, but only 0 FLOPs") in result.note
 
 
 def test_types_that_are_not_counted_follow_from_the_instructions_executed() -> None:
@@ -272,8 +272,8 @@ def test_the_instructions_executed_tell_nothing_that_they_do_not_list() -> None:
         ("12 (HMMA.16816.F32: 2)", None),  # not all
         ("", None),
     ):
-        found = fact(case(row({counter: None, forms: listed})), "tensor_flop_int8")
-        assert found.value == wanted and (wanted is not None or "did not return" in found.note)
+        result = fact(case(row({counter: None, forms: listed})), "tensor_flop_int8")
+        assert result.value == wanted and (wanted is not None or "did not return" in result.note)
     for listed in ("12 (HMMA.16816.F32: 2; FADD: 10)", "12 (FADD: 12)"):  # fp16 is summed up in fp32 or in fp16
         ampere = fact(case(row({forms: listed}), chip="ga100"), "tensor_flop_fp16_sum16")
         assert ampere.value == (None if "HMMA" in listed else 0.0)
@@ -293,21 +293,21 @@ def test_a_type_that_is_not_told_beside_one_that_is() -> None:
         "sm__ops_path_tensor_src_fp16.sum": "51,200",
         "sm__inst_executed_pipe_tensor.sum": "1,000",
     }
-    found = fact(case(row(few)), "tensor_flop")
-    assert found.value is None and found.note.startswith("999 tensor-core instructions, but only 51,206 FLOPs")
+    result = fact(case(row(few)), "tensor_flop")
+    assert result.value is None and result.note.startswith("999 tensor-core instructions, but only 51,206 FLOPs")
 
 
 def test_a_ratio_of_nothing_is_unmeasured_not_zero() -> None:
     facts = case(row({"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "0",
                       "smsp__sass_average_data_bytes_per_wavefront_mem_shared.pct": "0"}))  # fmt: skip
-    found = fact(facts, "shared_efficiency")
-    assert found.value is None and "nothing to divide by" in found.note
+    result = fact(facts, "shared_efficiency")
+    assert result.value is None and "nothing to divide by" in result.note
 
 
 def test_what_cannot_be_is_unmeasured_and_so_is_what_follows_from_it() -> None:
     facts = case(row({"lts__t_bytes.sum": "96"}))  # of one sector, which is 32 bytes
-    found = fact(facts, "l2_bytes")
-    assert found.value is None and found.note.startswith("impossible: ")
+    result = fact(facts, "l2_bytes")
+    assert result.value is None and result.note.startswith("impossible: ")
     assert fact(facts, "dram_bytes").value == 2, "what it says nothing of stays"
 
 
@@ -317,14 +317,14 @@ def test_addresses_are_decimal_or_hexadecimal_and_none_are_told_if_one_is_no_add
 
 
 def test_what_a_chip_has_none_of_is_no_sum() -> None:
-    found = ncu_facts._sum({}, {"tensor_flop_fp16": 1, "tensor_flop_fp8": 1}, set())
-    assert (found.value, found.note) == (None, "this chip has none of tensor_flop_fp16, tensor_flop_fp8")
+    result = ncu_facts._sum({}, {"tensor_flop_fp16": 1, "tensor_flop_fp8": 1}, set())
+    assert (result.value, result.note) == (None, "this chip has none of tensor_flop_fp16, tensor_flop_fp8")
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0])
 def test_weights_that_come_to_nothing_or_less_weigh_nothing(weight: float) -> None:
-    found = ncu_facts._mean([10.0, 20.0], [weight, weight], "l2_sectors")
-    assert (found.value, found.note) == (None, "cannot be combined over 2 launches: l2_sectors is 0")
+    result = ncu_facts._mean([10.0, 20.0], [weight, weight], "l2_sectors")
+    assert (result.value, result.note) == (None, "cannot be combined over 2 launches: l2_sectors is 0")
 
 
 # --- several launches ----------------------------------------------------------------------------
@@ -364,11 +364,11 @@ def test_a_metric_that_one_launch_lacks_is_unmeasured_for_the_case(kind: Kind) -
         metric = spec.ncu_name("gh100")
         if spec.kind is kind and metric and not spec.opcodes:
             broken = row({metric: None}, kernel="combine")
-            found = fact(case(first, broken), name)
+            result = fact(case(first, broken), name)
             note = "launch 1: ncu did not return it"
-            assert found.value is None and found.note == note + (f": {MANY_PASSES}" if spec.many_passes else ""), name
+            assert result.value is None and result.note == note + (f": {MANY_PASSES}" if spec.many_passes else ""), name
             both = fact(case(row({metric: None}), broken), name)
-            assert both.value is None and both.note == found.note.removeprefix("launch 1: "), (
+            assert both.value is None and both.note == result.note.removeprefix("launch 1: "), (
                 "of all alike it is said once"
             )
             assert fact(case(first, second), name).value is not None
@@ -380,8 +380,8 @@ def test_a_launch_without_a_denominator_does_not_spoil_the_ratio() -> None:
     assert fact(case(first, idle), "l2_hit").value == 50
     assert fact(case(idle, idle), "l2_hit").value is None
     blind = row({"lts__t_sectors.sum": None})
-    found = fact(case(first, blind), "l2_hit")
-    assert found.value is None and "lts__t_sectors.sum is unmeasured" in found.note
+    result = fact(case(first, blind), "l2_hit")
+    assert result.value is None and "lts__t_sectors.sum is unmeasured" in result.note
     assert fact(case(blind), "l2_hit").value == 1, "alone it needs no weight"
 
 
@@ -406,8 +406,8 @@ def planned(*given: Launch) -> Plan:
 
 
 def test_plan_matches() -> None:
-    found = fact(case(row(), plan=planned(LAUNCH)), "plan_matches")
-    assert (found.value, found.note) == (1, "")
+    result = fact(case(row(), plan=planned(LAUNCH)), "plan_matches")
+    assert (result.value, result.note) == (1, "")
 
 
 @pytest.mark.parametrize(
@@ -421,15 +421,15 @@ def test_plan_matches() -> None:
     ],
 )
 def test_plan_differs(plan: Plan, note: str) -> None:
-    found = fact(case(row(), plan=plan), "plan_matches")
-    assert found.value == 0 and note in found.note
+    result = fact(case(row(), plan=plan), "plan_matches")
+    assert result.value == 0 and note in result.note
 
 
 def test_a_kernel_has_the_name_that_its_plan_gives_it() -> None:
     compiled = "k<ROWS=4>"  # what Triton compiled it for, which ncu does not see
     launch = replace(LAUNCH, kernel=compiled)
-    own = case(row({"gpu__time_duration.sum": "7"}), plan=planned(launch))
-    assert fact(own, "ncu_duration", Subject("v", shape="s", kernel=compiled)).value == 7
+    planned_case = case(row({"gpu__time_duration.sum": "7"}), plan=planned(launch))
+    assert fact(planned_case, "ncu_duration", Subject("v", shape="s", kernel=compiled)).value == 7
     other = case(row({"gpu__time_duration.sum": "7"}), plan=planned(replace(launch, grid=(5, 1, 1))))
     assert fact(other, "ncu_duration", Subject("v", shape="s", kernel="k")).value == 7, "this is not what was planned"
 

@@ -101,9 +101,9 @@ def durations(result: StageResult) -> list[float | None]:
 
 
 def fact(result: StageResult, name: str, case_name: str) -> Fact:
-    found = Facts(result.facts).get(name, subject(case_name))
-    assert found is not None
-    return found
+    actual = Facts(result.facts).get(name, subject(case_name))
+    assert actual is not None
+    return actual
 
 
 # --- it goes well --------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_a_round_that_was_only_started_ahead_is_not_counted(run: Run, tmp_path: 
 
 def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> None:
     run(clock_control="base", cache_control="none", names=NAMES[:1])
-    told, imported = calls()
-    options = dict(itertools.pairwise(told))
-    assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in told
+    listed, imported = calls()
+    options = dict(itertools.pairwise(listed))
+    assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in listed
     assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
     assert options["--metrics"].split(",") == metrics_to_request("gh100", without=INFERRED)
     assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
@@ -181,8 +181,8 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
     costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
-    assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and told[0] == everything
-    assert told[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
+    assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and listed[0] == everything
+    assert listed[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
     with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}
     assert with_phases == set(names) - set(shallow)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
@@ -304,13 +304,13 @@ def test_after_a_hang_a_variants_other_cases_are_skipped(
     """Issue 10: one time limit a variant, also where its other cases lie in another batch of ncu's."""
     monkeypatch.setattr(profile, "FEW", few)
     result = run("hang=v1/mission", time_limit=1.0, names=("v0/mission", "v1/mission", "v0/long", "v1/long", "v1/tail"))
-    found = outcomes(result)
-    assert found["v1/mission"].reason.startswith("no answer within 1 s")
+    by_case = outcomes(result)
+    assert by_case["v1/mission"].reason.startswith("no answer within 1 s")
     for name in ("v1/long", "v1/tail"):
-        assert (found[name].status, found[name].seconds) == ("skipped", 0.0)
-        assert found[name].reason.startswith("skipped: hung on mission: no answer within 1 s")
+        assert (by_case[name].status, by_case[name].seconds) == ("skipped", 0.0)
+        assert by_case[name].reason.startswith("skipped: hung on mission: no answer within 1 s")
         assert not (fact(result, "ncu_duration", name)).value
-    assert [found[f"v0/{shape}"].status for shape in ("mission", "long")] == ["ok", "ok"]
+    assert [by_case[f"v0/{shape}"].status for shape in ("mission", "long")] == ["ok", "ok"]
     begun = [
         line for log in tmp_path.rglob("journal-*.jsonl") for line in log.read_text().splitlines() if "begin" in line
     ]
@@ -342,12 +342,12 @@ def test_an_ncu_that_does_not_fit_the_driver(run: Run) -> None:
 def test_a_refused_metric_is_dropped_and_named(run: Run, calls: Callable[[], list[list[str]]]) -> None:
     result = run("refuses=lts__t_bytes.sum")
     assert [o.status for o in result.outcomes] == ["ok"] * 5
-    found = fact(result, "l2_bytes", "v0/mission")  # it is not in the recording either
-    assert found.value is None and "Failed to find metric" in found.note
+    actual = fact(result, "l2_bytes", "v0/mission")  # it is not in the recording either
+    assert actual.value is None and "Failed to find metric" in actual.note
     profiled = [c for c in calls() if "--import" not in c]
-    asked = [c[c.index("--metrics") + 1].split(",") for c in profiled]
-    assert ["lts__t_bytes.sum" in a for a in asked] == [True, False, False]
-    assert fact(run(), "l2_bytes", "v0/mission").note == found.note, "remembered when called again"
+    requested = [c[c.index("--metrics") + 1].split(",") for c in profiled]
+    assert ["lts__t_bytes.sum" in a for a in requested] == [True, False, False]
+    assert fact(run(), "l2_bytes", "v0/mission").note == actual.note, "remembered when called again"
 
 
 CODES = {
@@ -360,8 +360,8 @@ def test_warps_are_sampled_where_sources_mark_phases(
 ) -> None:
     monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
     result = run(codes=CODES, names=NAMES[:2])
-    asked = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
-    assert SAMPLES in asked
+    requested = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
+    assert SAMPLES in requested
     first, other = (fact(result, f"phase_share_{p}", "v0/mission").number or 0 for p in ("first", "other"))
     assert first > 0 and other > 0 and first + other == pytest.approx(100)
     assert not [f for f in result.facts if f.subject.variant == "v1" and f.name.startswith("phase_share_")]
@@ -375,8 +375,8 @@ def test_nothing_is_sampled_for_nobody(run: Run, calls: Callable[[], list[list[s
 def test_samples_that_ncu_refuses_cost_nothing_else(run: Run) -> None:
     result = run(f"refuses={SAMPLES}", codes=CODES)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
-    found = fact(result, "phase_share_first", "v0/mission")
-    assert found.value is None and "Failed to find metric" in found.note
+    actual = fact(result, "phase_share_first", "v0/mission")
+    assert actual.value is None and "Failed to find metric" in actual.note
 
 
 def test_the_only_case_may_meet_the_refusal(run: Run) -> None:
@@ -467,8 +467,8 @@ def test_values_that_ncu_could_not_measure(run: Run) -> None:
 
 
 def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
-    found = fact(run(f"missing={DURATION}"), "ncu_duration", "v0/mission")
-    assert (found.value, found.note) == (None, "ncu did not return it")
+    result = fact(run(f"missing={DURATION}"), "ncu_duration", "v0/mission")
+    assert (result.value, result.note) == (None, "ncu did not return it")
 
 
 def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path) -> None:

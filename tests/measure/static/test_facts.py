@@ -40,19 +40,19 @@ def artifact(tmp_path: Path) -> Artifact:
 
 def of(facts: Facts, kernel: str, name: str) -> object:
     """A fact's value."""
-    found = facts.get(name, Subject("kernels", "sm_90a", kernel=kernel))
-    assert found is not None, name
-    return found.value
+    result = facts.get(name, Subject("kernels", "sm_90a", kernel=kernel))
+    assert result is not None, name
+    return result.value
 
 
 # --- ptxas --------------------------------------------------------------------------------------
 
 
 def test_spills_come_from_the_ptxas_log() -> None:
-    found = facts_module.ptxas_spills(text("static_sm_90a.log"))
-    assert found["spills"] == (52, 52)
-    assert found["stack"] == (0, 0)  # 256 bytes of stack, none of them spills
-    assert len(found) == 5
+    result = facts_module.ptxas_spills(text("static_sm_90a.log"))
+    assert result["spills"] == (52, 52)
+    assert result["stack"] == (0, 0)  # 256 bytes of stack, none of them spills
+    assert len(result) == 5
 
 
 def test_a_stack_frame_is_not_a_spill(artifact: Artifact) -> None:
@@ -329,5 +329,5 @@ def test_narrow_accesses_to_neighbors_and_indexed_constants_are_counted() -> Non
     listing += "".join(f"        /*{16 * i:04x}*/                   {line} ;\n" for i, line in enumerate(lines))
     counts = sass_counts(listing)["k"]
     assert (counts["sass_split_ldg"], counts["sass_split_stg"], counts["sass_indexed_ldc"]) == (2, 2, 1)
-    apart = listing.replace("        /*0010*/", ".L_x_1:\n        /*0010*/")  # another basic block
-    assert sass_counts(apart)["k"]["sass_split_ldg"] == 0
+    separate_blocks = listing.replace("        /*0010*/", ".L_x_1:\n        /*0010*/")  # another basic block
+    assert sass_counts(separate_blocks)["k"]["sass_split_ldg"] == 0

@@ -29,18 +29,18 @@ def test_ulp() -> None:
 
 def test_errors_are_those_of_the_finite_part() -> None:
     reference = torch.tensor([1.0, -2.0, math.inf], dtype=torch.float64)
-    found = errors(torch.tensor([1.0, -2.5, math.inf], dtype=torch.float16), reference)
-    assert (found.max, found.mean, found.at) == (0.5, 0.25, (1,))
-    assert found.frobenius == pytest.approx(0.5 / math.sqrt(5))
-    assert (found.expected, found.answer) == (-2.0, -2.5)
+    result = errors(torch.tensor([1.0, -2.5, math.inf], dtype=torch.float16), reference)
+    assert (result.max, result.mean, result.at) == (0.5, 0.25, (1,))
+    assert result.frobenius == pytest.approx(0.5 / math.sqrt(5))
+    assert (result.expected, result.answer) == (-2.0, -2.5)
 
 
 def test_nan_is_never_within_a_limit() -> None:
     reference = torch.zeros(4, dtype=torch.float64)
-    own = errors(torch.tensor([0, math.nan, 0, 0], dtype=torch.float16), reference)
+    measured = errors(torch.tensor([0, math.nan, 0, 0], dtype=torch.float16), reference)
     sound = errors(torch.zeros(4, dtype=torch.float16), reference)
-    assert math.isnan(own.max)
-    assert len(judge(own, sound, "class", {"max": 1.0, "mean": 1.0})) == 4
+    assert math.isnan(measured.max)
+    assert len(judge(measured, sound, "class", {"max": 1.0, "mean": 1.0})) == 4
 
 
 def test_an_emulation_without_error_is_no_division_by_zero() -> None:
@@ -73,13 +73,13 @@ def entitled(tolerance: str, kind: str, seq: int) -> tuple[dict[str, Any], torch
 
 
 def complaints(tolerance: str, plant: Callable[[dict[str, Any]], torch.Tensor], kind: str, seq: int) -> list[str]:
-    inputs, answer, own = entitled(tolerance, kind, seq)
-    return judge(errors(plant(inputs), answer), own, tolerance, ATTENTION.FENCE)
+    inputs, answer, measured = entitled(tolerance, kind, seq)
+    return judge(errors(plant(inputs), answer), measured, tolerance, ATTENTION.FENCE)
 
 
 def answered(tolerance: str, inputs: dict[str, Any]) -> torch.Tensor:
-    found: torch.Tensor = ATTENTION.emulate(tolerance, inputs, {"D": 64})["out"]
-    return found
+    result: torch.Tensor = ATTENTION.emulate(tolerance, inputs, {"D": 64})["out"]
+    return result
 
 
 def padded(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -103,12 +103,12 @@ def test_an_output_that_is_off_by_a_factor_is_wrong(tolerance: str, factor: floa
     def plant(given: dict[str, Any]) -> torch.Tensor:
         """As a kernel would: rounded once, after the factor."""
         exact = ATTENTION.emulate(tolerance, given | {"v": given["v"].double() * factor}, {"D": 64})
-        found: torch.Tensor = exact["out"]
-        return found
+        result: torch.Tensor = exact["out"]
+        return result
 
-    found = complaints(tolerance, plant, "normal", 512)
+    result = complaints(tolerance, plant, "normal", 512)
     size = "large" if factor > 1 else "small"
-    assert any(re.match(rf"the answer's scale is too {size} by [\d.e-]+ \(relative\)", text) for text in found), found
+    assert any(re.match(rf"the answer's scale is too {size} by [\d.e-]+ \(relative\)", text) for text in result), result
 
 
 # --- where was written ------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ def test_a_write_beside_the_output_is_told() -> None:
     made = outputs()
     band = made["out"].as_strided((8,), (1,))
     band[6:8] = 1.0  # behind its last element
-    (said,) = soundness(made, NONE_LEFT, WHOLE)
-    assert said.startswith("out: out-of-bounds write: ")
+    (message,) = soundness(made, NONE_LEFT, WHOLE)
+    assert message.startswith("out: out-of-bounds write: ")
 
 
 def test_elements_never_written_are_counted_and_nothing_else_is_said_of_them() -> None:
@@ -152,29 +152,29 @@ def test_what_is_not_finite_is_counted_with_the_first() -> None:
 
 
 def test_an_error_over_its_class_is_a_ratio() -> None:
-    own = Errors(0.3, 0.1, 0.5, ulp=1.0, norm=1.0, at=(0,), expected=0.0, answer=0.3)
+    measured = Errors(0.3, 0.1, 0.5, ulp=1.0, norm=1.0, at=(0,), expected=0.0, answer=0.3)
     class_ = Errors(0.2, 0.1, 0.4, ulp=1.0, norm=1.0, at=(0,), expected=0.0, answer=0.2)
-    assert over_class(own, class_) == pytest.approx((1.5, 1.25))
+    assert over_class(measured, class_) == pytest.approx((1.5, 1.25))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.25, 0.5])
 def test_the_gain_is_the_part_of_the_error_that_lies_along_the_reference(factor: float) -> None:
     reference = torch.tensor([[3.0, -4.0], [12.0, 0.0]], dtype=torch.float64)
-    found = errors((reference * factor).half(), reference)
-    assert found.gain == pytest.approx(factor - 1) and found.rows == 2 and found.norm == 13.0
+    result = errors((reference * factor).half(), reference)
+    assert result.gain == pytest.approx(factor - 1) and result.rows == 2 and result.norm == 13.0
     across = reference + torch.tensor([[4.0, 3.0], [0.0, 0.0]])  # at right angles
     assert errors(across.half(), reference).gain == pytest.approx(0)
 
 
 def test_infinity_is_finite_enough_where_the_reference_has_the_same() -> None:
     reference = torch.tensor([math.inf, -math.inf, math.inf, 1.0], dtype=torch.float64)
-    found = torch.tensor([math.inf, -math.inf, -math.inf, math.inf])
-    assert not_finite(found, reference).tolist() == [False, False, True, True]
+    result = torch.tensor([math.inf, -math.inf, -math.inf, math.inf])
+    assert not_finite(result, reference).tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize(("gain", "word"), [(0.01, "large"), (-0.01, "small")])
 def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: str) -> None:
     class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)
-    own = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, gain=gain, rows=100)
-    (said,) = judge(own, class_, "class", {"max": 1.0, "mean": 1.0})
-    assert said.startswith(f"the answer's scale is too {word} by 0.01 (relative)")
+    measured = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, gain=gain, rows=100)
+    (message,) = judge(measured, class_, "class", {"max": 1.0, "mean": 1.0})
+    assert message.startswith(f"the answer's scale is too {word} by 0.01 (relative)")

@@ -37,9 +37,9 @@ def test_inputs_lie_between_nan() -> None:
     assert bands["x"].damage() == ""
     assert copy["scale"] == 2.0
     assert torch.equal(copy["x"], x)
-    beside = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
-    assert beside.isnan().all()
-    beside[-1] = 0
+    guard = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
+    assert guard.isnan().all()
+    guard[-1] = 0
     assert "4 bytes written past its last element" in bands["x"].damage()
 
 
@@ -98,10 +98,10 @@ def test_a_view_lies_between_nan_as_it_lay(view: Callable[[torch.Tensor], torch.
     copy, bands = guard_inputs({"x": x})
     assert torch.equal(copy["x"], x) and copy["x"].stride() == x.stride() and copy["x"].data_ptr() != x.data_ptr()
     assert bands["x"].damage() == "" and not bands["x"].unwritten().any()
-    own = copied(x)
-    assert torch.equal(own, x) and own.stride() == x.stride()
-    write(own, copy["x"] * 2)
-    assert torch.equal(own, x * 2)
+    guarded_copy = copied(x)
+    assert torch.equal(guarded_copy, x) and guarded_copy.stride() == x.stride()
+    write(guarded_copy, copy["x"] * 2)
+    assert torch.equal(guarded_copy, x * 2)
     copy["x"].as_strided((1,), (1,), copy["x"].storage_offset() - 1).fill_(0)
     assert "4 bytes written before its first element" in bands["x"].damage()
 
@@ -128,9 +128,9 @@ def test_all_that_was_written_beside_tensors_is_named_at_once() -> None:
     arena = outputs["second"].untyped_storage()
     whole = torch.empty(0, dtype=torch.uint8).set_(arena)
     whole[outputs["second"].storage_offset() * 4 - 3] = 0
-    found = damages(outputs.guards)
-    assert list(found) == ["second"] and found["second"] == outputs.guards["second"].damage()
-    assert "1 bytes written before its first element, the nearest 3 bytes away" in found["second"]
+    result = damages(outputs.guards)
+    assert list(result) == ["second"] and result["second"] == outputs.guards["second"].damage()
+    assert "1 bytes written before its first element, the nearest 3 bytes away" in result["second"]
 
 
 def test_damage_between_the_elements_of_a_strided_tensor_is_seen() -> None:

@@ -82,7 +82,7 @@ def _line(*names: str, **head: object) -> bytes:
 def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool) -> None:
     """It waits for a line that is half written, and ends when told so. After kill -9 every answer is there, also those
     that were not synced yet."""
-    tasks, own = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
+    tasks, answers = tmp_path / "tasks-001.json", tmp_path / "journal-001.jsonl"
     tasks.write_bytes(_line("a/s", "b/s", gpu="GPU-a", more=True))
     environment = {**os.environ, "FLASHCORE_SUPERVISOR": str(os.getpid()), "PYTHONPATH": str(ROOT / "harness")}
 
@@ -91,9 +91,9 @@ def test_a_child_waits_for_more_and_loses_no_answer(tmp_path: Path, killed: bool
             file.write(content)
 
     def answered() -> str:
-        return " ".join(line["name"] for line in read_journal(own) if line["event"] == "result")
+        return " ".join(line["name"] for line in read_journal(answers) if line["event"] == "result")
 
-    with subprocess.Popen(actor()(tasks, own), env=environment) as child:
+    with subprocess.Popen(actor()(tasks, answers), env=environment) as child:
         until(lambda: answered() == "a/s b/s")
         more = _line("c/s", "d/s")
         give(more[:9])
@@ -128,9 +128,9 @@ def test_the_first_answer_to_a_task_counts_and_the_supervisors_last(tmp_path: Pa
     (tmp_path / "journal-002.jsonl").write_text(line("result", "a", data={"n": 2}) + line("fail", "b", cause=cause))
     last = line("result", "b", data=None) + line("fail", "v/s", cause=cause, step="x")
     (tmp_path / "supervisor.jsonl").write_text(last)
-    found = journal.answers(tmp_path)
-    assert {n: (r.status, r.data, r.cause) for n, r in found.items()} == {
+    result = journal.answers(tmp_path)
+    assert {n: (r.status, r.data, r.cause) for n, r in result.items()} == {
         "a": ("ok", {"n": 1}, None), "b": ("failed", None, Hang(2)), "v/s": ("failed", None, Hang(2))
     }  # fmt: skip
-    assert found["v/s"].step.what == "x" and journal.hung(found.values()) == {"v": HungBefore("s", Hang(2))}
+    assert result["v/s"].step.what == "x" and journal.hung(result.values()) == {"v": HungBefore("s", Hang(2))}
     assert journal.answers(tmp_path / "nowhere") == {}

@@ -162,8 +162,8 @@ def test_a_child_that_leaves_at_once_loses_nothing_that_was_printed(tmp_path: Pa
     environment = {n: v for n, v in python_process.environment().items() if n != "PYTHONUNBUFFERED"}
     with (tmp_path / "log").open("wb") as log:
         done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=log, check=False)
-    said = (tmp_path / "log").read_text().splitlines()
-    assert done.returncode == 3 and sorted(said) == ["at its exit", "of Python", "of a launcher"]
+    message = (tmp_path / "log").read_text().splitlines()
+    assert done.returncode == 3 and sorted(message) == ["at its exit", "of Python", "of a launcher"]
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,14 @@ def test_work_that_is_no_amount_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "found"), [("return {'flop': params['M']}", "KeyError: 'M'"), ("return 3", "TypeError")]
+    ("body", "results"), [("return {'flop': params['M']}", "KeyError: 'M'"), ("return 3", "TypeError")]
 )
-def test_a_mistake_in_work_is_the_files_and_named_by_its_line(tmp_path: Path, body: str, found: str) -> None:
+def test_a_mistake_in_work_is_the_files_and_named_by_its_line(tmp_path: Path, body: str, results: str) -> None:
     functions = "make_inputs = reference = emulate = KINDS = TOLERANCES = FENCE = None\n"
     (tmp_path / "problem.py").write_text(f"{functions}def work(params):\n    {body}\n", encoding="utf-8")
     problem = load_problem(tmp_path, "problem.py")
     with pytest.raises(
-        UsageError, match=rf"problem\.py:[13]: expected work\(\) to return amounts for .*, found {found}"
+        UsageError, match=rf"problem\.py:[13]: expected work\(\) to return amounts for .*, found {results}"
     ):
         work_of(problem, {"N": 3}, "fp32")
 

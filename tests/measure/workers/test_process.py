@@ -77,8 +77,8 @@ def test_lanes_are_on_each_gpu_if_there_are_cores_for_them(
     monkeypatch: pytest.MonkeyPatch, cores: int, slots: int
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    found = Pool(TWO).slots(stages.program(actor(), lanes=5))
-    assert len(found) == slots and set(found) == set(TWO)
+    result = Pool(TWO).slots(stages.program(actor(), lanes=5))
+    assert len(result) == slots and set(result) == set(TWO)
     assert Pool(TWO).slots(stages.program(actor())) == list(TWO), "what is timed has a GPU for itself"
 
 

@@ -141,9 +141,9 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
     tasks = [does("stuck/b", "loop"), does("fine/a"), does("stuck/a"), does("stuck/c", "loop"), does("fine/b")]
     seen: list[str] = []
     for batch in (64, 1):  # the second goes on where the first ended: there is nothing left to do
-        found = supervise(tmp_path, tasks, time_limit=0.5, batch=batch, on_result=lambda r: seen.append(r.name))
-        assert [r.status for r in found] == ["failed", "ok", "skipped", "skipped", "ok"]
-        assert found[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
+        result = supervise(tmp_path, tasks, time_limit=0.5, batch=batch, on_result=lambda r: seen.append(r.name))
+        assert [r.status for r in result] == ["failed", "ok", "skipped", "skipped", "ok"]
+        assert result[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
     assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
 
 

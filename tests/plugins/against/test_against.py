@@ -55,8 +55,8 @@ def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **
     return found.exit_code, json.loads(as_json(found))
 
 
-def fates(found: Any) -> dict[str, str]:
-    return {c["variant"]: c["fate"] for c in found["cases"]}
+def fates(results: Any) -> dict[str, str]:
+    return {c["variant"]: c["fate"] for c in results["cases"]}
 
 
 # --- timed on the CPU ---------------------------------------------------------------------------
@@ -64,16 +64,16 @@ def fates(found: Any) -> dict[str, str]:
 
 def test_twice_the_work_is_slower(spin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spun(spin, 4000)
-    code, found = compared("spun")
-    assert code == found["exit_code"] == Exit.FAILED and found["outcome"] == "failed"
-    (case,) = found["cases"]
+    code, result = compared("spun")
+    assert code == result["exit_code"] == Exit.FAILED and result["outcome"] == "failed"
+    (case,) = result["cases"]
     assert (case["variant"], case["shape"], case["fate"]) == ("spun", "small", "slower")
     assert 0.5 < case["change"] < 1.5 and 0 < case["noise_threshold"] < case["change"]
     assert case["after_us"] / case["before_us"] == pytest.approx(1 + case["change"], rel=0.1)
-    assert len(case["changes"]) == len(case["aa_changes"]) == found["aa"]["comparisons"] == 4
-    assert found["aa"]["largest"] == max(map(abs, case["aa_changes"]))
-    said = capsys.readouterr().out
-    assert "SLOWER" in said and "compared with itself 4 times" in said and "(exit 1)" in said
+    assert len(case["changes"]) == len(case["aa_changes"]) == result["aa"]["comparisons"] == 4
+    assert result["aa"]["largest"] == max(map(abs, case["aa_changes"]))
+    output = capsys.readouterr().out
+    assert "SLOWER" in output and "compared with itself 4 times" in output and "(exit 1)" in output
     assert git(Path(), "worktree", "list").count("\n") == 0
     assert not list(Path("build/against").iterdir())
 
@@ -98,8 +98,8 @@ def test_less_work_is_faster_and_a_broken_comparison_goes_on(spin: Path) -> None
             assert {path: path.read_bytes() for path in journals} == journals
             assert sum(b"result" in path.read_bytes() for path in kept.glob("turns/*/journal-*")) == 4
 
-    code, found = compared("spun", look, resume=True)
-    assert (code, fates(found)) == (Exit.OK, {"spun": "faster"})
+    code, result = compared("spun", look, resume=True)
+    assert (code, fates(result)) == (Exit.OK, {"spun": "faster"})
 
 
 def test_of_several_kinds_of_gpu_the_one_that_times_is_named(spin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,36 +144,36 @@ def test_the_same_code_is_not_timed(spin: Path, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("there is nothing to time")
 
     monkeypatch.setattr(time_pairs, "run", never)
-    code, found = compared(device="cuda")  # and no GPU is needed to say so
-    assert (code, fates(found)) == (Exit.OK, {"steady": "same code", "spun": "same code"})
+    code, result = compared(device="cuda")  # and no GPU is needed to say so
+    assert (code, fates(result)) == (Exit.OK, {"steady": "same code", "spun": "same code"})
 
 
 def test_a_wrong_build_is_not_timed(spin: Path) -> None:
     good = (spin / "peers.py").read_text()
     bad = good.replace("        pass\n    return x.clone()", "        pass\n    return x + 1")
     (spin / "peers.py").write_text(bad)
-    code, found = compared("spun")
-    assert (code, fates(found)) == (Exit.FAILED, {"spun": "failed"})
-    assert found["cases"][0]["reason"].startswith("wrong: ")
+    code, result = compared("spun")
+    assert (code, fates(result)) == (Exit.FAILED, {"spun": "failed"})
+    assert result["cases"][0]["reason"].startswith("wrong: ")
     # Mending it is no regression, but whether it got slower nobody can say.
     git(spin, "commit", "-qam", "bad")
     (spin / "peers.py").write_text(good)
-    code, found = compared("spun")
-    assert (code, fates(found)) == (Exit.UNMEASURED, {"spun": "undecided"})
-    assert "HEAD is wrong" in found["cases"][0]["reason"]
+    code, result = compared("spun")
+    assert (code, fates(result)) == (Exit.UNMEASURED, {"spun": "undecided"})
+    assert "HEAD is wrong" in result["cases"][0]["reason"]
 
 
 def test_what_is_new_has_nothing_to_be_compared_with(spin: Path) -> None:
     manifest = spin / "suite.toml"
     manifest.write_text(manifest.read_text().replace("[variant.spun]", "[variant.newer]"))
-    code, found = compared()
-    assert (code, fates(found)) == (Exit.OK, {"steady": "same code", "newer": "nothing to compare with"})
+    code, result = compared()
+    assert (code, fates(result)) == (Exit.OK, {"steady": "same code", "newer": "nothing to compare with"})
     # So has an operator that takes other arguments today.
     text = manifest.read_text().replace('"(Tensor x, ', '"(Tensor x, float unused, ')
     manifest.write_text(text)
-    code, found = compared("steady")
-    assert (code, fates(found)) == (Exit.OK, {"steady": "nothing to compare with"})
-    assert "other arguments" in found["cases"][0]["reason"]
+    code, result = compared("steady")
+    assert (code, fates(result)) == (Exit.OK, {"steady": "nothing to compare with"})
+    assert "other arguments" in result["cases"][0]["reason"]
 
 
 def test_a_manifest_that_was_wrong_is_named_by_its_revision(spin: Path) -> None:
@@ -205,9 +205,9 @@ def gate(folder: Path, *words: str) -> tuple[int, str, str]:
 def test_the_same_machine_code_needs_no_gpu(toy: Path) -> None:
     source = toy / "scale.cu"
     source.write_text("// a comment above\n" + source.read_text())
-    code, said, heard = gate(toy)
+    code, message, heard = gate(toy)
     assert code == Exit.OK, heard
-    assert "same code, so not timed: plain/small" in said and "(exit 0)" in said
+    assert "same code, so not timed: plain/small" in message and "(exit 0)" in message
 
 
 def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
@@ -215,27 +215,27 @@ def test_other_code_cannot_be_judged_without_a_gpu(toy: Path) -> None:
         pytest.skip("gpu: there is a GPU")
     source = toy / "scale.cu"
     source.write_text(source.read_text().replace("  for (", "  __syncthreads();\n  for (", 1))
-    code, said, heard = gate(toy)
+    code, message, heard = gate(toy)
     assert code == Exit.INCAPABLE, heard
-    assert "undecided: the code differs, and no GPU on this machine: plain/small" in said
+    assert "undecided: the code differs, and no GPU on this machine: plain/small" in message
 
 
 def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: Path) -> None:
     source = toy / "scale.cu"
     good = source.read_text()
     source.write_text(good + "\n#error planted\n")
-    code, said, _ = gate(toy)
+    code, message, _ = gate(toy)
     assert code == Exit.FAILED
-    assert "plain/small" in said and "failed: does not compile for sm_90a" in said
+    assert "plain/small" in message and "failed: does not compile for sm_90a" in message
     git(toy, "commit", "-qam", "bad")
     source.write_text(good)
-    code, said, _ = gate(toy)
+    code, message, _ = gate(toy)
     assert code == Exit.UNMEASURED
-    assert "undecided: HEAD: does not compile for sm_90a" in said
+    assert "undecided: HEAD: does not compile for sm_90a" in message
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "results"),
     [
         (["--against", "no_such"], "expected a git revision"),
         (["--against", "HEAD", "--processes", "3"], "--processes 3: expected at least 4"),
@@ -247,9 +247,9 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
         (["--against", "HEAD", "--gpus", "2"], "--gpus: expected without --against"),
     ],
 )
-def test_wrong_usage_is_named(toy: Path, words: list[str], found: str) -> None:
+def test_wrong_usage_is_named(toy: Path, words: list[str], results: str) -> None:
     done = flashcore("bench", "--suite", "suite", *words, cwd=toy.parent)
-    assert done.returncode == Exit.USAGE and found in done.stderr, done.stderr
+    assert done.returncode == Exit.USAGE and results in done.stderr, done.stderr
 
 
 # --- on a GPU -----------------------------------------------------------------------------------

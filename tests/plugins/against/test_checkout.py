@@ -67,8 +67,8 @@ def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], R
     first, comment, barrier = read("HEAD~2"), read("HEAD~1"), read("HEAD")
     assert diff.changes(first, comment) == []
     assert differences.same_builds(first, comment) == (1, 1)
-    found = {c.fact: (c.before, c.after, c.direction) for c in diff.changes(comment, barrier)}
-    assert found["sass_bar"] == (0, 1, "worse")
+    results = {c.fact: (c.before, c.after, c.direction) for c in diff.changes(comment, barrier)}
+    assert results["sass_bar"] == (0, 1, "worse")
     assert differences.same_builds(comment, barrier) == (0, 1)
     assert barrier.id.startswith("HEAD (") and barrier.suite.root == "kernels/toy"
 

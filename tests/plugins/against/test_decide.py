@@ -39,11 +39,11 @@ def drawn(
     source: random.Random, noise: Noise, slower: float = 0.0, processes: int = PROCESSES, after: Noise | None = None
 ) -> list[Process]:
     """What so many processes say of a case whose three builds are each off by their own noise."""
-    found = []
+    results = []
     for _ in range(processes):
         first, again, new = noise(source), noise(source), (after or noise)(source) + math.log1p(slower)
-        found.append(Process(new - (first + again) / 2, again - first))
-    return found
+        results.append(Process(new - (first + again) / 2, again - first))
+    return results
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_too_little_is_undecided_and_never_a_pass(broken: Sequence[Process], rea
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=4, max_size=12), st.floats(-0.5, 0.5))
 def test_a_decision_follows_from_its_numbers(values: list[tuple[float, float]], moved: float) -> None:
-    found = decide({"x": [Process(c + moved, n) for c, n in values]})["x"]
-    assert found.change is not None and found.critical is not None
-    assert (found.outcome == "slower") == (found.change > max(found.critical, 0.01))
+    result = decide({"x": [Process(c + moved, n) for c, n in values]})["x"]
+    assert result.change is not None and result.critical is not None
+    assert (result.outcome == "slower") == (result.change > max(result.critical, 0.01))
     # Which of the two times before came first does not matter.
-    assert decide({"x": [Process(c + moved, -n) for c, n in values]})["x"] == found
+    assert decide({"x": [Process(c + moved, -n) for c, n in values]})["x"] == result
 
 
 # --- what a process says ------------------------------------------------------------------------
@@ -165,9 +165,9 @@ def test_a_decision_follows_from_its_numbers(values: list[tuple[float, float]], 
 
 def test_a_drift_that_a_round_shares_cancels() -> None:
     drift = [1 + 0.5 * i / 99 for i in range(100)]
-    found = Process.of([10 * d for d in drift], [11 * d for d in drift], [10 * d for d in drift])
-    assert found.change == pytest.approx(math.log(1.1))
-    assert found.null == 0
+    result = Process.of([10 * d for d in drift], [11 * d for d in drift], [10 * d for d in drift])
+    assert result.change == pytest.approx(math.log(1.1))
+    assert result.null == 0
 
 
 def test_skewed_noise_leans_to_no_side() -> None:
@@ -190,12 +190,12 @@ def test_what_is_no_time_says_nothing(bad: list[float]) -> None:
 
 
 def test_a_case_without_processes_leaves_those_behind_it_decided() -> None:
-    found = decide({"gap": [], "x": [Process(0.02, 0.0)] * PROCESSES})
-    assert (found["gap"].outcome, found["x"].outcome) == ("undecided", "slower")
+    result = decide({"gap": [], "x": [Process(0.02, 0.0)] * PROCESSES})
+    assert (result["gap"].outcome, result["x"].outcome) == ("undecided", "slower")
 
 
 def test_what_is_critical_is_told_to_the_digit() -> None:
     """One case, four processes that agree: only the spread of no change is left, with its own degrees of freedom."""
-    found = decide({"x": [Process(0.02, 0.001)] * 4}, alpha=0.05)["x"]
+    result = decide({"x": [Process(0.02, 0.001)] * 4}, alpha=0.05)["x"]
     spread = math.sqrt(3 / 4) * 0.001  # of a change, where that of no change is 0.001
-    assert found.critical == pytest.approx(math.expm1(student_quantile(0.95, 7) * spread / 2), rel=1e-9)
+    assert result.critical == pytest.approx(math.expm1(student_quantile(0.95, 7) * spread / 2), rel=1e-9)

@@ -68,8 +68,8 @@ ABSENT = factory.artifact("fast", "sm_90a", "unsupported", "no TMA")
     ],
 )
 def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: str) -> None:
-    found = match_cases._pair(built(OK), after, VARIANT, SHAPE, "main")
-    assert found == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
+    result = match_cases._pair(built(OK), after, VARIANT, SHAPE, "main")
+    assert result == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_what_cannot_run_today(after: match_cases.Side, outcome: str, reason: st
     ],
 )
 def test_what_could_not_run_then(before: match_cases.Side, outcome: str, reason: str) -> None:
-    found = match_cases._pair(before, built(OK), VARIANT, SHAPE, "main")
-    assert found == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
+    result = match_cases._pair(before, built(OK), VARIANT, SHAPE, "main")
+    assert result == Row("fast/mission", outcome, reason)  # type: ignore[arg-type]
 
 
 def test_a_peer_is_the_same_while_it_and_the_suites_python_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_the_counterpart_has_what_the_revision_had_of_what_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changed = dataclasses.replace(SUITE.problems["attention"], arguments=())
-    own = {n: v for n, v in SUITE.variants.items() if n != "fast"}
+    remaining = {n: v for n, v in SUITE.variants.items() if n != "fast"}
     today = Context(
         Settings("s"), SUITE, None, "sm_90a", build.Options(archs=("sm_90a",)),
         tuple(SUITE.variants.values()), tuple(SUITE.shapes.values()),
@@ -122,9 +122,9 @@ def test_the_counterpart_has_what_the_revision_had_of_what_is_asked_for(
         monkeypatch.setattr(match_cases, "load", lambda root: dataclasses.replace(SUITE, **changes))  # type: ignore[arg-type]
         return match_cases.counterpart(tmp_path, today, "its build")
 
-    found = then(variants=own)
-    assert [v.name for v in found.variants] == ["slow", "split", "cudnn"]
-    assert (found.archs, found.settings.build, list(found.suite.shapes)) == (
+    result = then(variants=remaining)
+    assert [v.name for v in result.variants] == ["slow", "split", "cudnn"]
+    assert (result.archs, result.settings.build, list(result.suite.shapes)) == (
         ("sm_90a",),
         "its build",
         list(SUITE.shapes),
@@ -139,9 +139,9 @@ def test_the_python_of_a_suite_is_its_own_and_without_comments(tmp_path: Path) -
     (tmp_path / ".venv").mkdir()
     for name, text in (("a.py", "x = 1  # one"), ("inner/b.py", "x = 2"), (".venv/c.py", "x = 3"), ("d.txt", "")):
         (tmp_path / name).write_text(text)
-    found = match_cases.python_of(job)  # type: ignore[arg-type]
-    assert sorted(found) == ["a.py", "inner/b.py"]
+    result = match_cases.python_of(job)  # type: ignore[arg-type]
+    assert sorted(result) == ["a.py", "inner/b.py"]
     (tmp_path / "a.py").write_text("# another\nx = 1")
-    assert match_cases.python_of(job) == found  # type: ignore[arg-type]
+    assert match_cases.python_of(job) == result  # type: ignore[arg-type]
     (tmp_path / "a.py").write_text("x = 4")
-    assert match_cases.python_of(job) != found  # type: ignore[arg-type]
+    assert match_cases.python_of(job) != result  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def turns(contests: list[Contest], folder: Path, **options: Any) -> time_pairs.T
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
+def timings(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
     """Two shapes; on the small one a build raises, one takes the process along, one hangs while it is timed."""
     contests = [contest("right", v) for v in ("right", "slower", "raises", "exits", "hangs_late")]
     contests += [contest("raises", "right"), contest("right", "slower", "wide", columns=300)]
@@ -60,22 +60,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> time_pairs.Timings:
     return result
 
 
-def test_every_process_times_all_three_builds(found: time_pairs.Timings) -> None:
-    assert set(found.times) == {"right_right/small", "right_slower/small", "right_slower/wide"}
-    for times in found.times.values():
+def test_every_process_times_all_three_builds(timings: time_pairs.Timings) -> None:
+    assert set(timings.times) == {"right_right/small", "right_slower/small", "right_slower/wide"}
+    for times in timings.times.values():
         assert len(times) == PROCESSES
-        for own in times:
-            assert len(own.before) == len(own.after) == len(own.again) == 15
-            assert min(own.before + own.after + own.again) > 0
+        for processes in times:
+            assert len(processes.before) == len(processes.after) == len(processes.again) == 15
+            assert min(processes.before + processes.after + processes.again) > 0
 
 
-def test_what_is_slower_takes_longer(found: time_pairs.Timings) -> None:
-    for own in found.times["right_slower/small"]:
-        assert min(own.after) > 1.3 * min(own.before)  # which a busy machine does not lengthen
+def test_what_is_slower_takes_longer(timings: time_pairs.Timings) -> None:
+    for processes in timings.times["right_slower/small"]:
+        assert min(processes.after) > 1.3 * min(processes.before)  # which a busy machine does not lengthen
 
 
-def test_a_build_that_fails_costs_its_own_case_alone(found: time_pairs.Timings) -> None:
-    lost = {name.removesuffix("/small"): why for name, why in found.lost.items()}
+def test_a_build_that_fails_costs_its_own_case_alone(timings: time_pairs.Timings) -> None:
+    lost = {name.removesuffix("/small"): why for name, why in timings.lost.items()}
     assert set(lost) == {"right_raises", "right_exits", "right_hangs_late", "raises_right"}
     assert lost["right_raises"] == Lost("after", "RuntimeError: invalid configuration argument")
     assert lost["raises_right"].side == "before"
@@ -87,22 +87,22 @@ def test_builds_that_write_what_they_read_start_each_call_from_the_same_content(
     """`strict` refuses what an earlier call left."""
     old = replace(update_cases.case("strict", bias=True), rank_by="back_to_back")
     one = Contest("strict/small", old, replace(old, variant="right"), old)
-    found = turns([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
-    assert not found.lost and len(found.times["strict/small"][0].before) == 10
+    result = turns([one], tmp_path, processes=1, rounds=10, time_limit=60.0, device="cpu")
+    assert not result.lost and len(result.times["strict/small"][0].before) == 10
 
 
 def test_a_shape_that_cannot_be_made_is_nobodys_fault(tmp_path: Path) -> None:
-    found = turns([contest("right", "slower", columns=-1)], tmp_path, processes=2, device="cpu")
-    assert found.lost["right_slower/small"].side == "" and not found.times
+    result = turns([contest("right", "slower", columns=-1)], tmp_path, processes=2, device="cpu")
+    assert result.lost["right_slower/small"].side == "" and not result.times
 
 
 def test_it_stops_when_told_that_it_is_enough(tmp_path: Path) -> None:
     done: list[str] = []
-    found = turns(
+    result = turns(
         [contest("right", "right")], tmp_path, processes=5, rounds=3, device="cpu",
         enough=lambda: len(done) >= 1, progress=done.append,
     )  # fmt: skip
-    assert len(found.times["right_right/small"]) == 1
+    assert len(result.times["right_right/small"]) == 1
 
 
 def test_every_order_comes_up_equally_often() -> None:
@@ -172,7 +172,7 @@ def test_files_of_two_revisions_import_their_own_siblings(tmp_path: Path) -> Non
         (folder / "flashcore_test_sibling.py").write_text(f"VALUE = {value}\n")
         for file in ("first.py", "second.py"):
             (folder / file).write_text("import flashcore_test_sibling\nVALUE = flashcore_test_sibling.VALUE\n")
-    found = [load_file(str(tmp_path / name / file)).VALUE for name, file in
+    results = [load_file(str(tmp_path / name / file)).VALUE for name, file in
              (("one", "first.py"), ("two", "first.py"), ("two", "second.py"), ("one", "second.py"))]  # fmt: skip
-    assert found == [1, 2, 2, 1]
+    assert results == [1, 2, 2, 1]
     sys.modules.pop("flashcore_test_sibling")

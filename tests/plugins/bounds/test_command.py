@@ -13,12 +13,12 @@ from tests.conftest import TOY
 
 
 def test_the_json_has_the_bounds_of_the_analysis(capsys: pytest.CaptureFixture[str]) -> None:
-    found, suite = said(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
+    result, suite = said(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
     device = devices.find("h200")
-    assert device is not None and found["device"] == device.title
+    assert device is not None and result["device"] == device.title
     shape = suite.shapes["small"]
     work = load_problem(suite.root, suite.problems[shape.problem].file).work(dict(shape.params))
-    rows = [r for r in found["bounds"] if r["compute"] == "fp32"]
+    rows = [r for r in result["bounds"] if r["compute"] == "fp32"]
     bounds = roofline.bounds(work, "fp32", roofline.roofs(device))
     assert [(r["resource"], r["us"], r["amount"]) for r in rows] == [(b.resource, b.us, b.amount) for b in bounds]
     (floor,) = (r for r in rows if r["floor"])

@@ -52,19 +52,19 @@ def run(body: str, folder: Path, **chosen: Any) -> Captured:
     )
 
 
-def measured(found: Captured) -> set[str]:
-    return {row.kernel for ran in found.runs if ran.name.startswith("measure") for row in ran.rows}
+def measured(results: Captured) -> set[str]:
+    return {row.kernel for ran in results.runs if ran.name.startswith("measure") for row in ran.rows}
 
 
 def test_the_kernels_that_cost_the_time_are_measured_in_a_second_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCU_LOG", str(tmp_path / "log"))
-    found = run(LOOP, tmp_path)
-    assert [(ran.name, ran.code) for ran in found.runs] == [("survey", 0), ("measure-1", 0)]
-    assert measured(found) == {"_Z3bigIfEvPf", "_Z5smalli"} and not found.missed
+    result = run(LOOP, tmp_path)
+    assert [(ran.name, ran.code) for ran in result.runs] == [("survey", 0), ("measure-1", 0)]
+    assert measured(result) == {"_Z3bigIfEvPf", "_Z5smalli"} and not result.missed
     assert (tmp_path / "survey" / OUTPUT).read_text() == "begins\n"
-    assert found.runs[1].report == tmp_path / "measure-1" / "report.ncu-rep" and found.runs[1].report.exists()
+    assert result.runs[1].report == tmp_path / "measure-1" / "report.ncu-rep" and result.runs[1].report.exists()
     calls = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     profiling = [call for call in calls if "--import" not in call]
     for option, values in (
@@ -76,8 +76,8 @@ def test_the_kernels_that_cost_the_time_are_measured_in_a_second_run(
 
 
 def test_a_command_that_crashes_leaves_what_it_launched(tmp_path: Path) -> None:
-    found = run(LOOP + "os.kill(os.getpid(), signal.SIGSEGV)", tmp_path)
-    assert [ran.code for ran in found.runs] == [signal.SIGSEGV] * 2 and len(measured(found)) == 2
+    result = run(LOOP + "os.kill(os.getpid(), signal.SIGSEGV)", tmp_path)
+    assert [ran.code for ran in result.runs] == [signal.SIGSEGV] * 2 and len(measured(result)) == 2
 
 
 def test_a_hang_is_ended_and_what_was_measured_is_kept(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ import subprocess
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 subprocess.Popen([sys.executable, '-c', {stubborn!r}])
 """
-    found = run(starts + LOOP + "time.sleep(99)", tmp_path, time_limit=4)
-    survey, measure = found.runs
+    result = run(starts + LOOP + "time.sleep(99)", tmp_path, time_limit=4)
+    survey, measure = result.runs
     assert survey.code is None and survey.cause == Hang(4) and len(survey.rows) == 30
-    assert len(measured(found)) == 2 and not found.missed and measure.cause == Hang(4)
+    assert len(measured(result)) == 2 and not result.missed and measure.cause == Hang(4)
     assert not [p for p in _command_lines() if tmp_path.name in p and "time.sleep(99)" in p]
 
 
@@ -105,13 +105,13 @@ def _command_lines() -> list[str]:
 
 
 def test_several_processes_are_all_seen(tmp_path: Path) -> None:
-    found = run(
+    result = run(
         "import subprocess\nfor name in 'ab':\n"
         "    subprocess.run([sys.executable, '-c', sys.argv[0] and '' or "
         f"{TARGET!r} + f'for i in range(5): launch({{name!r}}, us=9)'])",
         tmp_path,
     )
-    assert measured(found) == {"a", "b"} and not found.missed
+    assert measured(result) == {"a", "b"} and not result.missed
 
 
 def test_a_command_that_does_not_launch_the_same_again_is_asked_again(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ count = 40 if not os.path.exists({str(tmp_path / "again")!r}) else 12
 open({str(tmp_path / "again")!r}, "w").close()
 for i in range(count): launch("mm(int)", us=5)
 """
-    found = run(body, tmp_path / "run")
-    assert measured(found) == {"mm(int)"} and not found.missed and len(found.runs) > 2
+    result = run(body, tmp_path / "run")
+    assert measured(result) == {"mm(int)"} and not result.missed and len(result.runs) > 2
 
 
 def test_what_is_never_launched_again_is_said(tmp_path: Path) -> None:
@@ -131,21 +131,21 @@ for i in range(4): launch("stays(int)", us=5)
 if not os.path.exists({str(tmp_path / "again")!r}): launch("once(int)", us=9)
 open({str(tmp_path / "again")!r}, "w").close()
 """
-    found = run(body, tmp_path / "run")
-    assert [case.key.kernel for case in found.missed] == ["once(int)"] and measured(found) == {"stays(int)"}
+    result = run(body, tmp_path / "run")
+    assert [case.key.kernel for case in result.missed] == ["once(int)"] and measured(result) == {"stays(int)"}
 
 
 def test_a_metric_that_ncu_refuses_costs_a_run_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCU_STANDIN", "refuses=dram__bytes_read.sum")
-    found = run(LOOP, tmp_path)
-    assert list(found.refused) == ["dram__bytes_read.sum"] and len(measured(found)) == 2
+    result = run(LOOP, tmp_path)
+    assert list(result.refused) == ["dram__bytes_read.sum"] and len(measured(result)) == 2
 
 
 def test_filters_by_kernel_and_by_count(tmp_path: Path) -> None:
-    found = run(LOOP, tmp_path, kernel="small|tiny", skip=1, count=1)
-    assert len(found.survey.cases) == 2 and measured(found) == {"tiny(int)"}
+    result = run(LOOP, tmp_path, kernel="small|tiny", skip=1, count=1)
+    assert len(result.survey.cases) == 2 and measured(result) == {"tiny(int)"}
 
 
 def test_a_machine_that_lets_no_counters_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,9 @@ def test_a_plain_run_comes_first_on_request_and_the_command_has_its_own_environm
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    told = "os.environ.get('TRITON_CACHE_AUTOTUNING'), 'PYTHONPATH' in os.environ, 'FLASHCORE_SUPERVISOR' in os.environ"
-    found = run(f"print({told})\nif 'NCU_LAUNCHES' in os.environ: launch('a(int)')", tmp_path, settle=True)
-    assert [ran.name for ran in found.runs] == ["plain", "survey", "measure-1"]
-    assert {(tmp_path / ran.name / OUTPUT).read_text() for ran in found.runs} == {"1 False False\n"}
+    listed = (
+        "os.environ.get('TRITON_CACHE_AUTOTUNING'), 'PYTHONPATH' in os.environ, 'FLASHCORE_SUPERVISOR' in os.environ"
+    )
+    result = run(f"print({listed})\nif 'NCU_LAUNCHES' in os.environ: launch('a(int)')", tmp_path, settle=True)
+    assert [ran.name for ran in result.runs] == ["plain", "survey", "measure-1"]
+    assert {(tmp_path / ran.name / OUTPUT).read_text() for ran in result.runs} == {"1 False False\n"}

@@ -39,8 +39,8 @@ def test_a_command_becomes_a_run_and_its_output_and_exit_code_are_passed_on(
 
 @pytest.mark.parametrize(("code", "shown"), [(0, 0), (3, 3), (-11, 139), (None, NO_END)])
 def test_the_commands_own_code_is_given_on_request(code: int | None, shown: int) -> None:
-    found = Captured((Ran("survey", code, None, 0.0, None),), Survey((), {}), ())
-    assert _exit(found, propagate=True) == shown and _exit(found, propagate=False) == 0
+    result = Captured((Ran("survey", code, None, 0.0, None),), Survey((), {}), ())
+    assert _exit(result, propagate=True) == shown and _exit(result, propagate=False) == 0
 
 
 def test_a_record_is_called_after_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,8 +87,8 @@ def test_one_launch_of_each_case_is_measured_wherever_it_is() -> None:
     surveyed = seen(*step * 20)
     (choice,) = choices(surveyed, select(surveyed, 3))
     assert choice.kernels == ("a", "b", "c") and choice.count == 3 and 5 < choice.numbers[0] < 15
-    apart = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
-    (choice,) = choices(apart, select(apart, 3))
+    scattered = seen(*[row("a", 5)] * 100, *[row("b", 9)] * 100, *[row("c", 1)] * 100)
+    (choice,) = choices(scattered, select(scattered, 3))
     assert choice.count == 3 and len(choice.numbers) == 1 and 25 < choice.numbers[0] < 75
 
 

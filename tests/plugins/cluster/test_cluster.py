@@ -83,13 +83,13 @@ def nodes() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    own = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+    ray_cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
     try:
-        own.nodes = [own.add_node(num_cpus=1, num_gpus=1) for _ in range(2)]
-        yield own
+        ray_cluster.nodes = [ray_cluster.add_node(num_cpus=1, num_gpus=1) for _ in range(2)]
+        yield ray_cluster
     finally:
         ray.shutdown()
-        own.shutdown()
+        ray_cluster.shutdown()
 
 
 def share(folder: Path, tasks: list[Task], nodes: Any, how: str = "", **more: Any) -> list[Result]:

@@ -20,16 +20,16 @@ AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("
 
 def sides(names: tuple[str, str], variant: str) -> list[tuple[str | None, Record]]:
     """What is read of each side: the variants asked for, and the record."""
-    asked: dict[str, str | None] = {}
+    requested: dict[str, str | None] = {}
 
     def record(name: str, settings: Settings) -> Record:
-        found = {"before": BEFORE, "after": AFTER}[name]
-        select(found.suite, settings.variant)
-        asked[name] = settings.variant
-        return found
+        result = {"before": BEFORE, "after": AFTER}[name]
+        select(result.suite, settings.variant)
+        requested[name] = settings.variant
+        return result
 
-    found = command._sides(names, replace(Settings("kernels"), variant=variant), record)
-    return [(asked[name], one) for name, one in zip(names, found, strict=True)]
+    result = command._sides(names, replace(Settings("kernels"), variant=variant), record)
+    return [(requested[name], one) for name, one in zip(names, result, strict=True)]
 
 
 def test_a_variant_that_one_side_lacks_is_compared_with_nothing() -> None:
@@ -51,15 +51,15 @@ def test_the_json_has_the_values_of_the_table() -> None:
         return replace(one, id=run, facts=Facts(facts), samples=samples)
 
     a, b = record("one", 90, "NVIDIA H200"), record("two", 80, "NVIDIA H200")
-    found = json.loads(command.as_json(a, b))
-    assert (found["before"]["id"], found["after"]["gpu"]) == ("one", "NVIDIA H200")
-    assert found["notes"] == differences.remarks(a, b)
+    parsed = json.loads(command.as_json(a, b))
+    assert (parsed["before"]["id"], parsed["after"]["gpu"]) == ("one", "NVIDIA H200")
+    assert parsed["notes"] == differences.remarks(a, b)
     (change,) = diff.changes(a, b)
-    (static,) = found["static"]
+    (static,) = parsed["static"]
     assert (static["variant"], static["kernel"], static["fact"]) == ("fast", "k", "registers")
     assert (static["before"], static["after"], static["direction"]) == (90, 80, change.direction)
     (time,) = differences.timing(a, b)
-    assert found["times"][0]["mode"] == "isolated" and found["times"][0]["low"] == time.low
-    assert found["times_reason"] == ""
+    assert parsed["times"][0]["mode"] == "isolated" and parsed["times"][0]["low"] == time.low
+    assert parsed["times_reason"] == ""
     other = json.loads(command.as_json(a, record("two", 80, "NVIDIA L4")))
     assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"

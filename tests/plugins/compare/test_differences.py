@@ -85,13 +85,13 @@ def test_a_build_that_began_to_fail_is_noted_and_one_that_still_fails_is_not() -
 
 def test_times_of_other_runs_are_shown_and_not_judged() -> None:
     a, b = factory.record(id=OLD, times={"fast": 50.0}), factory.record(times={"fast": 40.0})
-    found = {(str(t.subject), t.mode): t for t in differences.timing(a, b)}
-    change = found["fast/mission", "isolated"]
+    results = {(str(t.subject), t.mode): t for t in differences.timing(a, b)}
+    change = results["fast/mission", "isolated"]
     assert change.ratio == pytest.approx(1.25, rel=0.01)
     assert change.low < 1.25 < change.high or change.high - change.low < 0.02
     assert "faster" in change.text
     assert not change.judged
-    assert found["slow/long", "cold"].text.startswith("no difference")
+    assert results["slow/long", "cold"].text.startswith("no difference")
     assert differences.timing(b, b)[0].judged
 
 
@@ -122,8 +122,8 @@ def test_a_shape_that_changed_is_not_compared() -> None:
     other = factory.suite(
         shapes=[factory.shape("mission", {**factory.MISSION, "S": 1024}), factory.shape("long", factory.LONG)]
     )
-    found = differences.timing(factory.record(other, id=OLD), factory.record())
-    assert {t.subject.shape for t in found} == {"long"}
+    result = differences.timing(factory.record(other, id=OLD), factory.record())
+    assert {t.subject.shape for t in result} == {"long"}
 
 
 def test_other_machines_are_not_compared_in_time() -> None:
@@ -234,8 +234,8 @@ def test_a_published_programmatic_launch_contradicts_itself() -> None:
     plain, early = (
         {m: record.samples[f"{v}/mission/{m}"] for m in REGIMES} for v in ("tma_split_keys", "tma_split_keys_pdl")
     )
-    found = [(m, intervals.ratio(plain[m], early[m])) for m in REGIMES]
-    faster, slower = contradiction(found) or ("", "")
+    results = [(m, intervals.ratio(plain[m], early[m])) for m in REGIMES]
+    faster, slower = contradiction(results) or ("", "")
     assert faster == "back_to_back" and slower in ("isolated", "cold")
 
 

@@ -41,11 +41,11 @@ def with_source(record: Record, texts: Mapping[str, Sequence[str]]) -> Record:
 
 def timed(record: Record, case: str, **us: float) -> Record:
     """The record with other samples of a case, by regime."""
-    own = {f"{case}/{mode}": factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
+    series_of_case = {f"{case}/{mode}": factory.samples(t, seed=i) for i, (mode, t) in enumerate(us.items())}
     variant, _, shape = case.partition("/")
-    facts = [f for mode in us for f in factory.timing_facts(variant, shape, mode, own[f"{case}/{mode}"])]
+    facts = [f for mode in us for f in factory.timing_facts(variant, shape, mode, series_of_case[f"{case}/{mode}"])]
     return dataclasses.replace(
-        record, samples={**record.samples, **own}, facts=type(record.facts)([*record.facts, *facts])
+        record, samples={**record.samples, **series_of_case}, facts=type(record.facts)([*record.facts, *facts])
     )
 
 
@@ -61,8 +61,8 @@ def contradicting() -> Record:
 def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, Any]]:
     report.render(record, folder, today=TODAY, pages=MORE, **options)
     text = (folder / "compare.html").read_text(encoding="utf-8")
-    found = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
-    return Page(text), json.loads(found[1]) if found else {}
+    match = re.search(r'id="compare-data">(.*?)</script>', text, re.DOTALL)
+    return Page(text), json.loads(match[1]) if match else {}
 
 
 def said(page: Page) -> str:
@@ -99,14 +99,14 @@ def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path)
             series = {
                 place(data, k.split("/")[0]): s for k, s in record.samples.items() if k.endswith(f"/{shape}/{mode}")
             }
-            for i, own in series.items():
+            for i, series_of_case in series.items():
                 for j, other in series.items():
                     if i == j:
                         continue
-                    found = compare_page._pair(data, shape, mode, i, j)
-                    wanted = intervals.ratio(other, own)
-                    assert found is not None and found.value == pytest.approx(wanted.value, rel=2e-4)
-                    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
+                    result = compare_page._pair(data, shape, mode, i, j)
+                    wanted = intervals.ratio(other, series_of_case)
+                    assert result is not None and result.value == pytest.approx(wanted.value, rel=2e-4)
+                    assert (result.low, result.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
                     checked += 1
     assert checked >= 60
     assert data["moved"] == diff.MOVED
@@ -120,8 +120,8 @@ def test_rounds_that_only_one_saw_do_not_count(tmp_path: Path) -> None:
         longer, facts=type(record.facts)([*record.facts, factory.fact("isolated_p50", 99.0, "split", shape="mission")])
     )
     _, data = read(tmp_path / "r", longer)
-    found = compare_page._pair(data, "mission", "isolated", place(data, "split"), place(data, "fast"))
-    assert found is not None and found.value == pytest.approx(2.0, rel=0.02)
+    result = compare_page._pair(data, "mission", "isolated", place(data, "split"), place(data, "fast"))
+    assert result is not None and result.value == pytest.approx(2.0, rel=0.02)
 
 
 def test_regimes_that_contradict_each_other_are_flagged(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_regimes_that_contradict_each_other_are_flagged(tmp_path: Path) -> None:
     )
     turned = compare_page._verdict(data, "mission", place(data, "fast"), place(data, "split"))
     assert "faster isolated" in turned["contradiction"] and "the speed back to back" in turned["contradiction"]
-    beside = compare_page._verdict(data, "mission", place(data, "split"), place(data, "slow"))
-    assert beside["contradiction"] == ""
+    alone = compare_page._verdict(data, "mission", place(data, "split"), place(data, "slow"))
+    assert alone["contradiction"] == ""
 
 
 def test_one_percent_or_an_interval_across_one_contradicts_nothing(tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_another_run_is_offered_and_first(tmp_path: Path) -> None:
     )  # fmt: skip
     assert rows(page)["isolated"][4] == "not judged"
     assert f"Run {full().id} against run {OLD}." in said(page)
-    found = compare_page._pair(data, "mission", "isolated", place(data, "split"), twin)
+    result = compare_page._pair(data, "mission", "isolated", place(data, "split"), twin)
     wanted = intervals.ratio(
         older.samples["split/mission/isolated"], full().samples["split/mission/isolated"], paired=False
     )
-    assert found is not None and (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
+    assert result is not None and (result.low, result.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
     assert "Both ran the same machine code" in said(page)  # by their keys: shown, since it is so
 
 
@@ -230,9 +230,9 @@ def test_equal_times_of_two_runs_are_not_called_equal(tmp_path: Path) -> None:
 def test_a_pair_of_this_run_reads_as_without_the_other(tmp_path: Path, sample_record: Any) -> None:
     imported = sample_record("app_full")
     _, alone = read(tmp_path / "r", full())
-    _, beside = read(tmp_path / "s", full(), against=imported)
-    assert beside["apart"] == "of suite imported, not attention"
-    one, other = (compare_page._verdict(d, "mission", place(d, "split"), place(d, "fast")) for d in (alone, beside))
+    _, verdict = read(tmp_path / "s", full(), against=imported)
+    assert verdict["apart"] == "of suite imported, not attention"
+    one, other = (compare_page._verdict(d, "mission", place(d, "split"), place(d, "fast")) for d in (alone, verdict))
     assert one == other and not one["across"] and "faster" in one["answer"][0]
 
 

@@ -206,5 +206,5 @@ def test_one_call_writes_annotations_their_summary_and_a_file(
     gate.show(result, [("github", None), ("sarif", str(sarif))])
     assert json.loads(sarif.read_text())["version"] == "2.1.0"
     assert summary.read_text().startswith("before\n## ❌ flashcore gate")
-    said = capsys.readouterr().out
-    assert said.startswith("::error ") and "gate FAILED" in said
+    output = capsys.readouterr().out
+    assert output.startswith("::error ") and "gate FAILED" in output

@@ -17,16 +17,16 @@ def test_a_line_for_each_case_that_the_run_timed_itself() -> None:
     outcomes = tuple(
         dataclasses.replace(o, origin="20260101T000000Z-0001") if o.variant == "slow" else o for o in record.outcomes
     )
-    found = history.lines(dataclasses.replace(record, outcomes=outcomes))
+    lines_of_source = history.lines(dataclasses.replace(record, outcomes=outcomes))
     timed = {(o.variant, o.shape) for o in outcomes if o.stage == "bench" and not o.origin}
-    assert {(x.variant, x.shape) for x in found} == timed and ("slow", "mission") not in timed
-    fast = next(x for x in found if (x.variant, x.shape) == ("fast", "mission"))
+    assert {(x.variant, x.shape) for x in lines_of_source} == timed and ("slow", "mission") not in timed
+    fast = next(x for x in lines_of_source if (x.variant, x.shape) == ("fast", "mission"))
     assert fast.isolated_us == pytest.approx(
         record.facts.number("isolated_p50", Subject("fast", shape="mission")), rel=1e-5
     )
     machine = record.environment
-    assert {(x.gpu, x.driver, x.nvcc) for x in found} == {(machine.gpu, machine.driver, machine.nvcc)}
-    assert history.read(history.written(found)) == found
+    assert {(x.gpu, x.driver, x.nvcc) for x in lines_of_source} == {(machine.gpu, machine.driver, machine.nvcc)}
+    assert history.read(history.written(lines_of_source)) == lines_of_source
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n", "{head}\nx\n", "{head}\nr,s,v,m,p,often,1,1,1,1,g,d,n,c,k\n",

@@ -33,11 +33,11 @@ def recorded(*reports: Report, **options: Any) -> Record:
 
 def of_launches(record: Record) -> dict[int, dict[str, Fact]]:
     """Launch → its facts by name."""
-    found: dict[int, dict[str, Fact]] = {}
+    results: dict[int, dict[str, Fact]] = {}
     for fact in record.facts:
         if fact.subject.launch is not None:
-            found.setdefault(fact.subject.launch, {})[fact.name] = fact
-    return found
+            results.setdefault(fact.subject.launch, {})[fact.name] = fact
+    return results
 
 
 # --- every value, against two independent readings -----------------------------------------------
@@ -62,12 +62,12 @@ def test_every_fact_of_the_catalogue_equals_ncus_own_csv(name: str, sample_repor
     assert sorted(facts) == [int(row["ID"]) for row in rows]
     compared = 0
     for row in rows:
-        own = facts[int(row["ID"])]
+        reader_facts = facts[int(row["ID"])]
         for spec in FACTS.values():
             metric = spec.ncu_name("gh100")
             if metric is None or spec.opcodes:
                 continue
-            fact, cell = own[spec.name], row.get(metric, "").replace(",", "")
+            fact, cell = reader_facts[spec.name], row.get(metric, "").replace(",", "")
             if cell in ("", "nan") or (spec.weight and row.get(spec.weight) == "0"):
                 assert fact.value is None or fact.note.startswith("as "), fact
                 continue
@@ -85,9 +85,9 @@ def read_by_itself(path: Path) -> Iterator[dict[str, tuple[Any, str]]]:
         import ncu_report
     context = ncu_report.load_report(str(path))
     for r in range(context.num_ranges()):
-        found = context.range_by_idx(r)
-        for i in range(found.num_actions()):
-            action = found.action_by_idx(i)
+        result = context.range_by_idx(r)
+        for i in range(result.num_actions()):
+            action = result.action_by_idx(i)
             metrics = {name: action.metric_by_name(name) for name in action.metric_names()}
             yield {name: (m.value(), m.unit()) for name, m in metrics.items() if ":" not in name}
 
@@ -144,8 +144,8 @@ def test_a_case_has_the_facts_of_its_launch_of_median_duration(sample_report: An
     assert record.facts.number("ncu_duration", whole) == times[2]
     chosen = int(seen.note.partition("launch ")[2].partition(",")[0])
     for name in ("elapsed_cycles", "dram_throughput", "achieved_occupancy"):
-        found = record.facts.get(name, whole)
-        assert found is not None and found.value == launches[chosen][name].value
+        result = record.facts.get(name, whole)
+        assert result is not None and result.value == launches[chosen][name].value
 
 
 def test_a_graph_is_one_launch_without_a_size(sample_report: Any) -> None:
@@ -161,8 +161,8 @@ def test_the_cubin_in_a_report_gives_static_facts(sample_report: Any) -> None:
     kernel = Subject("spilly_96", "sm_90", kernel="void spilly<(int)96>(float *, int)")
     assert record.facts.number("registers", kernel) == 32
     assert record.facts.number("stack_bytes", kernel) == 384
-    found = record.facts.get("registers", kernel)
-    assert found is not None and found.source is Source.CUBIN
+    result = record.facts.get("registers", kernel)
+    assert result is not None and result.source is Source.CUBIN
     given = record.facts.get("ncu_registers", Subject("saxpy", shape="g16384_b256"))
     assert given is not None and (given.value, given.note) == (
         16, "the code needs 10; the driver allocates more",

@@ -42,8 +42,8 @@ def gate(
     budgets, out = tmp_path / "budgets.toml", tmp_path / "gate.json"
     budgets.write_text(BUDGETS.format(kernels=kernels, metric=metric))
     code = main(["gate", profiles[1], "--budgets", str(budgets), "--format", f"json={out}"])
-    found: dict[str, Any] = json.loads(out.read_text())
-    return found | {"code": code}
+    parsed: dict[str, Any] = json.loads(out.read_text())
+    return parsed | {"code": code}
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_what_a_budget_of_a_file_names_is_required_and_said_to_be(
 ) -> None:
     assert gate(profiles, tmp_path, '["saxpy"]', "lts__t_sektors.sum")["code"] == Exit.UNMEASURED
     assert main(["gate", profiles[1], "--budgets", str(tmp_path / "budgets.toml")]) == Exit.UNMEASURED
-    said = capsys.readouterr().out
-    assert "UNMEASURED, required by --budgets (1)" in said and "--require" not in said
+    output = capsys.readouterr().out
+    assert "UNMEASURED, required by --budgets (1)" in output and "--require" not in output
 
 
 def test_an_import_without_budgets_is_never_called_passed(
     profiles: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gate", profiles[1]]) == Exit.USAGE
-    said = capsys.readouterr()
-    assert "expected budgets for imported kernels, found none" in said.err and not said.out
+    output = capsys.readouterr()
+    assert "expected budgets for imported kernels, found none" in output.err and not output.out
     assert main(["report", profiles[1], "--format", "md"]) == 0
-    said = capsys.readouterr()
-    assert "gate CHECKED NOTHING" in said.out and "passed" not in said.out
+    output = capsys.readouterr()
+    assert "gate CHECKED NOTHING" in output.out and "passed" not in output.out
     assert main(["report", profiles[1], "-o", str(tmp_path)]) == 0
     page = (tmp_path / "index.html").read_text()
     assert "nothing checked" in page and "gate passed" not in page
@@ -124,13 +124,13 @@ def test_where_nothing_can_be_written_nothing_is_said_to_be_kept(
     (tmp_path / "file").write_text("")
     given = ["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path / "file")]
     assert main(given) == Exit.USAGE
-    said = capsys.readouterr().err
-    assert "cannot write: Not a directory" in said and "--resume" not in said
+    message = capsys.readouterr().err
+    assert "cannot write: Not a directory" in message and "--resume" not in message
 
 
 def test_each_launch_keeps_a_promise_by_itself(profiles: tuple[Path, str], tmp_path: Path) -> None:
-    found = gate(profiles, tmp_path, '["saxpy"]')
-    assert sum(v["budget"] == "sectors" for v in found["verdicts"]) == 5, "the launches of saxpy, with the graph's"
+    result = gate(profiles, tmp_path, '["saxpy"]')
+    assert sum(v["budget"] == "sectors" for v in result["verdicts"]) == 5, "the launches of saxpy, with the graph's"
 
 
 def test_a_report_a_frame_and_a_roofline_are_made_of_it(profiles: tuple[Path, str], tmp_path: Path) -> None:
@@ -162,11 +162,13 @@ def test_two_imports_are_compared_case_by_case(
     assert main(["import", str(sample_reports / "app_basic.ncu-rep"), "--profiles", str(tmp_path)]) == 0
     other = capsys.readouterr().out.strip()
     assert main(["diff", profiles[1], other, "--profiles", str(tmp_path), "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {case["variant"] for case in found["imported"]} == {
+    parsed = json.loads(capsys.readouterr().out)
+    assert {case["variant"] for case in parsed["imported"]} == {
         "saxpy", "ns_strided_float", "ns_strided_double", "spilly_96",
     }  # fmt: skip
-    assert next(c for c in found["imported"] if c["variant"] == "spilly_96")["facts"] == []  # 6,432 and 6,560 ns: noise
+    assert (
+        next(c for c in parsed["imported"] if c["variant"] == "spilly_96")["facts"] == []
+    )  # 6,432 and 6,560 ns: noise
     assert main(["diff", profiles[1], profiles[1]]) == 0
     assert "no difference in" in capsys.readouterr().out
 
@@ -195,9 +197,9 @@ def test_a_name_that_no_suite_may_have_is_refused(
     (tmp_path / "x.ncu-rep").write_bytes(b"")
     words = ["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs"), f"--name={name}"]
     assert main(words) == Exit.USAGE
-    said = capsys.readouterr().err
-    assert f"--name {name!r}: expected a name of at most 100 letters matching [a-z][a-z0-9_]*" in said
-    assert f"hint: --name {hint}" in said and not (tmp_path / "runs").exists()
+    message = capsys.readouterr().err
+    assert f"--name {name!r}: expected a name of at most 100 letters matching [a-z][a-z0-9_]*" in message
+    assert f"hint: --name {hint}" in message and not (tmp_path / "runs").exists()
     assert main([*words[:-1], f"--name={'a' * 100}"]) == Exit.USAGE
     assert "--name" not in capsys.readouterr().err, "the name is right, and the file is none"
 

@@ -14,13 +14,13 @@ from flashcore.plugins.imports import container
 
 
 def test_the_blocks_name_results_versions_command_and_cubins(sample_reports: Path) -> None:
-    found = {p.stem: container.read(p.read_bytes(), p.name) for p in sample_reports.glob("*.ncu-rep")}
-    assert {name: c.results for name, c in found.items()} == {
+    results = {p.stem: container.read(p.read_bytes(), p.name) for p in sample_reports.glob("*.ncu-rep")}
+    assert {name: c.results for name, c in results.items()} == {
         "app_full": 8, "app_basic": 8, "app_graph": 7, "triton_full": 3,
     }  # fmt: skip
-    assert {(c.ncu, c.cuda) for c in found.values()} == {("2025.3.1.0", "13.0")}
-    assert found["app_graph"].command.endswith("--graph-profiling graph --set basic -o app_graph ./app")
-    assert {name: len(c.cubins) for name, c in found.items()} == {
+    assert {(c.ncu, c.cuda) for c in results.values()} == {("2025.3.1.0", "13.0")}
+    assert results["app_graph"].command.endswith("--graph-profiling graph --set basic -o app_graph ./app")
+    assert {name: len(c.cubins) for name, c in results.items()} == {
         "app_full": 1, "app_basic": 1, "app_graph": 1, "triton_full": 2,
     }  # fmt: skip
 

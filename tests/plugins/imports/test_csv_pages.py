@@ -181,7 +181,7 @@ UNITS = '"","","","","","inst"\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "a header"),
         ("some,other,table\n1,2,3\n", "a header"),
@@ -196,8 +196,10 @@ UNITS = '"","","","","","inst"\n'
         ('"Function Name","k"\n"#","Source"\n"1","MOV"\n', "lines with the instructions below them"),
     ],
 )
-def test_what_cannot_be_read_without_guessing_is_refused_with_the_command(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=said) as error:
+def test_what_cannot_be_read_without_guessing_is_refused_with_the_command(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RecordError, match=message) as error:
         read(text, tmp_path)
     assert "LC_ALL=C ncu --import" in str(error.value)
 

@@ -88,9 +88,9 @@ def test_the_overview_as_json_has_reasons_for_what_is_unmeasured(
 ) -> None:
     path = nsys_export(tmp_path / "step.sqlite", LAUNCHES)
     assert main(["import", str(path), "--profiles", str(tmp_path / "runs"), "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert Path(found["run"]).is_dir() and found["ranges"] == []
-    first, second = found["kernels"]
+    parsed = json.loads(capsys.readouterr().out)
+    assert Path(parsed["run"]).is_dir() and parsed["ranges"] == []
+    first, second = parsed["kernels"]
     assert (first["name"], first["launches"], first["us"]) == ("cutlass::Kernel<float>", 2, 200.0)
     assert first["limited_by"] is None and first["limited_by_reason"] == f"no counter shows it at {first['shape']}"
     assert second["us_reason"] is None and first["percent"] + second["percent"] == pytest.approx(100)

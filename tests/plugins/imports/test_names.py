@@ -34,10 +34,10 @@ def test_a_function_has_its_name_without_type_and_parameters(kernel: str, functi
 def test_long_names_and_overloads_are_told_apart() -> None:
     long = [f"void cutlass::Kernel<{'x' * 90}, {n}>(Params)" for n in range(3)]
     overloads = ["f(int)", "f(float)"]
-    found = names.variants([*long, *overloads, "g(int)"])
-    assert len(set(found.values())) == 6 and found["g(int)"] == "g"
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,66}", slug) for slug in found.values())
-    assert names.variants(["f(float)", "f(int)"])["f(int)"] == found["f(int)"], "whatever their order"
+    result = names.variants([*long, *overloads, "g(int)"])
+    assert len(set(result.values())) == 6 and result["g(int)"] == "g"
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,66}", slug) for slug in result.values())
+    assert names.variants(["f(float)", "f(int)"])["f(int)"] == result["f(int)"], "whatever their order"
 
 
 @pytest.mark.parametrize(

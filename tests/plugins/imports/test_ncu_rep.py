@@ -40,7 +40,7 @@ def test_fewer_results_than_the_file_holds_are_none(basic: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("child", "said"),
+    ("child", "message"),
     [
         ("import os; os.abort()", "died with exit code -6"),
         ("import sys; open(sys.argv[2], 'w').write('{\"error\": \"result 3 has no name\"}')", "result 3 has no name"),
@@ -48,12 +48,12 @@ def test_fewer_results_than_the_file_holds_are_none(basic: Path, monkeypatch: py
     ],
 )
 def test_a_reader_that_dies_or_hangs_is_an_error_of_the_file(
-    child: str, said: str, sample_reports: Path, monkeypatch: pytest.MonkeyPatch
+    child: str, message: str, sample_reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ncu_report")
     monkeypatch.setattr(python_process, "command", lambda module, *words: [sys.executable, "-c", child, *words])
     monkeypatch.setattr(ncu_rep, "_TIME_LIMIT", 1.0)
-    with pytest.raises(RecordError, match=said):
+    with pytest.raises(RecordError, match=message):
         read_report(sample_reports / "app_basic.ncu-rep")
 
 
@@ -71,27 +71,27 @@ def test_damage_within_gives_all_results_or_none(basic: Path, tmp_path: Path) ->
         path = tmp_path / "x.ncu-rep"
         path.write_bytes(changed)
         try:
-            found = assemble.record_of("20260101T000000Z-0000", [read_report(path)])
+            result = assemble.record_of("20260101T000000Z-0000", [read_report(path)])
         except FlashcoreError:
             refused += 1
         else:
-            assert len({f.subject for f in found.facts if f.subject.launch is not None}) == len(whole.results)
+            assert len({f.subject for f in result.facts if f.subject.launch is not None}) == len(whole.results)
     assert refused
 
 
 def test_what_a_metric_is_called_is_looked_at_once_for_all_results(
     basic: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def counted(name: str) -> object:
-        asked.append(name)
+        requested.append(name)
         return catalogue.spec_of(name)
 
     monkeypatch.setattr(ncu_rep, "_is_metric", functools.cache(ncu_rep._is_metric.__wrapped__))
     monkeypatch.setattr(ncu_rep, "spec_of", counted)
     names = [name for result in read_report(basic).results for name in result.metrics]
-    assert sorted(asked) == sorted(set(names)) and len(names) > 4 * len(asked)
+    assert sorted(requested) == sorted(set(names)) and len(names) > 4 * len(requested)
     monkeypatch.setattr(ncu_rep, "_is_metric", functools.cache(lambda name: False))
     with pytest.raises(RecordError, match="result 0 has a metric called"):
         read_report(basic)

@@ -58,8 +58,8 @@ def test_a_table_is_learnt_from_any_ncu(tmp_path: Path) -> None:
     path = metric_lists.learn("gx100", tmp_path / "new" / "gx100.txt.gz", ncu(tmp_path, body))
     table = lookup.table("gx100", path)
     assert len(table.metrics) == 5
-    said = command.as_text(table)
-    assert "missing on gx100" in said and said.endswith("by ncu --query-metrics")
+    message = command.as_text(table)
+    assert "missing on gx100" in message and message.endswith("by ncu --query-metrics")
     with pytest.raises(UsageError, match="expected the table of gx200, found that of gx100"):
         lookup.table("gx200", path)
 

@@ -40,12 +40,12 @@ def packed(run: Path, tmp_path: Path) -> Path:
 
 
 def test_a_packed_run_is_the_run(run: Path, packed: Path) -> None:
-    found = whole(pack.opened(packed))  # type: ignore[arg-type]
+    result = whole(pack.opened(packed))  # type: ignore[arg-type]
     expected = whole(run)
-    assert list(found.facts) == list(expected.facts)
-    assert list(found.listings) == list(expected.listings) and found.listings
+    assert list(result.facts) == list(expected.facts)
+    assert list(result.listings) == list(expected.listings) and result.listings
     for name in ("id", "suite", "keys", "samples", "outcomes", "environment"):
-        assert getattr(found, name) == getattr(expected, name)
+        assert getattr(result, name) == getattr(expected, name)
 
 
 def test_a_run_gives_the_same_bytes_wherever_it_lies(run: Path, packed: Path, tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_file_of_another_name_is_no_run(packed: Path, tmp_path: Path, monkeypa
 
 
 def test_of_two_runs_with_one_id_that_among_the_recorded_ones_counts(run: Path, packed: Path) -> None:
-    (found,) = lookup.all_runs([run.parent, packed])
-    assert found == run
+    (result,) = lookup.all_runs([run.parent, packed])
+    assert result == run
 
 
 @pytest.mark.parametrize("name", ["gone", "empty", "other.zip"])
@@ -146,7 +146,7 @@ def rewritten(packed: Path, change: Callable[[dict[str, bytes]], None], listed: 
 def test_a_file_that_was_changed_added_or_taken_out_is_refused(packed: Path) -> None:
     whole_file = packed.read_bytes()
     samples = f"{ID}/{store.SAMPLES}"
-    for change, found in (
+    for change, result in (
         (lambda files: files.update({samples: b"other"}), "changed since it was packed"),
         (lambda files: files.update({f"{ID}/more.txt": b""}), "other files than it lists"),
         (lambda files: files.pop(samples), "other files than it lists"),
@@ -158,7 +158,7 @@ def test_a_file_that_was_changed_added_or_taken_out_is_refused(packed: Path) -> 
     ):
         packed.write_bytes(whole_file)
         rewritten(packed, change)
-        with pytest.raises(RecordError, match=f"expected a run that `flashcore pack` wrote, found .*{found}"):
+        with pytest.raises(RecordError, match=f"expected a run that `flashcore pack` wrote, found .*{result}"):
             pack.opened(packed)
 
 
@@ -190,7 +190,7 @@ def test_a_link_in_it_is_its_text_and_no_way_out(packed: Path, tmp_path: Path) -
         files = {e.filename: archive.read(e) for e in archive.infolist()}
     target = str(tmp_path / "secret").encode()
     name = f"{ID}/{store.SAMPLES}"
-    rewritten(packed, lambda held: held.update({name: target}), listed=True)
+    rewritten(packed, lambda members: members.update({name: target}), listed=True)
     with zipfile.ZipFile(packed) as archive, zipfile.ZipFile(tmp_path / "linked", "w") as linked:
         for entry in archive.infolist():
             data = archive.read(entry)
@@ -240,11 +240,11 @@ def test_cut_short_or_with_any_byte_changed_it_is_refused_or_the_same(packed: Pa
     for at in chance.sample(range(len(data)), 400):
         packed.write_bytes(data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :])
         try:
-            found = store.read(pack.opened(packed))
+            result = store.read(pack.opened(packed))
         except FlashcoreError:
             refused += 1
         else:
-            assert list(found.facts) == expected
+            assert list(result.facts) == expected
     assert refused > 300
 
 
@@ -272,5 +272,5 @@ def test_published_runs_are_packed_and_a_damaged_one_stops_nothing(
     run.rename(profiles / ID)
     assert lookup.all_runs(profiles) == [profiles / ID], "a run of both kinds is listed once, by its folder"
     (profiles / f"cut{lookup.PACKED}").write_bytes(packed.read_bytes()[:-40])
-    assert [found.name for found in lookup.all_runs(profiles)] == [ID]
+    assert [result.name for result in lookup.all_runs(profiles)] == [ID]
     assert f"skipped run cut{lookup.PACKED}: " in capsys.readouterr().err

@@ -63,8 +63,8 @@ def test_what_is_no_run_of_its_own_is_not_looked_at(profiles: Path) -> None:
 def test_what_git_tracks_stays_and_git_must_be_able_to_say(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["init", "-q"], ["add", f"profiles/{OLD[4]}/run.json"]):
         subprocess.run(["git", *words], cwd=profiles.parent, check=True)
-    found = names(prune.old_runs(profiles, 0, LATER))
-    assert OLD[4] not in found and OLD[3] in found
+    result = names(prune.old_runs(profiles, 0, LATER))
+    assert OLD[4] not in result and OLD[3] in result
     (profiles.parent / ".git" / "HEAD").write_text("nonsense")
     assert main(["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--yes"]) != Exit.OK
     assert len(lookup.runs(profiles)) == 5
@@ -83,8 +83,8 @@ def test_nothing_goes_without_yes_and_what_a_process_holds_never(
         before = sorted(p for p in profiles.rglob("*"))
         assert main(words) == Exit.OK
         assert sorted(p for p in profiles.rglob("*")) == before
-        said = capsys.readouterr().out
-        assert said.count("to remove") == len(doomed) and "nothing was removed yet: --yes does it" in said
+        output = capsys.readouterr().out
+        assert output.count("to remove") == len(doomed) and "nothing was removed yet: --yes does it" in output
         assert not prune._remove(going) and going.is_dir()
         assert main([*words, "--yes"]) == Exit.OK
         assert not set(doomed) & set(os.listdir(profiles)) and going.is_dir() and (profiles / OLD[1]).is_dir()
@@ -105,8 +105,8 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
     for path in toy.folder.glob("toy/*.json"):  # what the builds are made of
         shutil.copy2(path, folder / "toy")
     more = [folder / "revisions/toy", folder / "against"]
-    found = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER, more)}
-    assert found == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
+    results = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER, more)}
+    assert results == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
                      "against/0123456789abcdef"}  # fmt: skip
     assert not prune.old_builds(str(suite), folder, 1e9)  # all of it is younger
     (suite / "scale.cu").write_text((suite / "scale.cu").read_text() + "\nint more;\n")

@@ -48,10 +48,10 @@ def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
     """The plans of launchers that say nothing of their launches. (Compiles four objects: no other way shows it.)"""
     built = compile_one(TOY.with_name("foreign"), tmp_path_factory.mktemp("foreign"))
     assert [a.status for a in built.artifacts] == ["ok"] * 4
-    found = planned(built)
+    result = planned(built)
     facts = {f.subject.kernel for a in built.artifacts for f in static_facts.facts(a)[0] if a.variant == "recorded"}
     assert facts == {"lib::scale<128,1>", "lib::none"}  # the cubin's kernels have the names that the plan has
-    return {(p.variant, p.shape): p for p in found}
+    return {(p.variant, p.shape): p for p in result}
 
 
 def test_a_launchers_own_launches_are_its_plan(foreign: dict[tuple[str, str], Plan]) -> None:
@@ -64,9 +64,9 @@ def test_a_launchers_own_launches_are_its_plan(foreign: dict[tuple[str, str], Pl
 
 
 def test_what_only_a_device_can_answer_fails_the_plan(foreign: dict[tuple[str, str], Plan]) -> None:
-    asked = foreign["asks_occupancy", "small"]
-    assert "calls cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, which cannot be answered" in asked.error
-    assert not asked.launches and not asked.crashed
+    requested = foreign["asks_occupancy", "small"]
+    assert "calls cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, which cannot be answered" in requested.error
+    assert not requested.launches and not requested.crashed
     assert foreign["asks_runtime", "small"].error and not foreign["asks_runtime", "small"].launches
 
 

@@ -103,9 +103,9 @@ def test_a_race_is_laid_at_the_door_of_the_one_case(run: Run, calls: Calls) -> N
     assert counts(result) == [0, 0, 0, 0]
     # The batch was not clean: each of its cases ran once more, alone.
     assert calls()[2:] == [*(("racecheck", [n]) for n in NAMES), ("synccheck", list(NAMES))]
-    own = outcomes(result)
-    assert [own[n].status for n in NAMES] == ["ok", "ok", "failed", "ok"]
-    assert own["v2/s65"].reason.startswith("racecheck: 2 errors: Error: Race reported between Write access")
+    by_case = outcomes(result)
+    assert [by_case[n].status for n in NAMES] == ["ok", "ok", "failed", "ok"]
+    assert by_case["v2/s65"].reason.startswith("racecheck: 2 errors: Error: Race reported between Write access")
 
 
 def test_a_bad_write_ends_its_process_and_counts_once(run: Run, calls: Calls) -> None:
@@ -113,9 +113,9 @@ def test_a_bad_write_ends_its_process_and_counts_once(run: Run, calls: Calls) ->
     assert counts(result) == [0, 1, 0, 0]
     reason = outcomes(result)["v1/s65"].reason
     assert "memcheck: 1 error: Invalid __global__ write of size 4 bytes at fast_kernel+0x3f0 in fast.cu:41" in reason
-    own = [cases for tool, cases in calls() if tool == "memcheck"]
+    memchecked = [cases for tool, cases in calls() if tool == "memcheck"]
     # v0 shared the process of v1 and ran again; v2 and v3 had a clean one of their own.
-    assert own == [list(NAMES), ["v2/s65", "v3/s65"], ["v0/s65"], ["v1/s65"]]
+    assert memchecked == [list(NAMES), ["v2/s65", "v3/s65"], ["v0/s65"], ["v1/s65"]]
 
 
 def test_a_warning_is_counted_apart_and_is_not_clean(run: Run) -> None:
@@ -136,9 +136,9 @@ def test_a_barrier_that_not_all_threads_reach_is_an_error(run: Run) -> None:
 def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, kind: str) -> None:
     result = run(f"{kind}=v3/s65")
     assert counts(result) == [0, 0, 0, None]
-    own = outcomes(result)
-    assert [own[n].status for n in NAMES] == ["ok", "ok", "ok", "failed"]
-    assert "unmeasured" in own["v3/s65"].reason
+    by_case = outcomes(result)
+    assert [by_case[n].status for n in NAMES] == ["ok", "ok", "ok", "failed"]
+    assert "unmeasured" in by_case["v3/s65"].reason
     (lost,) = (f for f in result.facts if f.subject.variant == "v3" and f.name == "sanitizer_memcheck_errors")
     assert isinstance(lost.cause, NotSanitized)
 
@@ -146,11 +146,11 @@ def test_what_was_not_counted_is_unmeasured_and_the_rest_is_measured(run: Run, k
 def test_a_hang_costs_one_time_limit(run: Run, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "NAMES", ("v0/s65", "v1/s65", "v0/s129", "v1/s129"))
     result = run("hang=v0/s65 hang=v0/s129", time_limit=1.0, finish_limit=1.0)
-    own = outcomes(result)
-    assert [own[n].status for n in NAMES] == ["failed", "ok", "skipped", "ok"]
-    assert "memcheck: unmeasured: no answer within 1 s" in own["v0/s65"].reason
-    assert "racecheck: unmeasured: skipped: hung on s65" in own["v0/s65"].reason
-    assert "memcheck: unmeasured: skipped: hung on s65" in own["v0/s129"].reason
+    by_case = outcomes(result)
+    assert [by_case[n].status for n in NAMES] == ["failed", "ok", "skipped", "ok"]
+    assert "memcheck: unmeasured: no answer within 1 s" in by_case["v0/s65"].reason
+    assert "racecheck: unmeasured: skipped: hung on s65" in by_case["v0/s65"].reason
+    assert "memcheck: unmeasured: skipped: hung on s65" in by_case["v0/s129"].reason
     assert counts(result) == [None, 0, None, 0]
     assert sum(cases[0] == "v0/s65" for _, cases in calls()) == 1, "neither again, nor under another tool"
 

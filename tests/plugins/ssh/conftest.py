@@ -89,8 +89,8 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def answers(port: int) -> bool:
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as requested:
+        return requested.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class Held:
 
 
 @pytest.fixture
-def held(settings: Settings, tmp_path: Path) -> Iterator[Held]:
+def held_run(settings: Settings, tmp_path: Path) -> Iterator[Held]:
     problem = Path("suite/problem.py")
     start, rest = problem.read_text().split("from __future__ import annotations\n")
     code = HELD.format(place=str(tmp_path))
@@ -97,16 +97,16 @@ def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_c
     assert {p.name for p in sources.iterdir()} == {p.name for p in Path("suite").iterdir()} - {"__pycache__"}
 
 
-def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held: Held, compiler: object) -> None:
+def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held_run: Held, compiler: object) -> None:
     messages: list[str] = []
 
     def cut() -> None:
-        held.await_start()
+        held_run.await_start()
         for _ in range(2):
             link = box.link.read_text()
             os.kill(int(link), signal.SIGKILL)
             until(functools.partial(box.is_linked_anew, link))
-        held.go_on()
+        held_run.go_on()
 
     thread = threading.Thread(target=cut)
     thread.start()
@@ -129,9 +129,9 @@ def command(settings: Settings, *more: str) -> Iterator[subprocess.Popen[str]]:
         started.kill()
 
 
-def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held: Held) -> None:
+def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held_run: Held) -> None:
     with command(settings) as started:
-        held.await_start()
+        held_run.await_start()
         job = json.loads((box.folder / "job.json").read_bytes())["pid"]
         started.send_signal(signal.SIGINT)
         _, errors = started.communicate()
@@ -140,10 +140,10 @@ def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held: Held) -> 
 
 
 def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
-    box: Box, settings: Settings, held: Held, compiler: object
+    box: Box, settings: Settings, held_run: Held, compiler: object
 ) -> None:
     with command(settings):
-        held.await_start()
+        held_run.await_start()
     with pytest.raises(FlashcoreError, match="found one\n  hint: join it with --resume"):
         runs(settings, silent)
     header = Path("suite/include/scale.cuh")
@@ -152,7 +152,7 @@ def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
     with pytest.raises(FlashcoreError, match="expected the sources that the run there began with"):
         runs(settings, silent, resume=True)
     header.write_bytes(before)
-    held.go_on()
+    held_run.go_on()
     with command(settings, "--resume") as started:
         output, errors = started.communicate()
     assert started.returncode == 0, errors
@@ -163,9 +163,9 @@ def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
         runs(settings, silent, resume=True)
 
 
-def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held: Held) -> None:
+def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held_run: Held) -> None:
     def kill() -> None:
-        held.await_start()
+        held_run.await_start()
         os.kill(json.loads((box.folder / "job.json").read_bytes())["pid"], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)

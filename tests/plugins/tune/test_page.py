@@ -115,8 +115,8 @@ def test_no_result_at_all_is_a_page_too(tmp_path: Path) -> None:
 def chromium() -> Iterator[Browser]:
     if PROGRAM is None:
         pytest.skip("tool: needs Chromium and Playwright")
-    with browser() as found:
-        yield found
+    with browser() as result:
+        yield result
 
 
 @pytest.mark.slow

@@ -81,23 +81,23 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
     copy = shutil.copytree(suite, tmp_path / "copy")
     manifest = copy / "suite.toml"
     manifest.write_text(manifest.read_text().replace("STAGES = [2, 3]", "STAGES = [3]"))
-    own = points(copy)
+    grid_points = points(copy)
     job = open_context(Settings(str(copy), upto=None, build=str(tmp_path / "build")))
     job = dataclasses.replace(job, gpu_arch="sm_90a", options=dataclasses.replace(job.options, archs=("sm_90a",)))
-    header = study.Header("triton_kernels", own.space, "grid", 0, "c", compiler="triton")
+    header = study.Header("triton_kernels", grid_points.space, "grid", 0, "c", compiler="triton")
     with study.create(tmp_path, header) as kept:
-        local = StandIn(job, own, tmp_path, True)
-        tune.search(kept, Exhaustive(own, {}), local, tune.Budget(), lambda _: None, Pace(2))
+        local = StandIn(job, grid_points, tmp_path, True)
+        tune.search(kept, Exhaustive(grid_points, {}), local, tune.Budget(), lambda _: None, Pace(2))
     assert len({r.code for r in kept.results.values()}) == 2
     best = tune.best(kept.results.values(), "square")
-    assert best is not None and own.point(best.index)["BM"] == 64
+    assert best is not None and grid_points.point(best.index)["BM"] == 64
     whole = load(copy)
     winner = Final(best.index, "square", "matmul_64x64", 50.0, 49.0, Decision("faster", -0.02, 0.01))
     made = offer(whole, own, winner, "study")
     made.write()
-    found = load(copy).variants["matmul_tuned_1"]
-    assert found.kind == AheadOfTime("triton", "matmul.py:matmul")
-    assert dict(found.config) == own.point(best.index) and found.parent == "matmul_64x64"
+    result = load(copy).variants["matmul_tuned_1"]
+    assert result.kind == AheadOfTime("triton", "matmul.py:matmul")
+    assert dict(result.config) == grid_points.point(best.index) and result.parent == "matmul_64x64"
 
 
 def test_the_search_begins_at_the_variants_of_the_same_callable(suite: Path) -> None:
@@ -121,5 +121,5 @@ def test_a_missing_optuna_is_said_before_anything_is_built(
     monkeypatch.chdir(tmp_path)
     space = next(iter(load(str(suite)).tables["space"]))
     assert main(["tune", space, "--suite", str(suite), "--static", "--sampler", "random"]) == Exit.INCAPABLE
-    said = capsys.readouterr().err
-    assert "optuna" in said and "build:" not in said
+    message = capsys.readouterr().err
+    assert "optuna" in message and "build:" not in message

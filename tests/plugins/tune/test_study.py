@@ -13,10 +13,10 @@ from tests.plugins.tune.spaces import RECORDED, header
 
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    with study.create(tmp_path, header()) as own:
+    with study.create(tmp_path, header()) as study_file:
         for result in RECORDED:
-            own.record(result)
-        folder = own.folder
+            study_file.record(result)
+        folder = study_file.folder
         with pytest.raises(UsageError, match="no process has locked"), study.resume(folder):
             pass
     assert study.read(folder) == (header(), {r.index: r for r in RECORDED})
@@ -29,16 +29,16 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_is_cut_off_and_the_study_goes_on(tmp_path: Path) -> None:
-    with study.create(tmp_path, header()) as own:
-        own.record(RECORDED[0])
-    path = own.folder / study.RESULTS
+    with study.create(tmp_path, header()) as study_file:
+        study_file.record(RECORDED[0])
+    path = study_file.folder / study.RESULTS
     whole = path.read_bytes()
     for torn in (b"{", b'{"index":3,"fell":"",', b'{"index":3}'):
         path.write_bytes(whole + torn)
-        assert list(study.read(own.folder)[1]) == [RECORDED[0].index]
-        with study.resume(own.folder) as again:
+        assert list(study.read(study_file.folder)[1]) == [RECORDED[0].index]
+        with study.resume(study_file.folder) as again:
             again.record(RECORDED[1])
-        assert [r.index for r in study.read(own.folder)[1].values()] == [RECORDED[0].index, RECORDED[1].index]
+        assert [r.index for r in study.read(study_file.folder)[1].values()] == [RECORDED[0].index, RECORDED[1].index]
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "[]\n", '{"space":{}}\n', "nonsense\n"])

@@ -17,18 +17,18 @@ NAMES = ("right", "wrong_scale", "exits", "slower")
 
 
 def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
-    asked = [
+    requested = [
         (Result(i, facts={"smem": 8.0}), [case(name), case(name, "wide", columns=300)]) for i, name in enumerate(NAMES)
     ]
     found: dict[str, Result] = {}
     trial.run(asked, tmp_path, lambda r: found.update({NAMES[r.index]: r}), Pool(), "cpu")
     assert list(found) == list(NAMES), "told as they come"
     for name in ("right", "slower"):  # which of the two took longer is a busy machine's to say
-        assert found[name].times.keys() == {"small", "wide"} and all(t > 0 for t in found[name].times.values())
-    assert found["right"].error is not None and found["right"].facts == {"smem": 8.0} and not found["right"].fell
-    assert (found["wrong_scale"].fell, found["wrong_scale"].times) == ("check", {})
-    assert "seed 0" in found["wrong_scale"].reason and found["wrong_scale"].reason.startswith("small: ")
-    assert (found["exits"].fell, found["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
+        assert results[name].times.keys() == {"small", "wide"} and all(t > 0 for t in results[name].times.values())
+    assert results["right"].error is not None and results["right"].facts == {"smem": 8.0} and not results["right"].fell
+    assert (results["wrong_scale"].fell, results["wrong_scale"].times) == ("check", {})
+    assert "seed 0" in results["wrong_scale"].reason and results["wrong_scale"].reason.startswith("small: ")
+    assert (results["exits"].fell, results["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
     processes = len(list(tmp_path.glob("child-*.log")))
     again: dict[str, Result] = {}
     trial.run(asked, tmp_path, lambda r: again.update({NAMES[r.index]: r}), Pool(), "cpu")
@@ -43,7 +43,7 @@ def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: 
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1
             trial.run([(Result(number), [case(name)])], tmp_path, found.append, workers, "cpu")
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1, "and by no other one"
-    assert [r.times.keys() for r in found] == [{"small"}] * 2
+    assert [r.times.keys() for r in results] == [{"small"}] * 2
 
 
 @pytest.mark.parametrize("measures", [True, False])

@@ -83,8 +83,8 @@ def test_a_resumed_sampler_knows_the_results_and_asks_only_for_new_feasible_poin
     recorded = {r.index: r for r in RECORDED[:6]}
     resumed = Proposing(header(kind), GRID, recorded, first=[RECORDED[0].index, RECORDED[9].index])
     assert len(resumed._study.get_trials(deepcopy=False)) == 6 + 1, "each result, and the point to begin with"
-    asked = resumed.ask(len(GRID))
-    assert asked[0] == RECORDED[9].index and sorted([*asked, *recorded]) == GRID.feasible and not resumed.ask(1)
+    requested = resumed.ask(len(GRID))
+    assert requested[0] == RECORDED[9].index and sorted([*requested, *recorded]) == GRID.feasible and not resumed.ask(1)
 
 
 class Killed(tune.Replay):

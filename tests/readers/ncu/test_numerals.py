@@ -54,10 +54,10 @@ def test_what_cannot_be_told_is_refused(cells: list[str]) -> None:
     ],
 )
 def test_a_number_is_read_by_its_files_convention(text: str, mark: str, value: float | None) -> None:
-    found = numerals.number(text, mark)
-    assert found == value and type(found) is type(value)
+    result = numerals.number(text, mark)
+    assert result == value and type(result) is type(value)
 
 
 def test_a_word_for_no_number_is_nan() -> None:
-    found = numerals.number("nan", ".")
-    assert found is not None and math.isnan(found)
+    result = numerals.number("nan", ".")
+    assert result is not None and math.isnan(result)

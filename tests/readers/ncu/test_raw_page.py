@@ -50,10 +50,10 @@ SMALL = table({"m__a.sum": ("inst", ["1,234", "5"]), "m__b.pct": ("%", ["6.25", 
 
 
 def test_recorded_ranges_of_our_domain() -> None:
-    found = parse(recorded("ncu_raw_domain.csv"))
-    assert list(found.by_range()) == [f"v{i}/mission" for i in range(8)]
-    assert found.notes == () and not found.suspects
-    row = found.rows[2]
+    parsed = parse(recorded("ncu_raw_domain.csv"))
+    assert list(parsed.by_range()) == [f"v{i}/mission" for i in range(8)]
+    assert parsed.notes == () and not parsed.suspects
+    row = parsed.rows[2]
     assert (row.kernel, row.grid, row.block, row.cc) == ("gemm_v2", (4, 8, 1), (128, 1, 1), (9, 0))
     duration = row.read("gpu__time_duration.sum")
     assert (duration.value, duration.unit) == (15744.0, "ns")
@@ -81,8 +81,8 @@ def test_recorded_case_of_many_kernels() -> None:
 
 
 def test_a_metric_that_ncu_left_out_is_no_value() -> None:
-    found = parse(SMALL).rows[0].read("smsp__inst_executed_barrier.sum")
-    assert (found.value, found.note) == (None, "ncu did not return it")
+    result = parse(SMALL).rows[0].read("smsp__inst_executed_barrier.sum")
+    assert (result.value, result.note) == (None, "ncu did not return it")
 
 
 # --- cells ---------------------------------------------------------------------------------------
@@ -104,13 +104,13 @@ def test_numbers(text: str, value: float) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_number_is_no_value_and_says_so(text: str) -> None:
-    found = reading(text)
-    assert found.value is None and found.note.startswith("ncu gave")
+    result = reading(text)
+    assert result.value is None and result.note.startswith("ncu gave")
 
 
 def test_instances() -> None:
-    found = reading("2,627 (IMAD: 2,000; HMMA.16816.F32: 600; BAR: 27)")
-    assert found.value == 2627 and found.instances == {"IMAD": 2000, "HMMA.16816.F32": 600, "BAR": 27}
+    result = reading("2,627 (IMAD: 2,000; HMMA.16816.F32: 600; BAR: 27)")
+    assert result.value == 2627 and result.instances == {"IMAD": 2000, "HMMA.16816.F32": 600, "BAR": 27}
     assert reading("1 (0: 0-15)").instances is None
     assert reading("1 (A: 1; A: 2)").instances is None
     assert reading("1 (A: 2; A: -1)").instances is None
@@ -135,17 +135,17 @@ def test_instances() -> None:
     ],
 )  # fmt: skip
 def test_units(value: float, unit: str, wanted: str, expected: float | None) -> None:
-    found = convert(value, unit, wanted)
-    assert found == (None if expected is None else pytest.approx(expected))
+    result = convert(value, unit, wanted)
+    assert result == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_field_of_many_instances_is_read_whole() -> None:
     # A large kernel's per-instruction instances fill more than 128 KiB, the csv module's default limit.
     long = "7 (" + "; ".join(f"{140000000000000 + n}: 1" for n in range(12000)) + ")"
     assert len(long) > 200_000
-    found = parse(table({"sass__inst_executed": ("inst", [long])}, ["v/s"]))
-    assert found.notes == ()
-    assert found.rows[0].read("sass__inst_executed").value == 7
+    parsed = parse(table({"sass__inst_executed": ("inst", [long])}, ["v/s"]))
+    assert parsed.notes == ()
+    assert parsed.rows[0].read("sass__inst_executed").value == 7
 
 
 def test_range_of_nested_and_foreign_ranges() -> None:
@@ -194,10 +194,10 @@ def test_a_torn_row_is_dropped_and_its_neighbours_are_suspect() -> None:
     text = table({"m__a.sum": ("inst", ["1", "2", "3", "4"])}, ["a/s", "b/s", "c/s", "d/s"])
     lines = text.splitlines(keepends=True)
     lines[3] = lines[3][:30] + "\n"  # the row of b
-    found = parse("".join(lines))
-    assert [row.range_in("flashcore") for row in found.rows] == ["a/s", "c/s", "d/s"]
-    assert found.suspects == {"a/s", "c/s"}
-    assert len(found.notes) == 1 and found.notes[0].startswith("line 4: damaged")
+    parsed = parse("".join(lines))
+    assert [row.range_in("flashcore") for row in parsed.rows] == ["a/s", "c/s", "d/s"]
+    assert parsed.suspects == {"a/s", "c/s"}
+    assert len(parsed.notes) == 1 and parsed.notes[0].startswith("line 4: damaged")
 
 
 def test_a_row_of_other_width_or_without_its_sizes_is_dropped() -> None:
@@ -216,10 +216,10 @@ def lines_of_four() -> list[str]:
 @pytest.mark.parametrize("lost", [[2], [3], [4], [3, 4], [2, 3]])
 def test_a_row_that_is_not_there_is_missed(lost: list[int]) -> None:
     lines = lines_of_four()
-    found = parse("".join(line for i, line in enumerate(lines) if i not in lost))
+    parsed = parse("".join(line for i, line in enumerate(lines) if i not in lost))
     near = {"abcd"[i - 2] + "/s" for i in (min(lost) - 1, max(lost) + 1) if i >= 2}
-    assert found.suspects == near
-    assert len(found.notes) == 1 and "expected ID" in found.notes[0]
+    assert parsed.suspects == near
+    assert len(parsed.notes) == 1 and "expected ID" in parsed.notes[0]
 
 
 @pytest.mark.parametrize("order", [(2, 2, 3), (2, 3, 2), (2, 3, 3), (3, 2, 4), (2, 3, 4, 5, 2, 3, 4, 5)])
@@ -243,9 +243,9 @@ def test_a_column_twice_is_refused() -> None:
     ("old", "new"), [('"0","9"', f'"{"9" * 5000}","9"'), ("(8, 2, 1)", f"({'9' * 5000}, 1, 1)"), ("9.0", "9" * 5000)]
 )
 def test_integers_of_any_length_are_a_torn_row(old: str, new: str) -> None:
-    found = parse(SMALL.replace(old, new, 1))
-    assert [row.id for row in found.rows] == [1] and len(found.notes[0]) < 400
-    assert found.suspects == {"w/s"}
+    parsed = parse(SMALL.replace(old, new, 1))
+    assert [row.id for row in parsed.rows] == [1] and len(parsed.notes[0]) < 400
+    assert parsed.suspects == {"w/s"}
 
 
 def test_a_header_without_rows() -> None:
@@ -291,10 +291,10 @@ def test_recorded_truncated_anywhere_nothing_is_invented(end: int) -> None:
 @given(noise=st.text(max_size=300) | st.binary(max_size=300).map(lambda b: b.decode(errors="replace")))
 def test_noise_is_refused_or_empty(noise: str) -> None:
     try:
-        found = parse(noise)
+        parsed = parse(noise)
     except LayoutError:
         return
-    assert found.rows == ()
+    assert parsed.rows == ()
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,12}/[a-z][a-z0-9_]{0,12}", fullmatch=True)
@@ -310,11 +310,11 @@ def test_round_trip(rows: list[tuple[str, tuple[str, float], tuple[str, float]]]
         {"m__a.sum": ("byte", [a for _, (a, _), _ in rows]), "m__b.avg": ("%", [b for *_, (b, _) in rows])},
         [name for name, *_ in rows],
     )
-    found = parse(text)
-    assert found.notes == ()
-    got = [(r.range_in("flashcore"), r.read("m__a.sum").value, r.read("m__b.avg").value) for r in found.rows]
+    parsed = parse(text)
+    assert parsed.notes == ()
+    got = [(r.range_in("flashcore"), r.read("m__a.sum").value, r.read("m__b.avg").value) for r in parsed.rows]
     assert got == [(name, a, b) for name, (_, a), (_, b) in rows]
-    assert {r.read("m__a.sum").unit for r in found.rows} == {"byte"}
+    assert {r.read("m__a.sum").unit for r in parsed.rows} == {"byte"}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ def in_place(a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None, alpha: float,
 
 
 def apart(a: Tensor, b: Tensor, c: Tensor, **rest: Any) -> Tensor:
-    found = c.addmm(a, b, alpha=rest["alpha"], beta=rest["beta"])
-    return found if rest["bias"] is None else found + rest["bias"]
+    result = c.addmm(a, b, alpha=rest["alpha"], beta=rest["beta"])
+    return result if rest["bias"] is None else result + rest["bias"]
 
 
 def no_beta(a: Tensor, b: Tensor, c: Tensor, **rest: Any) -> Tensor:

@@ -36,17 +36,17 @@ def make_inputs(params: dict[str, Any], seed: int, device: str, kind: str = "nor
 
 def reference(inputs: dict[str, Any], params: dict[str, Any]) -> dict[str, Tensor]:
     a, b, c = (inputs[name].double() for name in "abc")
-    found = inputs["alpha"] * (a @ b) + inputs["beta"] * c
-    return {"c": found if inputs["bias"] is None else found + inputs["bias"].double()}
+    result = inputs["alpha"] * (a @ b) + inputs["beta"] * c
+    return {"c": result if inputs["bias"] is None else result + inputs["bias"].double()}
 
 
 def emulate(tolerance: str, inputs: dict[str, Any], params: dict[str, Any]) -> dict[str, Tensor]:
     """Each product added to beta C and rounded, one after the other, as libraries do on some CPUs."""
     a, b, c = (inputs[name] for name in "abc")
-    found = inputs["beta"] * c
+    result = inputs["beta"] * c
     for k in range(params["K"]):
-        found += inputs["alpha"] * a[:, k : k + 1] * b[k]
-    return {"c": found if inputs["bias"] is None else found + inputs["bias"]}
+        result += inputs["alpha"] * a[:, k : k + 1] * b[k]
+    return {"c": result if inputs["bias"] is None else result + inputs["bias"]}
 
 
 def work(params: dict[str, Any]) -> dict[str, float]:
@@ -55,8 +55,8 @@ def work(params: dict[str, Any]) -> dict[str, float]:
 
 
 def answer(a: Tensor, b: Tensor, c: Tensor, bias: Tensor | None, alpha: float, beta: float) -> Tensor:
-    found = alpha * (a @ b) + beta * c
-    return found if bias is None else found + bias
+    result = alpha * (a @ b) + beta * c
+    return result if bias is None else result + bias
 
 
 def _register() -> None:
@@ -69,8 +69,8 @@ def _register() -> None:
     def operator(function: Callable[..., Tensor | None]) -> None:
         def call(*given: Any) -> None:
             calls[function.__name__] = calls.get(function.__name__, 0) + 1
-            if (found := function(*given)) is not None:
-                given[2].copy_(found)
+            if (result := function(*given)) is not None:
+                given[2].copy_(result)
 
         library.define(function.__name__ + SCHEMA)  # type: ignore[no-untyped-call]
         library.impl(function.__name__, call, "CPU")  # type: ignore[no-untyped-call]
@@ -103,15 +103,15 @@ def _register() -> None:
 
     @operator
     def writes_input(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-        found = answer(a, b, *rest)
+        result = answer(a, b, *rest)
         b.mul_(2)
-        return found
+        return result
 
     @operator
     def writes_strided_input(a: Tensor, *rest: Any) -> Tensor:
-        found = answer(a, *rest)
+        result = answer(a, *rest)
         a[1, 1] += 1
-        return found
+        return result
 
     @operator
     def writes_between(a: Tensor, *rest: Any) -> Tensor:
@@ -128,14 +128,14 @@ def _register() -> None:
     def ignores_strides(a: Tensor, *rest: Any) -> Tensor:
         return answer(a.as_strided(a.shape, (a.shape[1], 1), a.storage_offset()), *rest)
 
-    known: set[Any] = set()
+    recorded: set[Any] = set()
 
     @operator
     def knows_tensors(a: Tensor, b: Tensor, c: Tensor, *rest: Any) -> Tensor | None:
         # As if C held the answer already where it has been before.
-        if c.data_ptr() in known:
+        if c.data_ptr() in recorded:
             return None
-        known.add(c.data_ptr())
+        recorded.add(c.data_ptr())
         return answer(a, b, c, *rest)
 
     kept: dict[Any, Tensor] = {}

@@ -175,49 +175,49 @@ def record(compiled: Compiled, name: str, called: str = "") -> Record:
     machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
     artifact = dataclasses.replace(artifact, code=code)
     made = dataclasses.replace(made, environment=machine, artifacts=(artifact,), plans=plans)
-    return dataclasses.replace(made, facts=Facts(found), keys={}, stale={})
+    return dataclasses.replace(made, facts=Facts(result), keys={}, stale={})
 
 
-def judged(found: Record, held_to: Record) -> judge.Judgement:
-    return judge.judge(found, today=TODAY, baseline=baseline.save(held_to, None).baseline)
+def judged(results: Record, held_to: Record) -> judge.Judgement:
+    return judge.judge(results, today=TODAY, baseline=baseline.save(held_to, None).baseline)
 
 
 def test_the_sound_kernel_passes_and_its_facts_are_those_of_its_cubin(compiled: Compiled) -> None:
-    found = record(compiled, "sound")
-    assert judged(found, found).exit_code is Exit.OK
-    (plan,) = found.plans
+    result = record(compiled, "sound")
+    assert judged(result, result).exit_code is Exit.OK
+    (plan,) = result.plans
     assert [(x.kernel, x.grid, x.block) for x in plan.launches] == [("softmax_kernel", (64, 1, 1), (32, 1, 1))]
     kernel = Subject("sound", ARCH, kernel="softmax_kernel")
-    facts = {name: found.facts.number(name, kernel) for name in ("registers", "spill_store_bytes", "sass_ldg")}
+    facts = {name: result.facts.number(name, kernel) for name in ("registers", "spill_store_bytes", "sass_ldg")}
     assert 40 <= (facts["registers"] or 0) <= 80
     assert facts["spill_store_bytes"] == 0
     assert facts["sass_ldg"] == 8  # 1,024 values of 32 lanes, four at once
-    assert found.facts.number("theoretical_occupancy", dataclasses.replace(kernel, shape="rows")) == 50
+    assert result.facts.number("theoretical_occupancy", dataclasses.replace(kernel, shape="rows")) == 50
 
 
 def test_registers_stack_and_barriers_are_what_ptxas_says(compiled: Compiled) -> None:
     """ptxas's own words are the oracle of what is read from the cubin; Triton's wheel has ptxas 12."""
-    said = 0
+    message = 0
     for artifact in compiled.artifacts.values():
-        found = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+        result = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
         for kernel, file in artifact.cubins.items():
             log = Path(file).with_suffix(".log").read_text()
             subject = Subject(artifact.variant, ARCH, kernel=kernel)
             for name, words in (("registers", r"Used (\d+) registers"), ("stack_bytes", r"(\d+) bytes stack frame"),
                                 ("barriers", r"used (\d+) barriers")):  # fmt: skip
-                told = re.search(words, log)
-                assert found.number(name, subject) == int(told[1] if told else 0), (artifact.variant, kernel, name)
-                said += told is not None
-    assert said > 10
+                listed = re.search(words, log)
+                assert result.number(name, subject) == int(listed[1] if listed else 0), (artifact.variant, kernel, name)
+                message += listed is not None
+    assert message > 10
 
 
 def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -> None:
-    found = record(compiled, "spilling", "sound")
-    verdict = judged(found, record(compiled, "sound"))
+    result = record(compiled, "spilling", "sound")
+    verdict = judged(result, record(compiled, "sound"))
     assert verdict.exit_code is Exit.FAILED
     failed = {v.budget for v in verdict.failed}
     assert {"spills", "baseline_spill_store_bytes"} <= failed
-    site = found.facts.get("local_memory_site", Subject("sound", ARCH, kernel="softmax_kernel"))
+    site = result.facts.get("local_memory_site", Subject("sound", ARCH, kernel="softmax_kernel"))
     assert site is not None and str(site.value).startswith("spilling.py:")
 
 
@@ -236,8 +236,8 @@ def test_decisions_are_judged_at_lines_of_python(
     budget = dataclasses.replace(compiled.suite.budgets[0], fact="decision_of", decision=decision)
     suite = dataclasses.replace(compiled.suite, budgets=(budget,))
     for name, (value, text) in places.items():
-        found = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)[0]
-        (fact,) = (fact for fact in found if fact.name == "decision_of")
+        result = static_facts.facts(compiled.artifacts[name], Path(suite.root), suite)[0]
+        (fact,) = (fact for fact in result if fact.name == "decision_of")
         # Another Triton's line table may not tell, and then nothing passes or fails.
         assert fact.value in ((value,) if PINNED else (value, None)), fact.note
         if isinstance(fact.detail, Decided):
@@ -268,8 +268,8 @@ def test_what_changes_no_machine_code_passes_the_gate(compiled: Compiled, name: 
 def test_each_configuration_of_a_tuned_kernel_has_its_facts(compiled: Compiled) -> None:
     artifact = compiled.artifacts["tuned"]
     shapes = compiled.suite.shapes.values()
-    found = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
-    spilled = {f.subject.kernel: f.number for f in found.named("spill_store_bytes")}
+    result = Facts(static_facts.facts(artifact, Path(compiled.suite.root))[0])
+    spilled = {f.subject.kernel: f.number for f in result.named("spill_store_bytes")}
     assert [name for name, stores in spilled.items() if stores] == ["softmax_kernel<num_warps=1,maxnreg=24>"]
     assert len(spilled) == 3
     (possible,) = LANGUAGE.plans(artifact, shapes, possible=True)
@@ -427,12 +427,12 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
     found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
     kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
-    assert (found.number("spill_store_bytes", kernel) or 0) > 0
+    assert (result.number("spill_store_bytes", kernel) or 0) > 0
     assert artifact.code == "" and artifact.cxx == "recorded"
     assert LANGUAGE.plans(artifact, suite.shapes.values()) == []
     plans = LANGUAGE.plans(artifact, suite.shapes.values(), possible=True)
     assert len(plans) == 1
-    planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plans, found, 132)}
+    planned = {f.name: f.number for f in static_facts.plan_facts(artifact, plans, result, 132)}
     assert planned["theoretical_occupancy"] == 50 and planned["blocks"] is None and "waves" not in planned
     ((call,),) = LANGUAGE.calls(artifact, "rows")
     ((known,),) = LANGUAGE.calls(compiled.artifacts["spilling"], "rows")
@@ -442,7 +442,7 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
     spilled = found.get("spill_store_bytes", kernel)
     assert spilled is not None and spilled.value and spilled.source == "cubin"
-    assert (found.number("sass_stl", kernel) or 0) > 0
+    assert (result.number("sass_stl", kernel) or 0) > 0
 
 
 def test_what_is_kept_names_the_files_that_were_read(compiled: Compiled) -> None:
