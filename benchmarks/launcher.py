@@ -70,9 +70,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for variant, shape in variants.items():
             if chosen is None or variant in chosen:
                 context = _built(suite, variant, options.build)
-                found["machine"] = raw.machine(str(context.gpu and context.gpu.name), str(context.gpu_arch))
+                results["machine"] = raw.machine(str(context.gpu and context.gpu.name), str(context.gpu_arch))
                 places = [_kernel(context, shape, options.samples, place) for place in range(options.placements)]
-                found["kernels"][variant] = {
+                results["kernels"][variant] = {
                     "equal": {name: all(p["equal"][name] for p in places) for name in places[0]["equal"]},
                     "placements": places,
                 }
@@ -163,7 +163,7 @@ def _bytes(tensor: Any) -> bytes:
     return content
 
 
-def judged(found: raw.Found) -> list[tuple[str, str, float, float, float, float, bool]]:
+def judged(results: raw.Results) -> list[tuple[str, str, float, float, float, float, bool]]:
     """For each kernel and regime: us of bench, least and most of its placements, of the launcher, do they agree."""
     rows = []
     for kernel, one in results["kernels"].items():
@@ -181,7 +181,7 @@ def _medians(one: Mapping[str, Any], regime: str, way: str) -> list[float]:
     return [statistics.median(place["us"][regime][way]) for place in one["placements"] if way in place["us"][regime]]
 
 
-def verdict(found: raw.Found) -> int:
+def verdict(results: raw.Results) -> int:
     """The exit code."""
     equal = all(all(one["equal"].values()) for one in results["kernels"].values())
     return int(Exit.OK if equal and all(row[-1] for row in judged(results)) else Exit.FAILED)
@@ -189,12 +189,12 @@ def verdict(found: raw.Found) -> int:
 
 def table(results: raw.Results) -> list[str]:
     """Medians, and what is accepted."""
-    lines = [f"machine: {found['machine']}", ""]
+    lines = [f"machine: {results['machine']}", ""]
     lines.append(
         f"{'kernel':18}{'regime':14}{'bench us':>10}{'placements us':>19}{'launcher us':>13}{'%':>7}{'option us':>11}"
     )
-    for kernel, regime, bench, least, most, launcher, holds in judged(found):
-        option = _medians(found["kernels"][kernel], regime, "bench --launcher")
+    for kernel, regime, bench, least, most, launcher, holds in judged(results):
+        option = _medians(results["kernels"][kernel], regime, "bench --launcher")
         shown = f"{statistics.median(option):11.3f}" if option else f"{'-':>11}"
         spread = f"{least:.3f}..{most:.3f}"
         percent = 100 * (launcher / bench - 1)

@@ -159,8 +159,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         shapes = options.shape or ["mission"]
         watched = Watched(folder, options.variant, shapes)
         try:
-            found["first"] = list(watched.answered())
-            found["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
+            results["first"] = list(watched.answered())
+            results["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
             planted = [*_PLANTED, *[("", _LINE)] * options.compared][: options.compared if gpu else 0]
             compared = [_save(watched, source, text, 100 + i, edit, 0.0) for i, edit in enumerate(planted)]
             rest = range(options.edits + options.compared, options.saves)
@@ -169,13 +169,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             watched.close()
             results["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
         # A running watch has a CUDA context, which voids the times of other commands.
-        found["compared"] = []
+        results["compared"] = []
         if compared:
             source.write_text(text, encoding="utf-8")
             for i, edit in enumerate(planted):
                 _edit(folder / "suite" / f"{_EDIT}{i}.cu", text, 100 + i, edit)
             profiled = _profiled(folder, suite.variants[options.variant].name, len(planted), shapes[0])
-            found["compared"] = [{**save, "profile": one} for save, one in zip(compared, profiled, strict=True)]
+            results["compared"] = [{**save, "profile": one} for save, one in zip(compared, profiled, strict=True)]
         if gpu and options.edits:
             watched = Watched(folder, options.variant, ())
             try:

@@ -306,7 +306,7 @@ class Trace:
         result |= of(
             limits, whole(readings, variant, shape), cures, advice(readings, variant, shape), bounds, v.predictions
         )
-        found |= of(
+        result |= of(
             time_shares.needs(readings, v, s),
             [predictions.judge_one(readings, p, v, p.shape or shape) for p in v.predictions],
         )

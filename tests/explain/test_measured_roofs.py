@@ -271,14 +271,14 @@ def test_each_gpu_that_shares_a_run_has_its_own_roofs(
     cases = {"bench": ("plain/small",)}
     gpus = (_gpu("GPU-a", cases=cases), _gpu("GPU-b"), _gpu("GPU-c", cases=cases), _gpu("GPU-gone", cases=cases))
     measured, roofs = run_module.with_roofs(context, Measured(gpus=gpus))
-    assert asked == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
-    own = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
-    assert own == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
+    assert requested == ["GPU-a", "GPU-c"], "one that measured nothing needs none; one that is gone cannot be asked"
+    dram = {g.uuid: [r.value for r in g.roofs if r.resource == "dram"] for g in measured.gpus}
+    assert dram == {"GPU-a": [4001.0], "GPU-b": [], "GPU-c": [4002.0], "GPU-gone": []}
     assert roofs == measured.gpus[0].roofs and "on GPU-a" in roofs[0].note
     alone, roofs = run_module.with_roofs(context, Measured())
-    assert asked[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
+    assert requested[2:] == ["all"] and not alone.gpus and roofs and roofs[0].value == 4003.0
     untold = replace(context, settings=replace(context.settings, upto="bench"))
-    assert run_module.with_roofs(untold, alone) == (alone, None) and len(asked) == 3
+    assert run_module.with_roofs(untold, alone) == (alone, None) and len(requested) == 3
 
 
 def test_a_case_is_held_against_the_roofs_of_the_gpu_that_measured_it() -> None:

@@ -157,7 +157,7 @@ def test_what_ncu_is_told(run: Run, calls: Callable[[], list[list[str]]]) -> Non
     assert options["--nvtx-include"] == "regex:flashcore@.*/" and "--nvtx" in listed
     assert (options["--clock-control"], options["--cache-control"]) == ("base", "none")
     assert options["--metrics"].split(",") == metrics_to_request("gh100", without=INFERRED)
-    assert told[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
+    assert listed[-6:-2] == [sys.executable, "-P", "-m", "flashcore.measure.profile.child"]
     assert imported[imported.index("--page") + 1] == "raw" and "--csv" in imported
     assert imported[imported.index("--print-units") + 1] == "base"
     assert imported[imported.index("--print-metric-instances") + 1] == "details"
@@ -178,7 +178,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
-    told = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
+    listed = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
     costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
     assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and listed[0] == everything

@@ -93,7 +93,7 @@ def test_a_search_ends_with_a_variant_that_the_manifest_takes(suite: Path, tmp_p
     assert best is not None and grid_points.point(best.index)["BM"] == 64
     whole = load(copy)
     winner = Final(best.index, "square", "matmul_64x64", 50.0, 49.0, Decision("faster", -0.02, 0.01))
-    made = offer(whole, own, winner, "study")
+    made = offer(whole, grid_points, winner, "study")
     made.write()
     result = load(copy).variants["matmul_tuned_1"]
     assert result.kind == AheadOfTime("triton", "matmul.py:matmul")

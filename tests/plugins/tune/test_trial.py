@@ -20,9 +20,9 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     requested = [
         (Result(i, facts={"smem": 8.0}), [case(name), case(name, "wide", columns=300)]) for i, name in enumerate(NAMES)
     ]
-    found: dict[str, Result] = {}
-    trial.run(asked, tmp_path, lambda r: found.update({NAMES[r.index]: r}), Pool(), "cpu")
-    assert list(found) == list(NAMES), "told as they come"
+    results: dict[str, Result] = {}
+    trial.run(requested, tmp_path, lambda r: results.update({NAMES[r.index]: r}), Pool(), "cpu")
+    assert list(results) == list(NAMES), "told as they come"
     for name in ("right", "slower"):  # which of the two took longer is a busy machine's to say
         assert results[name].times.keys() == {"small", "wide"} and all(t > 0 for t in results[name].times.values())
     assert results["right"].error is not None and results["right"].facts == {"smem": 8.0} and not results["right"].fell
@@ -31,17 +31,19 @@ def test_each_candidate_falls_by_itself(tmp_path: Path) -> None:
     assert (results["exits"].fell, results["exits"].reason.partition(":")[0]) == ("check", "exit code 9")
     processes = len(list(tmp_path.glob("child-*.log")))
     again: dict[str, Result] = {}
-    trial.run(asked, tmp_path, lambda r: again.update({NAMES[r.index]: r}), Pool(), "cpu")
-    assert again == found and len(list(tmp_path.glob("child-*.log"))) == processes, "what is answered is not run again"
+    trial.run(requested, tmp_path, lambda r: again.update({NAMES[r.index]: r}), Pool(), "cpu")
+    assert again == results and len(list(tmp_path.glob("child-*.log"))) == processes, (
+        "what is answered is not run again"
+    )
 
 
 def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: Path) -> None:
-    found: list[Result] = []
+    results: list[Result] = []
     with Pool() as workers:
         for number, name in enumerate(("right", "slower")):
             trial.prepare(tmp_path, workers)
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1
-            trial.run([(Result(number), [case(name)])], tmp_path, found.append, workers, "cpu")
+            trial.run([(Result(number), [case(name)])], tmp_path, results.append, workers, "cpu")
             assert len(list(tmp_path.glob("tasks-*"))) == number + 1, "and by no other one"
     assert [r.times.keys() for r in results] == [{"small"}] * 2
 

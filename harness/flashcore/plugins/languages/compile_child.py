@@ -179,7 +179,12 @@ def _read(root: Path, before: set[str], since: int, kernel_types: tuple[type, ..
     suite_folder = os.path.realpath(root)
     for module in set(sys.modules) - before:
         file = getattr(sys.modules[module], "__file__", None) or ""
-        if module.startswith("_sysconfigdata") or module.partition(".")[0] in packages or not file.endswith(".py") or not os.path.isfile(file):
+        if (
+            module.startswith("_sysconfigdata")
+            or module.partition(".")[0] in packages
+            or not file.endswith(".py")
+            or not os.path.isfile(file)
+        ):
             continue
         real = os.path.realpath(file)
         kernels = any(isinstance(v, kernel_types) for v in vars(sys.modules[module]).values())

@@ -168,9 +168,9 @@ def record(compiled: Compiled, name: str, called: str = "") -> Record:
     artifact = dataclasses.replace(compiled.artifacts[name], variant=called or name)
     variant = dataclasses.replace(compiled.suite.variants[name], name=called or name)
     suite = dataclasses.replace(compiled.suite, variants={variant.name: variant})
-    found, code = static_facts.facts(artifact, Path(suite.root))
+    result, code = static_facts.facts(artifact, Path(suite.root))
     plans = tuple(LANGUAGE.plans(artifact, suite.shapes.values()))
-    found += list(static_facts.plan_facts(artifact, plans, found, None))
+    result += list(static_facts.plan_facts(artifact, plans, result, None))
     made = factory.bare_record(suite=suite)
     machine = dataclasses.replace(made.environment, nvcc=None, libraries={"triton": VERSION})
     artifact = dataclasses.replace(artifact, code=code)
@@ -425,7 +425,7 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     path.write_text(path.read_text().replace('cubins = "triton"', 'cubins = "recorded"', 1))
     suite = load(Path(suite.root))
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
-    found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    result = Facts(static_facts.facts(artifact, Path(suite.root))[0])
     kernel = Subject("sound", ARCH, kernel="triton_red_fused_0")
     assert (result.number("spill_store_bytes", kernel) or 0) > 0
     assert artifact.code == "" and artifact.cxx == "recorded"
@@ -439,8 +439,8 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
     assert call["code"] == known["code"] and "arguments" not in call
     (recorded / "triton_red_fused_0.log").unlink()
     (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
-    found = Facts(static_facts.facts(artifact, Path(suite.root))[0])
-    spilled = found.get("spill_store_bytes", kernel)
+    result = Facts(static_facts.facts(artifact, Path(suite.root))[0])
+    spilled = result.get("spill_store_bytes", kernel)
     assert spilled is not None and spilled.value and spilled.source == "cubin"
     assert (result.number("sass_stl", kernel) or 0) > 0
 

@@ -27,7 +27,9 @@ def prepare() -> tuple[type, ...]:
     return ()
 
 
-def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+def launches(
+    function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str
+) -> list[Call]:
     from cutlass import cute
 
     given = [_fake(a) if isinstance(a, StandIn) else a for a in arguments]
@@ -56,9 +58,7 @@ def _fake(tensor: StandIn) -> Any:
 
     name = str(tensor.dtype).rpartition(".")[2]
     kind = getattr(cutlass, {"bool": "Boolean"}.get(name, name.title().replace("Bfloat", "BFloat").replace("Ui", "UI")))
-    return make_fake_compact_tensor(
-        kind, tensor.shape, stride_order=tuple(range(tensor.ndim))[::-1], assumed_align=16
-    )
+    return make_fake_compact_tensor(kind, tensor.shape, stride_order=tuple(range(tensor.ndim))[::-1], assumed_align=16)
 
 
 def _launched(

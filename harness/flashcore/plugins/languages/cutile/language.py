@@ -27,7 +27,9 @@ def prepare() -> tuple[type, ...]:
     return (tile.kernel,)
 
 
-def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+def launches(
+    function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str
+) -> list[Call]:
     _launched.clear()
     function(*arguments, **config)
     return [_call(*launched, arch) for launched in _launched]

@@ -22,7 +22,9 @@ def prepare() -> tuple[type, ...]:
     return (CUDADispatcher,)
 
 
-def launches(function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str) -> list[Call]:
+def launches(
+    function: Callable[..., Any], arguments: Sequence[Any], config: Mapping[str, Any], arch: str
+) -> list[Call]:
     (dispatcher,) = prepare()
     calls: list[Call] = []
 
@@ -49,9 +51,17 @@ def _call(kernel: Any, values: Sequence[Any], launch: Any, arch: str) -> Call:
     capability = int(arch.removeprefix("sm_").rstrip("af"))
     chosen = {name: options[name] for name in ("fastmath", "opt", "launch_bounds") if name in options}
     ptx, _ = cuda.compile(
-        kernel.py_func, types.void(*kinds), cc=divmod(capability, 10), device=False, abi="numba", lineinfo=True, **chosen
+        kernel.py_func,
+        types.void(*kinds),
+        cc=divmod(capability, 10),
+        device=False,
+        abi="numba",
+        lineinfo=True,
+        **chosen,
     )
-    code, log = _assembled(ptx.replace(f".target sm_{capability}\n", f".target {arch}\n"), arch, options.get("max_registers"))
+    code, log = _assembled(
+        ptx.replace(f".target sm_{capability}\n", f".target {arch}\n"), arch, options.get("max_registers")
+    )
     constants = inspect.getclosurevars(kernel.py_func).nonlocals
     labels = [f"{name}={value}" for name, value in constants.items() if isinstance(value, (int, float))]
     labels += [f"{name}:{kind}" for name, kind in zip(inspect.signature(kernel.py_func).parameters, kinds, strict=True)]
