@@ -1,4 +1,4 @@
-"""What several tests share: the toy suites, one build of the toy suite, and a clean environment."""
+"""Fixtures of several tests: the toy suites, one build of the toy suite, and a clean environment."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Lack(enum.StrEnum):
-    """What a skipped test lacks: each reason of a skip starts with one of these and a colon."""
+    """The requirements that a skip can name: each reason starts with one of these and a colon."""
 
     GPU = "gpu"
     HEADERS = "headers"  # that a script fetches from the network, or that only a CUDA toolkit has
@@ -215,7 +215,7 @@ class StuckNvcc:
             time.sleep(0.02)
 
     def end(self) -> None:
-        """What is left of it ends, too."""
+        """Ends the remaining processes too."""
         self._script.unlink()
 
 
@@ -393,7 +393,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_configure() -> None:
-    """What every process of the tests inherits, and the plugins that are there.
+    """Sets the environment that every test process inherits, and loads the plugins.
 
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
     A compiler that leaves out the special functions of <cmath> (by the include guard of libstdc++'s header): no kernel

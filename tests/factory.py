@@ -210,7 +210,7 @@ def fact(
 
 
 def usual_source(name: str) -> Source:
-    """Where a fact of that name is normally read."""
+    """The usual source of a fact."""
     spec = FACTS[name]
     if spec.group == "formula":
         return Source.FORMULA
@@ -261,7 +261,7 @@ def kernels(variant: str) -> tuple[str, ...]:
 
 
 def static_facts(variant: str, archs: Iterable[str] = ARCHS, shapes: Iterable[str] = ()) -> list[Fact]:
-    """What build and static make of a variant: per kernel and arch, and per shape from the plan."""
+    """The facts of build and static of a variant: per kernel and arch, and per shape from the plan."""
     results: list[Fact] = []
     for arch in archs:
         for kernel in kernels(variant):
@@ -272,7 +272,7 @@ def static_facts(variant: str, archs: Iterable[str] = ARCHS, shapes: Iterable[st
 
 
 def counter_facts(variant: str, shape: Shape, *, us: float = 10.0) -> list[Fact]:
-    """What profile makes of a case that takes ``us`` under ncu: the case, and each of its kernels."""
+    """The facts of profile of a case that takes ``us`` under ncu: of the case, and of each of its kernels."""
     flop = 4.0 * _size(shape, "B") * _size(shape, "H") * _size(shape, "S") ** 2 * _size(shape, "D")
     least = formula_values(shape)["formula_bytes"]
     values: dict[str, Value | None] = {
@@ -337,7 +337,7 @@ def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) ->
 
 
 def check_facts(variant: str, shape: str) -> list[Fact]:
-    """What check makes of a case that is right."""
+    """The facts of check of a correct case."""
     values: dict[str, Value | None] = {
         "max_error": 2e-4, "mean_error": 3e-5, "frobenius_error": 2.8e-4,
         "max_error_over_class": 1.1, "frobenius_over_class": 1.0,
@@ -395,7 +395,7 @@ def site(line: SourceLine) -> Fact:
 
 
 def artifact(variant: str, arch: str, status: str = "ok", message: str = "", **changes: Any) -> Artifact:
-    """What the build made of (variant, arch)."""
+    """The build of (variant, arch)."""
     fields: dict[str, Any] = {"code": f"code-{variant}-{arch}", "closure": f"closure-{variant}-{arch}"}
     causes = {"failed": compile_failed(message), "unsupported": UnsupportedArch(reason=message)}
     return Artifact(variant, arch, status, causes.get(status), **{**fields, **changes})  # type: ignore[arg-type]

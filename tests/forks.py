@@ -70,7 +70,7 @@ class Forks:
             )  # fmt: skip
 
     def can(self, environment: Mapping[str, str]) -> bool:
-        """Whether a child with this environment may be forked."""
+        """True if a child with this environment can be forked."""
         differs = {k for k in {*environment, *self._given} if environment.get(k) != self._given.get(k)}
         return not any(k.startswith(_AT_START) for k in differs)
 

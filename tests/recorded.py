@@ -1,4 +1,4 @@
-"""What real tools printed and wrote, for tests to read: the files of ``data/recorded.tar.xz``, unpacked."""
+"""Recorded output of real tools: the unpacked files of ``data/recorded.tar.xz``."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_steps_of_others_are_pinned_and_take_only_what_there_is() -> None:
 
 
 def test_the_gate_needs_nothing_but_pydantic(repository: Path) -> None:
-    """What the action does not install must not be imported on the way."""
+    """The gate imports no package that the action does not install."""
     block = (
         "import sys\n"
         "class No:\n"

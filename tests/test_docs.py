@@ -106,7 +106,7 @@ def test_commands_are_understood(page: Path, capsys: pytest.CaptureFixture[str])
 
 
 def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command line says against these words; empty if it takes them."""
+    """The command line's error for these words; empty if it accepts them."""
     try:
         cli.parser(words).parse_args(words)
     except SystemExit as end:

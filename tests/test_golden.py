@@ -1,4 +1,4 @@
-"""What users see of the commands, frozen: exit codes, output, and the files that commands write.
+"""Recorded sessions of the commands: exit codes, output, and the files that commands write.
 
 ``data/golden/sessions.txt`` has a transcript below each line ``=== NAME``, of a session in a copy of the folder
 ``data/golden/work``, with the toy suite and the published runs. Its lines that begin with ``$`` are run again, and must
@@ -115,7 +115,7 @@ def test_a_session_reads_as_recorded(
 
 
 def output(line: str, folder: Path) -> str:
-    """What a line of a session gives: a command's output and exit code, the contents of files (``cat``) or their sizes
+    """The output of a session's line: a command's output and exit code, the contents of files (``cat``) or their sizes
     and checksums (``sum``)."""
     first, *rest = line.split()
     results = {word: sorted(str(p.relative_to(folder)) for p in folder.glob(word)) for word in rest if "*" in word}

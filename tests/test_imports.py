@@ -1,4 +1,4 @@
-"""What is heavy is imported only where it is used. Who may import whom is import-linter's (``make lint``)."""
+"""Heavy packages are imported only on use. import-linter checks the layers (``make lint``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install` brings: one package and its command, which nothing of the user's folder changes."""
+"""`pip install` adds one package and its command, which the user's folder cannot change."""
 
 from __future__ import annotations
 

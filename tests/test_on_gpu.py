@@ -32,7 +32,7 @@ FEW = ("--repeats", "3", "--no-roofs", "--samples", "10")
 
 
 def have_ncu() -> bool:
-    """Whether this machine has Nsight Compute."""
+    """True if this machine has Nsight Compute."""
     try:
         ncu.find_ncu()
     except FlashcoreError:

@@ -80,7 +80,7 @@ def figures(text: str) -> set[str]:
 
 @functools.cache
 def forms(value: float, unit: str = "") -> frozenset[str]:
-    """How pages write a value."""
+    """A value as pages write it."""
     if not math.isfinite(value):
         return frozenset()
     shown = [quantity(value, unit)[0], number(value, unit), exact(value, unit), in_words(value, unit), repr(value)]
@@ -107,7 +107,7 @@ def of(*data: Any, unit: str = "") -> set[str]:
 
 @dataclass
 class Item:
-    """What a reader sees at one place: its text, then titles and the value that sorts it.
+    """The content of one place on a page: its text, titles and sort value.
 
     Args:
         row: the cells before it; of data, the row itself.

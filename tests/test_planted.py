@@ -215,7 +215,7 @@ def write_suite(folder: Path, codes: Sequence[Code]) -> Suite:
 
 
 def host_code(text: str) -> str:
-    """What of a source is not device code alone."""
+    """The host code of a source."""
     head, _, rest = text.partition("__device__ void")
     return head + rest.partition("static flashcore::Plan plan")[2]
 

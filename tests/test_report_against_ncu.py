@@ -1,4 +1,4 @@
-"""What the pages show of an imported report, against what NVIDIA's own reader says of the same launch."""
+"""The pages of an imported report, compared with NVIDIA's reader for the same launch."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def probe(chromium: Browser, page: Path, function: str, query: str = "") -> Any:
-    """What a JavaScript function gives when it is called in the loaded page, whose console must stay quiet."""
+    """The result of a JavaScript function in the loaded page; the console must stay empty."""
     with chromium.page(page, query, size=(1280, 2400)) as shown:
         result = shown.js(f"({function})()")
         assert shown.console == [] and shown.requests == []
@@ -294,7 +294,7 @@ def test_the_path_of_the_ladder_is_drawn_for_a_chosen_or_a_hovered_mark(chromium
 
 
 def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path) -> None:
-    """What bench-report counts is no empty promise."""
+    """bench-report's counts detect planted faults."""
     with chromium.page(folder / "index.html") as shown:
         assert shown.js(LABELS) == []
         shown.js("""(() => {
@@ -547,7 +547,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verdict(page: Path, shape: str, focus: str, against: str) -> dict[str, Any]:
-    """What the plugin says of a pair."""
+    """The plugin's result for a pair."""
     data = json.loads(page.read_text(encoding="utf-8").split('id="compare-data">')[1].split("</script>")[0])
     places = [[s[0] for s in data["sides"]].index(name) for name in (focus, against)]
     return compare_page._verdict(data, shape, *places)

@@ -1,4 +1,4 @@
-"""What the benchmark of spill bytes prints."""
+"""The output of the benchmark of spill bytes."""
 
 from __future__ import annotations
 

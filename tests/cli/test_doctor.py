@@ -1,4 +1,4 @@
-"""What a machine can do follows from its parts; a missing part says how to get it."""
+"""The machine's parts determine the supported stages; a missing part has a hint."""
 
 from __future__ import annotations
 

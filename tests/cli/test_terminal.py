@@ -1,4 +1,4 @@
-"""What is printed on a terminal, into a pipe that nobody reads, and where arrows cannot be printed."""
+"""Output on a terminal, into a closed pipe, and in an encoding without arrows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_encoding_without_arrows(encoding: str, message: bytes) -> None:
 
 
 def on_a_terminal(code: str, **env: str) -> str:
-    """What Python code shows on a terminal."""
+    """The output of Python code on a terminal."""
     ours, child = pty.openpty()
     done = subprocess.Popen([sys.executable, "-c", code], env={**ENV, **env}, stdout=child, stderr=child)
     os.close(child)
@@ -215,7 +215,7 @@ c.run = run
 
 
 def acts(text: str) -> bool:
-    """Whether one of :data:`DRAWS`' control characters is in a text, its color aside."""
+    """True if a text contains one of the control characters :data:`DRAWS`, apart from color."""
     return bool(re.search("\x1b\\[(2K\x1b\\[1A\rgate|31mred)|\x9b|\0|\u202e", text))
 
 

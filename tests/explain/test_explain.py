@@ -1,4 +1,4 @@
-"""What a person would ask next: the local memory's use, and what one block more would take."""
+"""The use of local memory, and the change needed for one more block."""
 
 from __future__ import annotations
 

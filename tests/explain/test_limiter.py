@@ -1,4 +1,4 @@
-"""What holds a case back: kernels whose limiter is known are named rightly, and nothing measured names nothing."""
+"""The limiter of a case: correct for kernels with a known limiter, and none without measurements."""
 
 from __future__ import annotations
 

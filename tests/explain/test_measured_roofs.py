@@ -136,7 +136,7 @@ def test_a_case_that_failed_is_no_ceiling() -> None:
 
 
 def clock(rows: Sequence[Sequence[int]], arguments: Sequence[str] = ("x", "clocked", "clocks")) -> dict[str, float]:
-    """What bench reads off a kernel that notes these rows."""
+    """The values that bench reads from a kernel that records these rows."""
     torch = pytest.importorskip("torch")
 
     class Caller:

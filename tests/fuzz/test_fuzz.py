@@ -229,7 +229,7 @@ def record_files() -> dict[str, Any]:
 
 
 def judged(record: Any, chance: random.Random) -> None:
-    """What rests on a record that reads: none of it may fail but with an error of ours."""
+    """Uses a readable record: every use succeeds or raises a FlashcoreError."""
     results: list[Callable[[], Any]] = [
         lambda: judge.judge(record, require="timing"),
         lambda: list(roofline.case_bounds(record)),

@@ -36,7 +36,7 @@ def fragment(tmp_path: Path) -> Any:
 
 
 def answer(table: list[list[tuple[int, int]]]) -> dict[str, Any]:
-    """What a machine with that table answers."""
+    """The answer of a machine with that table."""
     owner = [[-1] * 16 for _ in range(16)]
     for lane, slots in enumerate(table):
         for slot, (row, col) in enumerate(slots):

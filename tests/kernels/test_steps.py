@@ -16,7 +16,7 @@ BOUNDS = re.compile(r"__launch_bounds__\([^,()]+(?:,\s*(\w+))?\)")
 
 
 def blocks(variant: str) -> set[str]:
-    """How many blocks on an SM its kernels' launch bounds ask for, "0" where none."""
+    """The blocks per SM that its kernels' launch bounds request; "0" without launch bounds."""
     variant_under_test = SUITE.variants[variant]
     matches = BOUNDS.findall((Path(SUITE.root) / variant_under_test.kind.file).read_text(encoding="utf-8"))
     return {

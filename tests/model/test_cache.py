@@ -1,4 +1,4 @@
-"""What is remembered is exactly what was found, and only while nothing it rests on has changed."""
+"""A cached value equals the original, and is used only while its inputs are unchanged."""
 
 from __future__ import annotations
 

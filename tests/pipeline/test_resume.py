@@ -1,4 +1,4 @@
-"""What a run remembers of its beginning: whole, or refused with what to do."""
+"""A run's stored settings are read completely, or refused with a hint."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     words: list[str], requested: list[tuple[str, bool]], tables: int, message: list[str],
 ) -> None:  # fmt: skip
-    """Of three kinds the first run ended, the second was interrupted. The runs themselves are stand-ins."""
+    """Of three GPU kinds, the first run ended and the second was interrupted. The runs are stand-ins."""
     suite = str(TOY)
     begun = replace(factory.record(), suite=factory.suite(name="toy", root=str(tmp_path)))
     ended = factory.on_l4(begun, recording="20260102T000000Z-0000")

@@ -20,7 +20,7 @@ def sample(name: str) -> bytes:
 
 
 def usage(arch: str) -> dict[str, dict[str, int]]:
-    """What cuobjdump says of each kernel."""
+    """cuobjdump's output for each kernel."""
     matches = re.findall(r"Function (\S+):\n\s+(.*)", text(f"static_{arch}.usage.txt"))
     return {name: {k: int(v) for k, v in re.findall(r"(\w+)(?:\[0\])?:(\d+)", line)} for name, line in matches}
 

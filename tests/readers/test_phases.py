@@ -316,7 +316,7 @@ def test_what_cannot_be_told_apart_is_unmeasured_and_says_why(given: Result, why
 
 
 def test_a_listing_counts_by_instruction_and_names_the_users_innermost_line(tmp_path: Path) -> None:
-    """What was inlined from a header that is not the suite's belongs to the line that called it."""
+    """Code inlined from a foreign header belongs to the calling line."""
     (tmp_path / "k.cu").write_text("// phase: load\nload(x);\nmma(a, b);\n")
     (tmp_path / "h.cuh").write_text("one\ntwo\n")
     code = of_variant("k.cu", LISTING, Sources(tmp_path))

@@ -24,7 +24,7 @@ def bars(record: Record, variant: str, shape: str) -> dict[str, Bar]:
 
 
 def test_an_imported_kernel_has_ncus_own_figures(sample_record: Any) -> None:
-    """Those that ncu prints of the launch of median duration."""
+    """The values that ncu prints for the launch of median duration."""
     record = sample_record("triton_full")
     drawn = bars(record, "softmax_kernel", next(iter(record.suite.shapes)))
     assert list(drawn) == [name for name, _ in SPEED_OF_LIGHT]

@@ -51,7 +51,7 @@ PAGES = ("index.html", "roofline.html", "guardrails.html")
 
 
 class Page(HTMLParser):
-    """What a test asks of a page: ids, addresses, scripts, and the cells of its tables."""
+    """A parsed page: ids, addresses, scripts, and the cells of its tables."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -593,7 +593,7 @@ def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> Non
 
 
 def test_the_pictures_figures_are_the_records(pages: dict[str, str]) -> None:
-    """What is drawn can be taken away, and reads as it was recorded."""
+    """Each drawing can be exported, with its recorded values."""
     record = full()
     tables = re.findall(r"data-csv>(\[.*?)</script>", pages["index.html"])
     assert len(tables) == 2

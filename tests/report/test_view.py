@@ -1,4 +1,4 @@
-"""What every page says of the machine."""
+"""The machine as every page describes it."""
 
 from __future__ import annotations
 

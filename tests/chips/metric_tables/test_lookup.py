@@ -53,7 +53,7 @@ def test_every_name_of_the_catalogue_is_in_the_chips_own_list(chip: str) -> None
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_every_type_that_the_chips_tensor_cores_multiply_is_counted(chip: str) -> None:
-    """What a chip's list says of the tensor path, as a whole and not by instruction or sparsity."""
+    """The tensor path's metrics in a chip's list, not split by instruction or sparsity."""
     types = re.compile(r"sm__ops_path_tensor_src_(?!.*(_sparsity_|_realtime))\w+")
     listed = {f"{name}.sum" for name in lookup.table(chip).metrics if types.fullmatch(name)}
     recorded = {f"tensor_flop_{n}" for n in TENSOR_TYPES}

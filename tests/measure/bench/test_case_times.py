@@ -127,7 +127,7 @@ def settled(
     empty: Series | None = None,
     state: Mapping[str, Any] | None = None,
 ) -> list[case_times.Measured | CaseOutcome]:
-    """What the parent makes of a child's message with these times by variant."""
+    """The parent's results from a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
     usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None, "stopped": []}
     variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}

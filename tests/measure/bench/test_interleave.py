@@ -1,4 +1,4 @@
-"""How many single calls are timed: as many as a percentile needs, and no more than their time is worth."""
+"""The number of timed single calls: enough for a percentile, within a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the child measured arrives as it was, or is another version's."""
+"""The child's measurements arrive unchanged, or are refused as another version's."""
 
 from __future__ import annotations
 

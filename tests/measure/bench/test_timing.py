@@ -1,4 +1,4 @@
-"""How calls are put into samples, and that no captured graph may lack their kernels."""
+"""The calls of a sample, and the check that a captured graph contains their kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object is made of: content, names that could appear, environment, programs; never a file's time."""
+"""An object's inputs: content, names that could appear, environment, programs; never a file's time."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Place:
         return key
 
     def known(self) -> list[str]:
-        """What is known of the present question."""
+        """The recorded dependencies of the present key."""
         inputs = self.inputs()
         return inputs.keys("v", inputs.question("flags"))
 

@@ -1,4 +1,4 @@
-"""What a machine lacks is said in one way, whoever finds it out."""
+"""A missing part of the machine has one message, wherever it is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run records of its machine, and of the commit of its sources."""
+"""A run's record of its machine and of its sources' commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NVML says of the GPU, read through a stand-in."""
+"""NVML's data on the GPU, read through a stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs below ncu."""
+"""The process that ncu starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the build knows of the profiled code: variants with phases, and the registers of this GPU's kernels."""
+"""The build's data on the profiled code: variants with phases, and the registers of this GPU's kernels."""
 
 from __future__ import annotations
 

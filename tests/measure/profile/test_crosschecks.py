@@ -70,7 +70,7 @@ def test_no_result_of_the_sample_reports_is_called_impossible(
 
 
 def test_a_hit_rate_of_212_per_cent_is_caught() -> None:
-    """What ncu 2025.3.1 really gave for a kernel of 6 µs, whose hits and sectors it counted in two passes."""
+    """Recorded from ncu 2025.3.1: a kernel of 6 µs whose hits and sectors were counted in two passes."""
     text = (RECORDED / "ncu_raw_multi_kernel.csv").read_bytes().decode()
     results = [f for row in parse(text).rows if (f := impossible(row))]
     assert results == [{"l2_hit": "impossible: 211.8 % of a peak"}]

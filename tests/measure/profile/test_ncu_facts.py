@@ -237,7 +237,7 @@ def test_recorded_kernels_without_products_did_no_tensor_flop() -> None:
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp64", "tf32", "int8", "fp8"])
 @pytest.mark.parametrize("missing", [True, False])
 def test_products_of_a_type_that_is_not_told_are_unmeasured_never_zero(name: str, missing: bool) -> None:
-    """Whether ncu left the counter of the type out, or gave 0 for it."""
+    """ncu omits the type's counter, or reports 0 for it."""
     (one,) = PRODUCTS.by_range()[name]
     base = str(FACTS[f"tensor_flop_{name}"].ncu_name("gh100")).removesuffix("sum")
     zero = {} if missing else {base + rollup: "0" for rollup in ("sum", "avg", "min", "max")}

@@ -1,4 +1,4 @@
-"""How far an answer is from the reference, and when that is too far."""
+"""The errors of an answer against the reference, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process's journal says of its tasks."""
+"""The outcomes of a process's tasks, from its journal."""
 
 from __future__ import annotations
 

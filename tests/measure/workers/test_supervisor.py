@@ -40,7 +40,7 @@ def does(name: str, what: str = "", **payload: Any) -> Task:
 
 
 def gone(pid: int, patience: float = 60.0) -> bool:
-    """Whether the process is over (a zombie is), or becomes so soon."""
+    """True if the process has ended or ends soon; a zombie has ended."""
     until = time.monotonic() + patience
     while time.monotonic() < until:
         try:

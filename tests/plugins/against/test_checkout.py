@@ -76,7 +76,7 @@ def test_a_comment_is_the_same_code_and_a_barrier_is_not(read: Callable[[str], R
 def test_a_revision_uses_compiled_code_of_the_working_tree_and_adds_none_to_it(
     read: Callable[[str], Record], repository: Path
 ) -> None:
-    """What is compiled from a temporary checkout names its sources there, so the working tree must not get it."""
+    """Objects of a temporary checkout name its sources, so the working tree must not reuse them."""
     before = sorted((repository / "build" / "toy").glob("plain-*"))
     assert [a.cached for a in read("HEAD~2").artifacts] == [True]
     read("HEAD")

@@ -1,4 +1,4 @@
-"""What a comparison of two revisions tells, and its exit code."""
+"""The output of a comparison of two revisions, and its exit code."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def rarely_unlucky(source: random.Random) -> float:
 def drawn(
     source: random.Random, noise: Noise, slower: float = 0.0, processes: int = PROCESSES, after: Noise | None = None
 ) -> list[Process]:
-    """What so many processes say of a case whose three builds are each off by their own noise."""
+    """The processes of a case whose three builds each have independent noise."""
     results = []
     for _ in range(processes):
         first, again, new = noise(source), noise(source), (after or noise)(source) + math.log1p(slower)

@@ -1,4 +1,4 @@
-"""What counts as the same code when two revisions are compared."""
+"""The cases of two revisions that have the same code."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ MODULE = "flashcore.plugins.audit.fixture"
 
 
 def outcomes(project: Path, *tests: str) -> tuple[dict[str, int], str]:
-    """How many tests, each the arguments of one call, passed and failed."""
+    """The numbers of passed and failed tests, each given as the arguments of one call."""
     calls = (f"def test_{i}(flashcore_audit): flashcore_audit({call})\n" for i, call in enumerate(tests))
     (project / "test_it.py").write_text("".join(calls))
     (project / "pytest.ini").touch()

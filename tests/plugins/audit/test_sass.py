@@ -38,7 +38,7 @@ KERNEL = """.text.spills:
 
 @pytest.fixture
 def listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What every disassembler prints."""
+    """A listing in the form that every disassembler prints."""
     tool, path = tmp_path / "nvdisasm", tmp_path / "listing"
     tool.write_text(f"#!/bin/sh\necho x >> {tmp_path}/calls\ncat {path}\n", encoding="utf-8")
     tool.chmod(0o755)

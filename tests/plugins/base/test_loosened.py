@@ -1,4 +1,4 @@
-"""What counts as looser than the base: each promise by itself."""
+"""Limits that are looser than the base's, one kind per test."""
 
 from __future__ import annotations
 

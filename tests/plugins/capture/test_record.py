@@ -51,7 +51,7 @@ def test_a_record_holds_the_cases_that_were_wanted_and_how_the_command_ran(captu
 
 
 def test_a_capture_lists_every_kernel_that_the_survey_saw(captured: Captured, tmp_path: Path) -> None:
-    """Of the whole command, with launches that ncu did not measure, and the limiter only where it measured one."""
+    """Kernels of the whole command, with launches that ncu did not measure; limiters only for measured ones."""
     made = record("20260101T000000Z-0001", "app", "./app", replace(captured, by_ncu=None), "2025.3.1")
     folder = store.begin(tmp_path, made.id)
     store.write(made, folder)

@@ -19,7 +19,7 @@ AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("
 
 
 def sides(names: tuple[str, str], variant: str) -> list[tuple[str | None, Record]]:
-    """What is read of each side: the variants asked for, and the record."""
+    """The requested variants and the record of each side."""
     requested: dict[str, str | None] = {}
 
     def record(name: str, settings: Settings) -> Record:

@@ -1,4 +1,4 @@
-"""What is no report is refused with its reason."""
+"""A file that is not a report is refused with the reason."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ kernels = ["saxpy*"]
 
 @pytest.fixture(scope="module")
 def profiles(sample_report: Any, sample_reports: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the sample ``app_basic`` was imported to, and the run's folder."""
+    """The profiles folder of the imported sample ``app_basic``, and the run's folder."""
     folder = tmp_path_factory.mktemp("profiles")
     assert main(["import", str(sample_reports / "app_full.ncu-rep"), "--profiles", str(folder)]) == 0
     return folder, str(next(folder.iterdir()))

@@ -1,4 +1,4 @@
-"""What ``flashcore prune`` removes, and what it never does."""
+"""``flashcore prune`` removes old runs and builds only."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Repository:
         assert f"{RUN}/SHA256SUMS.sig: signed with" in self._capsys.readouterr().out
 
     def gate(self, *words: str) -> str:
-        """What is noted of the run's signature."""
+        """The gate's note on the run's signature."""
         where = ["--suite", str(self.suite), "--build-dir", str(self.build), "--profiles", str(self.root)]
         assert main(["gate", *where, "--format", "json", "-q", *words]) == 0
         notes = json.loads(self._capsys.readouterr().out)["notes"]
@@ -64,7 +64,7 @@ class Repository:
         return "".join(signed).removeprefix(f"run {RUN}: ")
 
     def refusal(self, *words: str) -> str:
-        """What ``--require-signed`` found instead of a signature."""
+        """The value that the error of ``--require-signed`` names as found."""
         where = ["--suite", str(self.suite), "--build-dir", str(self.build), "--profiles", str(self.root)]
         assert main(["gate", *where, "-q", "--require-signed", *words]) == Exit.USAGE
         error = self._capsys.readouterr().err

@@ -34,12 +34,12 @@ class Box:
 
     @property
     def folder(self) -> Path:
-        """Of the one suite that was sent."""
+        """The folder of the suite that was sent."""
         (folder,) = (self.cache / "flashcore" / "ssh").iterdir()
         return folder
 
     def is_linked_anew(self, before: str) -> bool:
-        """Whether ssh was started since."""
+        """True if ssh was started again since the link was ``before``."""
         return self.link.read_text() not in ("", before)
 
 

@@ -24,7 +24,7 @@ def tables(space: Space) -> dict[str, dict[str, object]]:
 
 
 def header(sampler: str = "random", **changes: object) -> Header:
-    """Of a study of the space."""
+    """The header of a study of the space."""
     fields = {"suite": "toys", "space": SPACE, "sampler": sampler, "seed": 1, "closure": "c", "gpu": None}
     return Header(**{**fields, **changes})  # type: ignore[arg-type]
 

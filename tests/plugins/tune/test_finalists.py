@@ -1,4 +1,4 @@
-"""Who goes to the finals, who wins them, and what the manifest is offered."""
+"""The finalists, the winner, and the offered change of the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage's results answer."""
+"""The answers that a stage's results give."""
 
 from __future__ import annotations
 
