@@ -270,7 +270,7 @@ def figures(profiles: Path) -> Iterator[str]:
         "# Measurements",
         "",
         "Generated from the runs in `profiles/`. Medians in µs; clocks were not locked. "
-        "A ratio is the fastest peer's time over the fastest variant's, over the rounds that both have. "
+        "A ratio is the fastest reference's time over the fastest variant's, over their common rounds. "
         "Identical shapes are one row, which names the two cases that it compares.",
         "",
     )
@@ -295,7 +295,7 @@ def figures(profiles: Path) -> Iterator[str]:
 
 def _times(record: Record) -> Iterator[str]:
     timed, readings = [s for s in record.suite.shapes.values() if "bench" in s.stages], Readings(record)
-    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest peer", *_REGIMES, "ratio in the ranking mode")
+    head = ("shape", "fastest variant", *_REGIMES, "cold", "fastest reference", *_REGIMES, "ratio in the ranking mode")
     yield from (f"| {' | '.join(head)} |", "| --- " * len(head) + "|")
     for row in (Row(readings, shapes) for shapes in record.suite.rows(timed)):
         variant = next((n for n in row.times if not record.suite.variants[n].is_reference), None)
@@ -303,11 +303,11 @@ def _times(record: Record) -> Iterator[str]:
             continue
         times = [_time(record, variant, row.cases[variant], r) for r in REGIMES]
         cells = [f"`{row.name}`", f"`{variant}`", *map(_us, times)]
-        if (peer := row.reference) is not None:
-            peer_times = [_time(record, peer, row.cases[peer], r) for r in REGIMES[:2]]
-            speedup, pair = row.over(variant, peer), row.pair(variant, peer)
+        if (reference := row.reference) is not None:
+            reference_times = [_time(record, reference, row.cases[reference], r) for r in REGIMES[:2]]
+            speedup, pair = row.over(variant, reference), row.pair(variant, reference)
             ratio = f"{speedup[0]:.2f} ×" if speedup else ""
-            cells += [f"`{peer}`", *map(_us, peer_times), f"{ratio} ({pair})" if pair else ratio]
+            cells += [f"`{reference}`", *map(_us, reference_times), f"{ratio} ({pair})" if pair else ratio]
         yield "| " + " | ".join([*cells, *[""] * (9 - len(cells))]) + " |"
     yield ""
 
