@@ -42,7 +42,7 @@ from flashcore.plugins.against.time_pairs import Contest, Times
 SUITE, SHAPES = "kernels/attention", ("s256", "mission")
 COMPARISONS = 3000  # wanted; there are fewer where so many would say the same again and again
 LEVELS = (0.05, 0.01, ALPHA)
-#: Parts of the three builds: (before, after, again) as indices of what was timed as before, after, again.
+#: Roles of the three builds: (before, after, again) as indices into the timings before, after, again.
 DEALS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 
 
@@ -158,7 +158,7 @@ def _same(case: Case, copies: Path) -> Contest:
     return contest(case.name, case, after, copies)
 
 
-# --- what is found ------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------
 
 
 def dealt(times: Times, deal: Sequence[int]) -> Process:

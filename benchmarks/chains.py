@@ -167,7 +167,7 @@ def planted(lengths: Mapping[Grid, Length], scratch: Path, device: str, say: Say
     for grid, us, slower in wanted:
         name = f"planted_{us:g}us_{100 * slower:g}pct_{grid[0]}x{grid[1]}"
         before, after = (cases[name_of(grid, lengths[grid].loops(us * factor))] for factor in (1.0, 1.0 + slower))
-        # A library of its own for each contest: those of one grid and duration share their short chain.
+        # Each contest has a separate library: contests of one grid and duration share their short chain.
         before = replace(before, library=copied(before.library, scratch / name))
         contests.append(contest(name, before, after, scratch / name / "copies"))
     return contests

@@ -40,7 +40,7 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.pipeline.opening import open_context
 
 CASES = ("scalar_multiquery/s2048", "unfused_wmma/s4096", "fused_wmma/s4096")
-#: How far apart the medians may be, and the time (us) from which on events are fine enough for that.
+#: The largest difference of the medians, and the time (us) above which events resolve it.
 AGREEMENT = 0.02
 SHORTEST_US = 200.0
 
@@ -257,7 +257,7 @@ def _measure(case: Case, failed: list[str]) -> Callable[[Any], None]:
             failed.append(f"{case.name}: {type(error).__name__}: {error}")
             raise
 
-    # A name of its own: nvbench takes it for the benchmark's.
+    # A distinct name: nvbench uses it as the benchmark's name.
     measure.__name__ = case.variant
     return measure
 

@@ -153,7 +153,7 @@ def large_records(folder: Path, cases: int) -> list[dict[str, Any]]:
     rows = []
     for what, limits in (("all pass", (128, 10, 200)), ("half of the limits missed", (16, 99, 20))):
         run = folder / what.replace(" ", "_")
-        # In a process of its own: a child's largest memory is never less than its parent's when it began.
+        # In a separate process: a child's peak memory is at least its parent's memory at the start.
         writer = multiprocessing.get_context("spawn").Process(target=write_record, args=(run, cases, *limits))
         writer.start()
         writer.join()

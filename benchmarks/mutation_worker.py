@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 AHEAD = ("pytest", "hypothesis", "pydantic", "jsonschema", "concurrent.futures", "csv", "gzip", "numpy")
-#: What is imported ahead pytest cannot rewrite any more: none of it asserts. One test that holds a time is left out:
+#: Modules imported ahead, which pytest can no longer rewrite: none of them asserts. One test of a time is left out:
 #: under load it fails whatever the code.
 OPTIONS = (
     "-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning",

@@ -87,7 +87,7 @@ LOADED = """(() => {
            nodes: document.querySelectorAll("*").length };
 })()"""
 
-#: Labels of a chart that lie over another one of it, or outside of it, among those that can be seen.
+#: Visible labels of a chart that cover another label or lie outside of the chart.
 LABELS = """(() => {
   const bad = [];
   const said = (holder) => holder.textContent.trim().slice(0, 40);

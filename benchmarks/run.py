@@ -220,7 +220,7 @@ def _shares(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     head = f"{len(runs)} runs on {gpus} × {runs[0]['gpu']}: {median(seconds):.1f} s"
     counts = {k: median(r[k] for r in runs) for k in ("samples", "first_round", "passes", "launches")}
     stages = {stage: [r["stages"].get(stage, 0.0) for r in runs] for r in runs for stage in r["stages"]}
-    # The archs that no GPU here runs are compiled beside the check.
+    # Archs of GPUs that are not on this machine are compiled during the check.
     stages["the rest"] = [r["seconds"] - sum(s for name, s in r["stages"].items() if name != "build") for r in runs]
     return [
         f"{head} [{min(seconds):.1f}, {max(seconds):.1f}]{verdict}",

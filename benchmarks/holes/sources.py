@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.holes.place import Answer, Place
 
-#: What was made, and what came of it: ``noticed``, ``equivalent``, ``left`` with a reason, or ``wrong``; and the words.
+#: The mutant, its outcome (``noticed``, ``equivalent``, ``left`` with a reason, or ``wrong``), and the message.
 Row = tuple[str, str, str]
 SMALL = (256, 512, 1024, 2048, 4096)
 

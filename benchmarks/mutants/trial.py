@@ -75,7 +75,7 @@ class Trial:
         try:
             with gate.environment(dict(mutant.env)):
                 twin = self.work.ask(mutant.variants, twin=True)
-                # What is no code is the same to both.
+                # Manifests and baselines are the same for both.
                 published = twin if mutant.group in ("manifest", "baseline") else self.work.ask(mutant.variants)
         finally:
             vars(build)["FLAGS"] = flags

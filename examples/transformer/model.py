@@ -1,4 +1,4 @@
-"""A small transformer with the suite's attention: right, compiled, on a stream of its own, in a CUDA graph, timed.
+"""A small transformer with the suite's attention: eager, compiled, on a separate stream, in a CUDA graph; timed.
 
 flashcore build --suite kernels/attention --variant attention
 python examples/transformer/model.py [BUILD_DIR]
@@ -53,7 +53,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 
 def torch_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """torch's own, with whichever backend it picks."""
+    """torch's attention, with the backend that torch selects."""
     return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
 
 
@@ -81,13 +81,13 @@ class Block(nn.Module):
 
 
 def model(attend: Attention) -> nn.Module:
-    """The same weights whatever the attention."""
+    """A model with the same weights for any attention."""
     torch.manual_seed(0)
     return nn.Sequential(*(Block(attend) for _ in range(LAYERS))).half().cuda().eval()
 
 
 def graph_of(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """A CUDA graph of one call, warmed up and captured on a stream of its own, and where its answer lies."""
+    """A CUDA graph of one call, warmed up and captured on a separate stream, and its output tensor."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -115,7 +115,7 @@ def milliseconds(call: Callable[[], object], repeats: int = 20) -> float:
 
 @torch.no_grad()
 def main(build: Path = ROOT / "build") -> int:
-    """Exit code 1 if any way of using the operator gives another answer than torch's attention."""
+    """Returns 1 if any use of the operator gives another result than torch's attention."""
     load(build)
     x = torch.randn(BATCH, LENGTH, WIDTH, device="cuda", dtype=torch.float16)
     plain, ours = model(torch_attention), model(attention)
