@@ -185,6 +185,25 @@ def test_the_readmes_example_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_
     execute(shown, tmp_path, tmp_path, nvcc=compiler.path)
 
 
+@pytest.mark.slow
+def test_the_quickstart_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    fences = [t for t in tokens(ROOT / "docs" / "tutorial" / "quickstart.md") if t.type == "fence"]
+    build, gate, save = [t.content for t in fences if t.info == "console"][1:4]
+    built, failed = [t.content for t in fences if t.info == "text"]
+    repository, manifest = tmp_path / "mine", tmp_path / "mine" / "kernels" / "suite.toml"
+    subprocess.run(["git", "init", "-q", "-b", "main", str(repository)], check=True)
+    for key, value in (("user.name", "A"), ("user.email", "a@b.c")):
+        subprocess.run(["git", "-C", str(repository), "config", key, value], check=True)
+    execute(build + built, repository, tmp_path, nvcc=compiler.path)
+    execute(gate, repository, tmp_path, nvcc=compiler.path)
+    text = manifest.read_text(encoding="utf-8")
+    assert text.count("config = { ELEMENTS = 4 }") == 1
+    manifest.write_text(text.replace("config = { ELEMENTS = 4 }", "config = { ELEMENTS = 1 }"), encoding="utf-8")
+    execute(f"$ flashcore gate --suite kernels\n{failed}", repository, tmp_path, nvcc=compiler.path)
+    manifest.write_text(text, encoding="utf-8")
+    execute(save, repository, tmp_path, nvcc=compiler.path)
+
+
 def test_the_tutorial_prints_what_is_shown(tmp_path: Path) -> None:
     page = ROOT / "docs" / "tutorial" / "naive-to-library.md"
     fences = [t for t in tokens(page) if t.type == "fence" and t.info == "console"]
