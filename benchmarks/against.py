@@ -176,15 +176,17 @@ def processes_of(same: Mapping[str, Sequence[Times]], slowed: Mapping[str, Seque
         slowed: times of the planted ones, by names like ``planted_5us_2pct_1x32``.
     """
 
-    def said(times: Times, deal: Sequence[int]) -> list[float]:
+    def in_roles(times: Times, deal: Sequence[int]) -> list[float]:
         process = dealt(times, deal)
         return [round(process.change, 7), round(process.null, 7)]
 
     return {
         "processes_of_cases": {
-            case: [[said(t, d) for d in DEALS] for t in processes] for case, processes in same.items()
+            case: [[in_roles(t, d) for d in DEALS] for t in processes] for case, processes in same.items()
         },
-        "processes_of_planted": {case: [said(t, DEALS[0]) for t in processes] for case, processes in slowed.items()},
+        "processes_of_planted": {
+            case: [in_roles(t, DEALS[0]) for t in processes] for case, processes in slowed.items()
+        },
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import regimes
 
 
-def found(**changed: float) -> dict[str, Any]:
+def results_with(**changed: float) -> dict[str, Any]:
     """As measured by a stopwatch that reads what it should, but for some kernels."""
     times = {"empty": 0.64} | {
         f"{kind} {n}": 0.6 + n / 1980 + (0.3 if kind == "twin" else 0.0)
@@ -23,8 +23,8 @@ def found(**changed: float) -> dict[str, Any]:
 
 
 def test_a_right_stopwatch_is_accepted_and_shown() -> None:
-    assert regimes.verdict(found()) == 0
-    lines = regimes.table(found())
+    assert regimes.verdict(results_with()) == 0
+    lines = regimes.table(results_with())
     assert any(line.startswith("twin 2000") for line in lines) and not any("MISSED" in line for line in lines)
 
 
@@ -33,6 +33,6 @@ def test_a_right_stopwatch_is_accepted_and_shown() -> None:
     [("plain_40000", 20.0, "slope"), ("twin_2000", 0.86, "twin of 2000"), ("again_1000", 1.2, "A/A of 1000")],
 )
 def test_each_statement_can_miss(kernel: str, us: float, missed: str) -> None:
-    measured = found(**{kernel: us})
+    measured = results_with(**{kernel: us})
     assert regimes.verdict(measured) == 1
     assert any(missed in line and line.endswith("MISSED") for line in regimes.table(measured))

@@ -15,7 +15,7 @@ from flashcore.suites.load import load
 from tests.conftest import TOY
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: Exit = Exit.OK) -> dict[str, Any]:
+def json_of(capsys: pytest.CaptureFixture[str], *words: str, code: Exit = Exit.OK) -> dict[str, Any]:
     assert main([*words, "--format", "json"]) == code
     return checked(capsys.readouterr().out)
 
@@ -27,7 +27,7 @@ def checked(text: str) -> dict[str, Any]:
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    result, suite = said(capsys, "list", "--suite", str(TOY)), load(TOY)
+    result, suite = json_of(capsys, "list", "--suite", str(TOY)), load(TOY)
     assert result["suite"]["name"] == suite.name and result["suite"]["archs"] == list(suite.archs)
     assert [v["name"] for v in result["variants"]] == list(suite.variants)
     assert {v["name"] for v in result["variants"] if v["is_peer"]} == {
@@ -40,7 +40,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
-    result = said(capsys, "list", "--facts")["facts"]
+    result = json_of(capsys, "list", "--facts")["facts"]
     assert [f["name"] for f in result] == list(FACTS)
     assert all(
         (f["unit"], f["tier"], f["ncu"]) == (s.unit, s.tier, s.ncu) for f, s in zip(result, FACTS.values(), strict=True)
@@ -51,7 +51,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     parts = [doctor.Part("numpy", True, "2", "bench, report"), doctor.Part("jinja2", True, "3", "report"),
              doctor.Part("GPU", False, "no CUDA device", "check", "use one")]  # fmt: skip
     monkeypatch.setattr(doctor, "examine", lambda: parts)
-    result = said(capsys, "doctor", code=Exit.INCAPABLE)
+    result = json_of(capsys, "doctor", code=Exit.INCAPABLE)
     assert result["can"] == ["report"]
     assert result["parts"][2] == {
         "name": "GPU", "found": False, "detail": "no CUDA device", "needed_for": "check", "mend": "use one",

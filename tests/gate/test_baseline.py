@@ -41,7 +41,7 @@ def fact(name: str, value: Value | None) -> Any:
 BEFORE = save(of(), None).baseline
 
 
-def held(record: Record, old: Baseline = BEFORE, **options: Any) -> Judgement:
+def judged_by(record: Record, old: Baseline = BEFORE, **options: Any) -> Judgement:
     return judge.judge(record, today=TODAY, baseline=old, **options)
 
 
@@ -77,14 +77,14 @@ def test_a_suite_of_recorded_kernels_is_of_no_compiler() -> None:
     text = save(recorded, None).baseline.text()
     assert "\ncubins recorded\n" in text and "nvcc" not in text
     old = parse(text)
-    assert old.text() == text and not failed(held(recorded, old))
+    assert old.text() == text and not failed(judged_by(recorded, old))
     worse = replace(recorded, facts=Facts([*recorded.facts, fact("registers", 200)]))
-    assert ("baseline_registers", "fast/fast_kernel (sm_90a)") in failed(held(worse, old))
+    assert ("baseline_registers", "fast/fast_kernel (sm_90a)") in failed(judged_by(worse, old))
     assert "recorded" in baseline.words(old.compilers)
     for claim in ("", "cubins compiled", "cubins"):
         with pytest.raises(UsageError):
             parse(text.replace("cubins recorded", claim))
-    claimed = held(of(), old)  # of compiled kernels: what another compiler made is not compared
+    claimed = judged_by(of(), old)  # of compiled kernels: what another compiler made is not compared
     assert claimed.exit_code is Exit.INCAPABLE and any("recorded cubins" in v.reason for v in claimed.verdicts)
     peers = {n: v for n, v in suite.variants.items() if v.is_reference}
     with pytest.raises(UsageError, match="names its nvcc"):
@@ -96,8 +96,10 @@ def test_shapes_that_differ_have_lines_of_their_own() -> None:
     text = save(of(odd), None).baseline.text()
     assert "fast sm_90a fast_kernel long theoretical_occupancy 50\n" in text
     assert "fast sm_90a fast_kernel mission theoretical_occupancy 25\n" in text
-    assert held(of(odd), parse(text)).exit_code is Exit.OK
-    assert failed(held(of(), parse(text))) == [("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")]
+    assert judged_by(of(odd), parse(text)).exit_code is Exit.OK
+    assert failed(judged_by(of(), parse(text))) == [
+        ("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")
+    ]
 
 
 @pytest.mark.parametrize(

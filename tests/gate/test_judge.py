@@ -25,7 +25,7 @@ def of(budgets: Iterable[Budget], waivers: Iterable[Waiver] = (), facts: Iterabl
     return factory.record(factory.suite(budgets=budgets, waivers=waivers), facts, **changes)
 
 
-def found(judgement: Judgement, budget: str, status: str | None = None) -> list[Verdict]:
+def of_budget(judgement: Judgement, budget: str, status: str | None = None) -> list[Verdict]:
     return [v for v in judgement.verdicts if v.budget == budget and status in (None, v.status)]
 
 
@@ -39,7 +39,7 @@ def registers(value: Value | None, variant: str = "fast", arch: str = "sm_89", d
 def test_a_complete_record_passes_and_every_subject_is_judged() -> None:
     result = judge(of([REGISTERS]), require="timing", today=TODAY)
     assert result.exit_code is Exit.OK
-    subjects = {str(v.subject) for v in found(result, "registers_limit")}
+    subjects = {str(v.subject) for v in of_budget(result, "registers_limit")}
     expected = {f"{v}/{v}_kernel ({a})" for v in ("slow", "fast") for a in factory.ARCHS}
     assert subjects == expected | {"split/split_kernel (sm_90a)", "split/split_combine (sm_90a)"}
     assert result.left_out == 2  # split on sm_80 and sm_89
@@ -48,7 +48,7 @@ def test_a_complete_record_passes_and_every_subject_is_judged() -> None:
 def test_one_value_beyond_its_limit_fails_and_is_named() -> None:
     result = judge(of([REGISTERS], facts=[registers(129)]))
     assert result.exit_code is Exit.FAILED
-    (verdict,) = found(result, "registers_limit", "fail")
+    (verdict,) = of_budget(result, "registers_limit", "fail")
     assert str(verdict.subject) == "fast/fast_kernel (sm_89)"
     assert (verdict.value, verdict.limit, verdict.source) == (129, "≤ 128", "FlashCore design 000")
 
@@ -68,7 +68,7 @@ def test_one_value_beyond_its_limit_fails_and_is_named() -> None:
 def test_limits_are_inclusive(limits: dict[str, Any], value: int, status: str) -> None:
     budget = factory.budget("registers", variants=("fast",), archs=("sm_89",), **limits)
     result = judge(of([budget], facts=[registers(value)]))
-    assert [v.status for v in found(result, "registers_limit")] == [status]
+    assert [v.status for v in of_budget(result, "registers_limit")] == [status]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_each_kind_of_fact_is_judged_where_it_lives(fact: str, subject: dict[str
     budget = factory.budget(fact, variants=("fast",), maximum=1e15)
     bad = factory.fact(fact, 2e15, "fast", **subject)  # type: ignore[arg-type]
     result = judge(of([budget], facts=[bad]), require="timing")
-    (verdict,) = found(result, f"{fact}_limit", "fail")
+    (verdict,) = of_budget(result, f"{fact}_limit", "fail")
     assert verdict.subject == bad.subject
     assert judge(of([budget]), require="timing").exit_code is Exit.OK
 
@@ -94,8 +94,10 @@ def test_kernels_of_a_case_have_limits_of_their_own() -> None:
     budget = factory.budget("bank_conflicts", kernels=("*_combine",), maximum=1000)
     facts = [factory.fact("bank_conflicts", 5000, "split", shape="mission", kernel="split_combine")]
     result = judge(of([budget], facts=facts), require="timing")
-    assert [str(v.subject) for v in found(result, "bank_conflicts_limit", "fail")] == ["split/mission/split_combine"]
-    assert len(found(result, "bank_conflicts_limit", "pass")) == 1
+    assert [str(v.subject) for v in of_budget(result, "bank_conflicts_limit", "fail")] == [
+        "split/mission/split_combine"
+    ]
+    assert len(of_budget(result, "bank_conflicts_limit", "pass")) == 1
 
 
 def test_peers_have_no_budgets() -> None:
@@ -110,7 +112,7 @@ def test_peers_have_no_budgets() -> None:
 def test_what_is_no_number_is_unmeasured_and_never_a_pass(value: Value | None) -> None:
     result = judge(of([REGISTERS], facts=[registers(value, detail="the tool was silent")]))
     assert result.exit_code is Exit.UNMEASURED
-    (verdict,) = found(result, "registers_limit", "unmeasured")
+    (verdict,) = of_budget(result, "registers_limit", "unmeasured")
     assert verdict.required
     assert verdict.value is None
     assert (
@@ -131,7 +133,7 @@ def test_what_is_no_number_is_unmeasured_and_never_a_pass(value: Value | None) -
 def test_a_fact_that_vanished_leaves_a_gap(fact: str, removed: dict[str, str]) -> None:
     result = judge(factory.without(of([factory.budget(fact, minimum=10)]), fact, **removed))
     assert result.exit_code is Exit.UNMEASURED
-    (gap,) = found(result, f"{fact}_limit", "unmeasured")
+    (gap,) = of_budget(result, f"{fact}_limit", "unmeasured")
     assert removed.items() <= asdict(gap.subject).items()
 
 
@@ -147,7 +149,7 @@ def test_a_renamed_kernel_does_not_lose_its_promise() -> None:
     budget = factory.budget("registers", kernels=("old_name",), maximum=128)
     result = judge(of([budget]))
     assert result.exit_code is Exit.UNMEASURED
-    assert all("renamed" in v.reason for v in found(result, "registers_limit"))
+    assert all("renamed" in v.reason for v in of_budget(result, "registers_limit"))
 
 
 def test_no_kernel_escapes_the_globs_by_a_new_name() -> None:  # item 5
@@ -179,7 +181,7 @@ def test_require_says_up_to_which_tier_a_gap_exits_3(fact: str, tier: Tier, requ
     result = judge(record, require=require)
     needed = order.index(tier) <= order.index(require)
     assert result.exit_code is (Exit.UNMEASURED if needed else Exit.OK)
-    assert found(result, f"{fact}_limit", "unmeasured")
+    assert of_budget(result, f"{fact}_limit", "unmeasured")
 
 
 def test_a_failed_limit_outweighs_a_gap_and_both_are_listed() -> None:
@@ -196,14 +198,13 @@ def test_stale_cases_are_unmeasured_even_beside_facts() -> None:
     record = replace(of([budget]), stale={"fast/long": CodeChanged("device")})
     result = judge(record, require="counters")
     assert result.exit_code is Exit.UNMEASURED
-    (gap,) = found(result, "bank_conflicts_limit", "unmeasured")
+    (gap,) = of_budget(result, "bank_conflicts_limit", "unmeasured")
     assert (gap.subject.case, gap.reason) == ("fast/long", "stale: the device code, the plan or the problem changed")
-    assert [v.subject.case for v in found(result, "correct", "unmeasured")] == ["fast/long"]
+    assert [v.subject.case for v in of_budget(result, "correct", "unmeasured")] == ["fast/long"]
     assert judge(record).exit_code is Exit.OK
     first = judge(replace(of([budget]), stale={"fast/mission": CodeChanged("device")}), require="counters")
-    assert {v.subject.case: v.status for v in found(first, "bank_conflicts_limit") if v.subject.variant == "fast"} == {
-        "fast/mission": "unmeasured", "fast/long": "pass"
-    }  # fmt: skip
+    of_fast = [v for v in of_budget(first, "bank_conflicts_limit") if v.subject.variant == "fast"]
+    assert {v.subject.case: v.status for v in of_fast} == {"fast/mission": "unmeasured", "fast/long": "pass"}
 
 
 def test_a_gap_says_what_the_stage_said() -> None:
@@ -214,7 +215,7 @@ def test_a_gap_says_what_the_stage_said() -> None:
         for o in record.outcomes
     )
     result = judge(replace(record, outcomes=outcomes))
-    assert {v.reason for v in found(result, "bank_conflicts_limit")} == {"killed by SIGSEGV"}
+    assert {v.reason for v in of_budget(result, "bank_conflicts_limit")} == {"killed by SIGSEGV"}
 
 
 # --- builds and correct, the two that need no budget --------------------------------------------
@@ -226,7 +227,7 @@ def test_a_failed_build_is_a_failure_with_the_compilers_words() -> None:
     artifacts = tuple(broken if (a.variant, a.arch) == ("fast", "sm_89") else a for a in record.artifacts)
     result = judge(replace(record, artifacts=artifacts))
     assert result.exit_code is Exit.FAILED
-    (verdict,) = found(result, "builds", "fail")
+    (verdict,) = of_budget(result, "builds", "fail")
     assert "fast.cu(7)" in verdict.reason
 
 
@@ -235,7 +236,7 @@ def test_an_arch_that_was_not_built_is_unmeasured() -> None:
     record = replace(record, artifacts=tuple(a for a in record.artifacts if a.arch != "sm_80"))
     result = judge(record)
     assert result.exit_code is Exit.UNMEASURED
-    assert {v.subject.arch for v in found(result, "builds", "unmeasured")} == {"sm_80"}
+    assert {v.subject.arch for v in of_budget(result, "builds", "unmeasured")} == {"sm_80"}
 
 
 def test_a_wrong_answer_fails_whatever_is_required() -> None:
@@ -243,7 +244,7 @@ def test_a_wrong_answer_fails_whatever_is_required() -> None:
     bad = factory.outcome("fast", "mission", "check", "failed", "NaN in out")
     result = judge(replace(record, outcomes=(*record.outcomes, bad)))
     assert result.exit_code is Exit.FAILED
-    assert found(result, "correct", "fail")[0].reason == "NaN in out"
+    assert of_budget(result, "correct", "fail")[0].reason == "NaN in out"
 
 
 def test_no_gpu_at_all_is_no_failure_of_the_static_tier() -> None:
@@ -302,7 +303,7 @@ def test_the_inner_loop_judges_only_what_it_built() -> None:
 def test_goals_show_progress_and_never_fail(limits: dict[str, Any], value: float, status: str, progress: float) -> None:
     budget = factory.goal("eager_p50", variants=("fast",), shapes=("mission",), stretch=5.0, **limits)
     result = judge(of([budget], facts=[factory.fact("eager_p50", value, "fast", shape="mission")]), require="timing")
-    (verdict,) = found(result, "eager_p50_goal")
+    (verdict,) = of_budget(result, "eager_p50_goal")
     assert verdict.status == status
     assert verdict.progress == pytest.approx(progress)
     assert result.exit_code is Exit.OK
@@ -334,8 +335,8 @@ def test_a_budget_of_a_device_holds_there_alone(device: str, gpu: str, here: boo
     result = judge(of([budget], environment=factory.environment(gpu=gpu)), require="timing")
     assert result.exit_code is (Exit.FAILED if here else Exit.OK)
     if not here:
-        assert {v.status for v in found(result, "isolated_p50_limit")} == {"unmeasured"}
-        assert found(result, "isolated_p50_limit")[0].reason == f"only for {device}; this record is from {gpu}"
+        assert {v.status for v in of_budget(result, "isolated_p50_limit")} == {"unmeasured"}
+        assert of_budget(result, "isolated_p50_limit")[0].reason == f"only for {device}; this record is from {gpu}"
 
 
 def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
@@ -348,13 +349,13 @@ def test_joined_facts_are_of_the_gpu_they_were_measured_on() -> None:
 def test_a_measured_budget_of_another_arch_is_not_judged_here() -> None:
     result = judge(of([factory.budget("isolated_p50", maximum=1, archs=("sm_89",))]), require="timing")
     assert result.exit_code is Exit.OK
-    assert "only for sm_89" in found(result, "isolated_p50_limit")[0].reason
+    assert "only for sm_89" in of_budget(result, "isolated_p50_limit")[0].reason
 
 
 def test_a_variant_that_this_gpu_does_not_support_is_left_out() -> None:
     environment = factory.environment(gpu="NVIDIA L4", gpu_arch="sm_89")
     result = judge(of([factory.budget("isolated_p50", maximum=1e9)], environment=environment), require="timing")
-    assert "split" not in {v.subject.variant for v in found(result, "isolated_p50_limit")}
+    assert "split" not in {v.subject.variant for v in of_budget(result, "isolated_p50_limit")}
 
 
 # --- waivers ------------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ def test_a_variant_that_this_gpu_does_not_support_is_left_out() -> None:
 def test_a_waiver_covers_up_to_what_it_accepts(value: int, accepted: float, status: str, state: str) -> None:
     waiver = factory.waiver("registers_limit", accepted, variants=("fast",), archs=("sm_89",))
     result = judge(of([REGISTERS], [waiver], [registers(value)]), today=TODAY)
-    (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
+    (verdict,) = [v for v in of_budget(result, "registers_limit") if v.subject == registers(0).subject]
     assert verdict.status == status
     (use,) = result.waivers
     assert (use.state, use.worst, use.covers) == (state, value, int(status == "waived"))
@@ -414,7 +415,7 @@ def test_a_waiver_past_its_date_does_not_hold(expires: str | None, today: date |
     assert result.exit_code is code
     if code is Exit.FAILED:
         assert result.waivers[0].state == "expired"
-        assert "expired on 2026-05-31" in found(result, "registers_limit", "fail")[0].reason
+        assert "expired on 2026-05-31" in of_budget(result, "registers_limit", "fail")[0].reason
     assert any("without a date" in n for n in result.notes) == (today is None)
 
 
@@ -446,10 +447,10 @@ def test_another_nvcc_release_is_said_loudly() -> None:
     limits = [factory.budget("registers", maximum=8), factory.budget("bank_conflicts", maximum=1e9)]
     result = judge(of(limits, environment=factory.environment(nvcc="12.8.93")), require="counters")
     assert result.exit_code is Exit.INCAPABLE, "what another compiler made keeps no promise and breaks none"
-    static = found(result, "registers_limit")
+    static = of_budget(result, "registers_limit")
     assert {(v.status, v.value) for v in static} == {("unmeasured", None)}
     assert all("built with nvcc 12.8.93" in v.reason for v in static)
-    assert {v.status for v in found(result, "bank_conflicts_limit")} == {"pass"}
+    assert {v.status for v in of_budget(result, "bank_conflicts_limit")} == {"pass"}
     assert not judge(of([], environment=factory.environment(nvcc="13.0.99"))).notes
 
 
@@ -494,11 +495,11 @@ def test_a_stage_that_fails_on_a_case_fails_the_gate_unless_waived(
                 factory.outcome("fast", "mission", stage, "failed", "illegal memory access"))  # fmt: skip
     result = judge(replace(record, outcomes=outcomes))
     assert result.exit_code is Exit.FAILED
-    (verdict,) = found(result, name, "fail")
+    (verdict,) = of_budget(result, name, "fail")
     assert str(verdict.subject) == "fast/mission" and "illegal memory access" in verdict.reason
     waiver = Waiver(name, ("fast",), ("*",), ("mission",), ("*",), 1, "known")
     waived = judge(replace(record, outcomes=outcomes, suite=replace(record.suite, waivers=(waiver,))))
-    assert waived.exit_code is Exit.OK and len(found(waived, name, "waived")) == 1
+    assert waived.exit_code is Exit.OK and len(of_budget(waived, name, "waived")) == 1
     assert judge(replace(record, outcomes=outcomes), variants=["slow"]).exit_code is Exit.OK
 
 
@@ -506,7 +507,7 @@ def test_a_launch_that_differs_from_its_plan_fails() -> None:
     bad = factory.fact("plan_matches", 0, "fast", shape="mission", detail="grid: 16 planned, 8 seen")
     result = judge(of([], facts=[bad]))
     assert result.exit_code is Exit.FAILED
-    assert [str(v.subject) for v in found(result, "as_planned", "fail")] == ["fast/mission"]
+    assert [str(v.subject) for v in of_budget(result, "as_planned", "fail")] == ["fast/mission"]
 
 
 def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> None:  # item 5: a misspelled kernel
@@ -515,13 +516,13 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     misspelled = replace(misspelled, launches=(replace(misspelled.launches[0], kernel="fsat_kernel"),))
     result = judge(replace(record, plans=(misspelled, *(p for p in record.plans if p.variant != "fast"))))
     assert result.exit_code is Exit.FAILED
-    assert "fsat_kernel; the built kernels are fast_kernel" in found(result, "as_planned", "fail")[0].reason
+    assert "fsat_kernel; the built kernels are fast_kernel" in of_budget(result, "as_planned", "fail")[0].reason
     recorded = of([], [Waiver("as_planned", ("fast",), ("*",), ("long",), ("*",), 1, "known")], plans=(misspelled,))
     waived = judge(recorded)
-    assert waived.exit_code is Exit.OK and len(found(waived, "as_planned", "waived")) == len(factory.ARCHS)
+    assert waived.exit_code is Exit.OK and len(of_budget(waived, "as_planned", "waived")) == len(factory.ARCHS)
     crashed = replace(factory.plan("fast", "long", error="x"), cause=PlanCrashed(-11))
     result = judge(replace(record, plans=(crashed,)))
-    assert result.exit_code is Exit.FAILED and found(result, "as_planned", "fail")[0].reason.startswith(
+    assert result.exit_code is Exit.FAILED and of_budget(result, "as_planned", "fail")[0].reason.startswith(
         "the launch plan was killed by signal 11"
     )
 
@@ -564,7 +565,7 @@ def test_a_launch_that_no_gpu_of_an_arch_takes_fails_without_a_budget(
         facts=[f for arch in factory.ARCHS for f in factory.facts_of(kernel, "fast", arch=arch, kernel="fast_kernel")],
     )
     result = judge(replace(record, plans=(planned, *(p for p in record.plans if p.variant != "fast"))))
-    failed = found(result, "as_planned", "fail")
+    failed = of_budget(result, "as_planned", "fail")
     assert [v.subject.arch for v in failed] == list(archs)
     assert all(str(v.subject).startswith("fast/mission/fast_kernel") and reason in v.reason for v in failed)
     assert result.exit_code is (Exit.FAILED if archs else Exit.OK)
@@ -576,13 +577,13 @@ def test_a_launch_that_no_gpu_of_an_arch_takes_fails_without_a_budget(
 def test_a_plan_is_judged_on_the_archs_that_it_is_of(archs: tuple[str, ...], failed: list[str]) -> None:
     plan = factory.plan("fast", "mission")
     plan = replace(plan, launches=(replace(plan.launches[0], dynamic_smem=120_000),), archs=archs)
-    assert [v.subject.arch for v in found(judge(replace(of([]), plans=(plan,))), "as_planned", "fail")] == failed
+    assert [v.subject.arch for v in of_budget(judge(replace(of([]), plans=(plan,))), "as_planned", "fail")] == failed
 
 
 def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:  # issue 23, number 20
     stopped = replace(factory.plan("fast", "long", error="x"), cause=PlanStopped(-9), archs=("sm_89",))
     result = judge(replace(of([]), plans=(stopped,)))
-    (verdict,) = found(result, "as_planned", "unmeasured")
+    (verdict,) = of_budget(result, "as_planned", "unmeasured")
     assert (str(verdict.subject), result.exit_code) == ("fast/long (sm_89)", Exit.INCAPABLE)
     assert "killed by signal 9" in verdict.reason and any("signal 9" in line for line in result.trouble)
 
@@ -590,7 +591,9 @@ def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:  # issue 23
 def test_a_plan_is_unmeasured_where_the_limits_are_not_known() -> None:
     record = factory.without(of([]), "static_smem", variant="fast", arch="sm_89")
     result = judge(record)
-    assert {str(v.subject.arch) for v in found(result, "as_planned", "unmeasured") if v.tier == "static"} == {"sm_89"}
+    assert {str(v.subject.arch) for v in of_budget(result, "as_planned", "unmeasured") if v.tier == "static"} == {
+        "sm_89"
+    }
     assert result.exit_code is Exit.UNMEASURED
 
 
@@ -611,9 +614,9 @@ def test_a_limit_that_is_waived_everywhere_is_called_a_goal() -> None:  # item 1
 
 def test_a_time_below_what_any_resource_allows_is_a_failed_measurement() -> None:
     """Issue 10, "A wrong time": a launcher that ignores its stream ranked first with 3,226 TFLOP/s."""
-    assert not found(judge(of([])), "runs", "fail")
+    assert not of_budget(judge(of([])), "runs", "fail")
     record = of([], facts=[factory.fact("isolated_p50", 0.3, "fast", shape="mission")])
-    (verdict,) = found(judge(record, require="counters"), "runs", "fail")
+    (verdict,) = of_budget(judge(record, require="counters"), "runs", "fail")
     assert str(verdict.subject) == "fast/mission"
     assert "void: isolated_p50 0.3 µs is below its" in verdict.reason
     assert judge(record).exit_code == Exit.FAILED
@@ -626,13 +629,15 @@ def test_a_planned_fact_without_a_plan_says_so() -> None:
     suite = factory.suite(budgets=[factory.budget("theoretical_occupancy", minimum=10)])
     record = factory.record(suite)
     bare = replace(record, facts=Facts(f for f in record.facts if f.name != "theoretical_occupancy"))
-    reasons = {v.reason for v in found(judge(bare), "theoretical_occupancy_limit")}
+    reasons = {v.reason for v in of_budget(judge(bare), "theoretical_occupancy_limit")}
     assert reasons == {"not recorded"}
-    assert {v.reason for v in found(judge(replace(bare, plans=())), "theoretical_occupancy_limit")} == {
+    assert {v.reason for v in of_budget(judge(replace(bare, plans=())), "theoretical_occupancy_limit")} == {
         "no launch plan"
     }
     refused = tuple(replace(p, cause=PlanRefused("too long"), launches=()) for p in bare.plans)
-    assert {v.reason for v in found(judge(replace(bare, plans=refused)), "theoretical_occupancy_limit")} == {"too long"}
+    assert {v.reason for v in of_budget(judge(replace(bare, plans=refused)), "theoretical_occupancy_limit")} == {
+        "too long"
+    }
 
 
 def test_each_waiver_knows_the_worst_that_it_met() -> None:
@@ -666,8 +671,8 @@ def test_plans_of_what_is_not_judged_hide_none_behind_them() -> None:
     )
     assert [p.variant for p in broken].index("split") > 0
     result = judge(replace(record, plans=broken), variants=["split"])
-    assert {v.subject.shape for v in found(result, "as_planned", "fail")} == {"mission", "long"}
-    assert not found(judge(replace(record, plans=broken), variants=["fast"]), "as_planned", "fail")
+    assert {v.subject.shape for v in of_budget(result, "as_planned", "fail")} == {"mission", "long"}
+    assert not of_budget(judge(replace(record, plans=broken), variants=["fast"]), "as_planned", "fail")
 
 
 def test_a_value_that_one_waiver_accepts_is_told_with_that_reason_alone() -> None:
@@ -678,7 +683,7 @@ def test_a_value_that_one_waiver_accepts_is_told_with_that_reason_alone() -> Non
         factory.waiver("registers_limit", 130, reason="third", variants=("fast",)),
     ]
     result = judge(of([REGISTERS], waivers, [registers(140)]), today=TODAY)
-    (verdict,) = [v for v in found(result, "registers_limit") if v.subject == registers(0).subject]
+    (verdict,) = [v for v in of_budget(result, "registers_limit") if v.subject == registers(0).subject]
     assert (verdict.status, verdict.reason) == ("waived", "accepted up to 140: first")
 
 
@@ -687,7 +692,7 @@ def test_a_static_fact_is_looked_for_in_every_kernel_that_is_known() -> None:
     suite = factory.suite(budgets=[factory.budget("registers", maximum=128)])
     whole = factory.record(suite)
     gap = replace(whole, facts=Facts(f for f in whole.facts if f.name != "registers" or f.subject.variant != "fast"))
-    missing = found(judge(gap), "registers_limit", "unmeasured")
+    missing = of_budget(judge(gap), "registers_limit", "unmeasured")
     assert {(v.subject.variant, v.subject.kernel) for v in missing} == {("fast", "fast_kernel")}
     assert {v.subject.arch for v in missing} == set(factory.ARCHS)
 
@@ -710,7 +715,7 @@ def test_each_launch_of_an_imported_kernel_keeps_a_counters_limit() -> None:
         factory.fact("bank_conflicts", n, "taken", shape="mission", kernel="gemm", launch=i)
         for i, n in enumerate((90, 110))
     ]
-    verdicts = found(judge(factory.bare_record(suite, facts)), "bank_conflicts_limit")
+    verdicts = of_budget(judge(factory.bare_record(suite, facts)), "bank_conflicts_limit")
     on_mission = {v.subject.launch: v.status for v in verdicts if v.subject.shape == "mission"}
     assert on_mission == {0: "pass", 1: "fail"}
     (gap,) = [v for v in verdicts if v.subject.shape == "long"]
@@ -725,7 +730,7 @@ def test_an_imported_fact_is_not_held_to_a_budget_for_another_gpu(scope: dict[st
     fact = factory.fact("bank_conflicts", 110, "taken", shape="mission", kernel="gemm", launch=0)
     suite = factory.suite([taken, factory.variant("fast")], [factory.shape()], [budget])
     result = judge(factory.bare_record(suite, [fact]), require="counters")
-    (verdict,) = found(result, "bank_conflicts_limit")
+    (verdict,) = of_budget(result, "bank_conflicts_limit")
     assert (verdict.status, verdict.value, verdict.required) == ("unmeasured", None, False)
     assert isinstance(verdict.cause, OtherGpu)
 

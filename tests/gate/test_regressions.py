@@ -17,11 +17,11 @@ from flashcore.model.causes import PlanRefused
 from flashcore.model.record import Facts, Record, Value
 from flashcore.model.suite import GateRule
 from tests import factory
-from tests.gate.test_baseline import BEFORE, fact, failed, held, of
+from tests.gate.test_baseline import BEFORE, fact, failed, judged_by, of
 
 
 def test_the_same_facts_pass_in_silence() -> None:
-    judgement = held(of())
+    judgement = judged_by(of())
     assert judgement.exit_code is Exit.OK
     assert not judgement.notes
     assert sum(v.budget.startswith("baseline_") for v in judgement.verdicts) >= len(BEFORE.values)
@@ -30,7 +30,7 @@ def test_the_same_facts_pass_in_silence() -> None:
 def test_a_line_that_was_taken_out_is_said() -> None:
     fewer = {k: v for k, v in BEFORE.values.items() if k.fact != "registers"}
     assert len(fewer) < len(BEFORE.values)
-    (note,) = held(of(), replace(BEFORE, values=fewer)).notes
+    (note,) = judged_by(of(), replace(BEFORE, values=fewer)).notes
     assert "have no line there" in note and "fast/fast_kernel (sm_90a) registers" in note
 
 
@@ -52,7 +52,7 @@ def test_a_line_that_was_taken_out_is_said() -> None:
     ],
 )
 def test_a_regression_beyond_its_allowance_fails(name: str, value: int, fails: bool) -> None:
-    judgement = held(of(fact(name, value)))
+    judgement = judged_by(of(fact(name, value)))
     assert failed(judgement) == ([(f"baseline_{name}", "fast/fast_kernel (sm_90a)")] if fails else [])
     if fails:
         (verdict,) = [v for v in judgement.verdicts if v.status == "fail"]
@@ -61,8 +61,8 @@ def test_a_regression_beyond_its_allowance_fails(name: str, value: int, fails: b
 
 def test_registers_within_a_step_cost_the_same() -> None:
     old = save(of(fact("registers", 90)), None).baseline
-    assert held(of(fact("registers", 96)), old).exit_code is Exit.OK
-    assert held(of(fact("registers", 97)), old).exit_code is Exit.FAILED
+    assert judged_by(of(fact("registers", 96)), old).exit_code is Exit.OK
+    assert judged_by(of(fact("registers", 97)), old).exit_code is Exit.FAILED
 
 
 def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
     file.write_text(BEFORE.text())
     old = baseline.read(file)
     assert old is not None
-    (verdict,) = [v for v in held(of(fact("registers", 128)), old).verdicts if v.status == "fail"]
+    (verdict,) = [v for v in judged_by(of(fact("registers", 128)), old).verdicts if v.status == "fail"]
     line = next(
         i for i, x in enumerate(file.read_text().splitlines(), 1) if x.startswith("fast sm_90a fast_kernel * reg")
     )
@@ -79,12 +79,12 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, float("nan"), "many"])
 def test_a_fact_that_is_none_any_more_is_unmeasured(value: Value | None) -> None:
-    judgement = held(of(fact("registers", value)))
+    judgement = judged_by(of(fact("registers", value)))
     assert judgement.exit_code is Exit.UNMEASURED
 
 
 def test_a_fact_that_vanished_is_unmeasured() -> None:
-    judgement = held(factory.without(of(), "sass_bar", variant="fast"))
+    judgement = judged_by(factory.without(of(), "sass_bar", variant="fast"))
     assert judgement.exit_code is Exit.UNMEASURED
     assert {v.budget for v in judgement.verdicts if v.status == "unmeasured" and v.required} == {"baseline_sass_bar"}
 
@@ -103,10 +103,10 @@ def renamed(record: Record, old: str, new: str, **changed: Value) -> Record:
 
 
 def test_a_renamed_kernel_is_recognised_and_still_held() -> None:
-    judgement = held(renamed(of(), "fast_kernel", "quick_kernel"))
+    judgement = judged_by(renamed(of(), "fast_kernel", "quick_kernel"))
     assert judgement.exit_code is Exit.OK
     assert "kernel renamed: fast_kernel is now quick_kernel (fast, sm_90a)" in judgement.notes
-    worse = held(renamed(of(), "fast_kernel", "quick_kernel", spill_store_bytes=8))
+    worse = judged_by(renamed(of(), "fast_kernel", "quick_kernel", spill_store_bytes=8))
     assert ("baseline_spill_store_bytes", "fast/quick_kernel (sm_90a)") in failed(worse)
 
 
@@ -114,7 +114,7 @@ def test_of_two_renamed_kernels_each_keeps_its_own() -> None:
     before = of(factory.fact("registers", 40, "split", arch="sm_90a", kernel="split_combine"))
     old = save(before, None).baseline
     after = renamed(renamed(before, "split_combine", "a_merge"), "split_kernel", "b_main")
-    judgement = held(after, old)
+    judgement = judged_by(after, old)
     assert judgement.exit_code is Exit.OK
     assert "kernel renamed: split_combine is now a_merge (split, sm_90a)" in judgement.notes
 
@@ -122,7 +122,7 @@ def test_of_two_renamed_kernels_each_keeps_its_own() -> None:
 def test_a_kernel_without_successor_leaves_a_gap() -> None:
     record = of()
     gone = replace(record, facts=Facts(f for f in record.facts if f.subject.kernel != "split_combine"))
-    judgement = held(gone)
+    judgement = judged_by(gone)
     assert judgement.exit_code is Exit.FAILED  # the plan still launches it
     assert any("no longer exists" in v.reason for v in judgement.gaps)
 
@@ -132,7 +132,7 @@ def test_a_failed_build_is_told_once_and_nobody_is_told_to_save_over_it() -> Non
     artifacts = tuple(factory.artifact("fast", a.arch, "failed", "error: no such thing") if a.variant == "fast" else a
                       for a in record.artifacts)  # fmt: skip
     facts = Facts(f for f in record.facts if f.subject.variant != "fast" or not f.subject.arch)
-    judgement = held(replace(record, artifacts=artifacts, facts=facts))
+    judgement = judged_by(replace(record, artifacts=artifacts, facts=facts))
     assert judgement.exit_code is Exit.FAILED
     assert len(judgement.gaps) > 10 and not judgement.unexplained_gaps
     text = verdict_table.render(judgement)
@@ -148,27 +148,27 @@ def test_facts_that_no_plan_gives_are_not_called_gone() -> None:
     )
     planned = ("smem", "theoretical_occupancy", "workspace_bytes")
     facts = Facts(f for f in record.facts if f.subject.variant != "fast" or f.name not in planned)
-    judgement = held(replace(record, plans=plans, facts=facts))
+    judgement = judged_by(replace(record, plans=plans, facts=facts))
     assert {v.reason for v in judgement.gaps} == {"no launch plan on long: no such shape"}
 
 
 def test_what_the_suite_dropped_is_a_note_and_what_is_new_too() -> None:
     fewer = factory.suite([factory.variant("slow"), factory.variant("newcomer")])
-    judgement = held(factory.record(fewer))
+    judgement = judged_by(factory.record(fewer))
     assert judgement.exit_code is Exit.OK
     assert any("fast for sm_90a: no longer in the suite" in n for n in judgement.notes)
     assert any("newcomer/newcomer_kernel" in n and "baseline save" in n for n in judgement.notes)
 
 
 def test_only_the_variants_that_were_chosen_are_held() -> None:
-    judgement = held(of(fact("registers", 255)), variants=("slow",))
+    judgement = judged_by(of(fact("registers", 255)), variants=("slow",))
     assert judgement.exit_code is Exit.OK
 
 
 @pytest.mark.parametrize("nvcc", ["12.8.93", "13.1.12", "13.0.99"])
 def test_another_nvcc_is_no_regression(nvcc: str) -> None:
     worse = of(fact("registers", 255), environment=factory.environment(nvcc=nvcc))
-    judgement = held(worse)
+    judgement = judged_by(worse)
     assert judgement.exit_code is Exit.INCAPABLE
     assert not failed(judgement)
     assert "COULD NOT CHECK" in summary(judgement)
@@ -177,7 +177,7 @@ def test_another_nvcc_is_no_regression(nvcc: str) -> None:
 
 def test_a_compile_failure_of_another_nvcc_is_no_regression_either() -> None:
     broken = (*factory.artifacts(factory.suite())[:-1], factory.artifact("split", "sm_90a", "failed", "error"))
-    judgement = held(of(artifacts=broken, environment=factory.environment(nvcc="12.8.93")))
+    judgement = judged_by(of(artifacts=broken, environment=factory.environment(nvcc="12.8.93")))
     assert judgement.exit_code is Exit.INCAPABLE
 
 
@@ -189,16 +189,16 @@ def test_what_a_gpu_measured_fails_whatever_the_compiler() -> None:
 
 def test_a_waiver_with_its_reason_loosens_and_is_listed() -> None:
     waiver = factory.waiver("baseline_registers", 128, variants=("fast",), reason="two tiles in flight")
-    judgement = held(of(fact("registers", 120), waivers=(waiver,)))
+    judgement = judged_by(of(fact("registers", 120), waivers=(waiver,)))
     assert judgement.exit_code is Exit.OK
     text = verdict_table.render(judgement)
     assert "loosened in the manifest (1)" in text and "two tiles in flight" in text
-    assert held(of(fact("registers", 129), waivers=(waiver,))).exit_code is Exit.FAILED
+    assert judged_by(of(fact("registers", 129), waivers=(waiver,))).exit_code is Exit.FAILED
 
 
 def test_a_waiver_past_its_date_loosens_no_more() -> None:
     waiver = factory.waiver("baseline_registers", 128, variants=("fast",), expires="2026-05-31")
-    assert held(of(fact("registers", 120), waivers=(waiver,))).exit_code is Exit.FAILED
+    assert judged_by(of(fact("registers", 120), waivers=(waiver,))).exit_code is Exit.FAILED
 
 
 def rule(**changes: Any) -> GateRule:
@@ -220,7 +220,7 @@ def rule(**changes: Any) -> GateRule:
     ],
 )
 def test_rules_are_data(rules: list[GateRule], value: int, code: Exit) -> None:
-    judgement = held(of(fact("registers", value), rules=tuple(rules)))
+    judgement = judged_by(of(fact("registers", value), rules=tuple(rules)))
     assert judgement.exit_code is code
     assert "why not" in verdict_table.render(judgement)
 
@@ -249,7 +249,7 @@ def test_a_shape_of_the_baseline_is_held_to_its_own_line() -> None:
         k.shape for k in old.values if (k.variant, k.arch, k.fact) == ("fast", "sm_90a", "theoretical_occupancy")
     }
     assert limited == {"long", "mission"}
-    assert held(record, old).exit_code is Exit.OK
+    assert judged_by(record, old).exit_code is Exit.OK
     swapped = of(
         *(
             replace(f, value=50 - int(f.number or 0))
@@ -257,7 +257,7 @@ def test_a_shape_of_the_baseline_is_held_to_its_own_line() -> None:
             if f.subject.variant == "fast" and f.subject.arch == "sm_90a"
         )
     )
-    assert failed(held(swapped, old)) == [("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")]
+    assert failed(judged_by(swapped, old)) == [("baseline_theoretical_occupancy", "fast/long/fast_kernel (sm_90a)")]
 
 
 def test_a_fact_of_one_shape_that_vanished_names_the_shape() -> None:
@@ -269,7 +269,7 @@ def test_a_fact_of_one_shape_that_vanished_names_the_shape() -> None:
     )
     gaps = [
         v
-        for v in held(gone, old).verdicts
+        for v in judged_by(gone, old).verdicts
         if v.budget == "baseline_theoretical_occupancy"
         and v.status == "unmeasured"
         and v.subject.variant == "fast"
@@ -282,14 +282,14 @@ def test_a_fact_of_one_shape_that_vanished_names_the_shape() -> None:
 def test_what_the_suite_lost_is_counted() -> None:
     record = uneven()
     old = save(record, None).baseline
-    notes = held(without_shapes(record, "long"), old).notes
+    notes = judged_by(without_shapes(record, "long"), old).notes
     assert "shape long: no longer in the suite, 1 facts of the baseline skipped" in notes
     suite = factory.suite([v for v in factory.suite().variants.values() if v.name != "split"])
     lines = sum(k.variant == "split" for k in BEFORE.values)
     assert lines > 1
     assert (
         f"split for sm_90a: no longer in the suite, {lines} facts of the baseline skipped"
-        in held(factory.record(suite)).notes
+        in judged_by(factory.record(suite)).notes
     )
 
 
@@ -298,7 +298,7 @@ def test_a_rule_is_listed_with_how_far_it_goes() -> None:
         rule(tolerance=0.25), rule(severity="show", tolerance=0.5, variants=("fast",), expires="2026-07-01"),
         rule(severity="ignore", facts=("sass_bar", "barriers")), rule(expires="2026-01-01"),
     )  # fmt: skip
-    assert held(of(rules=rules)).relaxed == (
+    assert judged_by(of(rules=rules)).relaxed == (
         "registers on all variants: may get worse by 25 %: why not",
         "registers on fast: shown beyond 50 %, until 2026-07-01: why not",
         "sass_bar, barriers on all variants: not compared: why not",
@@ -326,7 +326,7 @@ def test_what_a_rule_ignores_hides_none_behind_it() -> None:
     kernel = next(k.kernel for k in BEFORE.values if (k.variant, k.fact) == (last, "registers"))
     worse = factory.fact("registers", 255, last, arch="sm_90a", kernel=kernel)
     ignored = rule(severity="ignore", facts=("*",), variants=(first,))
-    assert failed(held(of(worse, rules=(ignored,)))) == [("baseline_registers", f"{last}/{kernel} (sm_90a)")]
+    assert failed(judged_by(of(worse, rules=(ignored,)))) == [("baseline_registers", f"{last}/{kernel} (sm_90a)")]
 
 
 def test_three_names_are_told_whole_and_a_fourth_is_not() -> None:

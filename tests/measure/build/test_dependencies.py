@@ -123,7 +123,7 @@ class Place:
         inputs.refuse_changed(rule, self.build / "generated")
         return key
 
-    def known(self) -> list[str]:
+    def recorded_keys(self) -> list[str]:
         """The recorded dependencies of the present key."""
         inputs = self.inputs()
         return inputs.keys("v", inputs.question("flags"))
@@ -139,10 +139,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def test_nothing_changed_and_a_touched_file(place: Place) -> None:
     key = place.built()
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
     for path in place.root.rglob("*"):
         os.utime(path)
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
 
 
 CHANGES: dict[str, Callable[[Place], None]] = {
@@ -163,9 +163,9 @@ CHANGES: dict[str, Callable[[Place], None]] = {
 def test_what_makes_another_object(place: Place, change: str) -> None:
     key = place.built()
     CHANGES[change](place)
-    assert key not in place.known()
+    assert key not in place.recorded_keys()
     if change != "a header that is gone":
-        assert place.known() != [key]
+        assert place.recorded_keys() != [key]
 
 
 def test_a_name_in_quotes_that_appears_beside_the_file(place: Place) -> None:
@@ -173,7 +173,7 @@ def test_a_name_in_quotes_that_appears_beside_the_file(place: Place) -> None:
     key = place.built()
     (place.root / "include" / "deep").mkdir()
     place.write("include/deep/own.h", "int deep;\n")
-    assert key not in place.known()
+    assert key not in place.recorded_keys()
 
 
 @pytest.mark.parametrize(
@@ -182,23 +182,23 @@ def test_a_name_in_quotes_that_appears_beside_the_file(place: Place) -> None:
 def test_the_environment_asks_another_question(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     place.built()
     monkeypatch.setenv(name, "-DX=1")
-    assert place.known() == []
+    assert place.recorded_keys() == []
 
 
 def test_a_header_that_appears_in_cpath(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     monkeypatch.setenv("CPATH", str(tmp_path / "more"))
     key = place.built()
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
     (tmp_path / "more" / "x.h").write_text("", encoding="utf-8")
-    assert place.known() != [key]
+    assert place.recorded_keys() != [key]
 
 
 def test_files_that_nobody_reads_change_nothing(place: Place) -> None:
     key = place.built()
     place.write("include/another.h", "")
     place.write("another.cu", "")
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
 
 
 def test_going_back_finds_what_was_built(place: Place) -> None:
@@ -206,9 +206,9 @@ def test_going_back_finds_what_was_built(place: Place) -> None:
     place.write("include/x.h", "int y;\n")
     time.sleep(0.02)
     second = place.built()
-    assert first != second and place.known() == [second]
+    assert first != second and place.recorded_keys() == [second]
     place.write("include/x.h", "int x;\n")
-    assert place.known() == [first]
+    assert place.recorded_keys() == [first]
 
 
 def exchange_folder(place: Place) -> None:
@@ -289,7 +289,7 @@ def test_an_object_of_unknown_inputs_is_no_answer(place: Place) -> None:
     key = place.built()
     place.write("own.h", "#include COMPUTED\n")
     assert place.built() != key
-    assert place.known() != [place.built()]
+    assert place.recorded_keys() != [place.built()]
 
 
 @pytest.mark.parametrize("folder", ["sub", "../elsewhere", "toolkit/include/crt"])
@@ -300,9 +300,9 @@ def test_a_header_that_is_probed_anywhere(place: Place, folder: str) -> None:
     (place.root / "include" / "link").symlink_to(place.root / folder)
     place.write("s.cu", "#if __has_include(<link/late.h>) || __has_include(<crt/late.h>)\n#endif\n")
     key = place.built()
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
     place.write(f"{folder}/late.h", "")
-    assert place.known() != [key]
+    assert place.recorded_keys() != [key]
 
 
 @pytest.mark.parametrize("flags", ["-include early.h", "--pre-include=early.h", "-Xcompiler -specs=early.h"])
@@ -310,9 +310,9 @@ def test_a_file_that_flags_of_the_environment_name(place: Place, monkeypatch: py
     place.write("early.h", "int early;\n")
     monkeypatch.setenv("NVCC_APPEND_FLAGS", flags)
     key = place.built()
-    assert place.known() == [key]
+    assert place.recorded_keys() == [key]
     place.write("early.h", "int other;\n")
-    assert place.known() == []
+    assert place.recorded_keys() == []
 
 
 @pytest.mark.parametrize("damage", ["", "[", '[{"files": 1}]', "[[]]", '{"a": 1}'])
@@ -320,7 +320,7 @@ def test_a_damaged_memory_is_no_memory(place: Place, damage: str) -> None:
     key = place.built()
     for path in place.build.glob("*.json"):
         path.write_text(damage, encoding="utf-8")
-    assert key not in place.known()
+    assert key not in place.recorded_keys()
     assert place.built() == key
 
 

@@ -8,12 +8,12 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.suites.load import load
-from tests.cli.test_output import said
+from tests.cli.test_output import json_of
 from tests.conftest import TOY
 
 
 def test_the_json_has_the_bounds_of_the_analysis(capsys: pytest.CaptureFixture[str]) -> None:
-    result, suite = said(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
+    result, suite = json_of(capsys, "bounds", "--suite", str(TOY), "--device", "h200", "--shape", "small"), load(TOY)
     device = devices.find("h200")
     assert device is not None and result["device"] == device.title
     shape = suite.shapes["small"]

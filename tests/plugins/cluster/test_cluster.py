@@ -158,14 +158,14 @@ def test_killed_workers_cost_what_they_were_at(nodes: Any, tmp_path: Path) -> No
         until(place.is_back)  # its description has the present process's id
     seen: Counter[str] = Counter()
 
-    def told(result: Result) -> None:
+    def receive(result: Result) -> None:
         seen[result.name] += 1
         if len(seen) == 5:
             for place in places:
                 os.kill(place.description.pid, signal.SIGKILL)
             killed.touch()
 
-    results = share(tmp_path / "stage", tasks, nodes, on_result=told, batch=8)
+    results = share(tmp_path / "stage", tasks, nodes, on_result=receive, batch=8)
     assert {r.status for r in results} == {"ok"} and set(seen.values()) == {1}
     assert len(lost_in(tmp_path / "stage")) >= 1
     begun = Counter(line.split()[0] for line in note.read_text().splitlines())

@@ -65,7 +65,7 @@ def read(folder: Path, record: Record, **options: Any) -> tuple[Page, dict[str, 
     return Page(text), json.loads(match[1]) if match else {}
 
 
-def said(page: Page) -> str:
+def sentence(page: Page) -> str:
     return page.words
 
 
@@ -80,14 +80,14 @@ def rows(page: Page) -> dict[str, list[str]]:
 def test_the_winner_stands_against_its_parent_without_scripts(tmp_path: Path) -> None:
     page, data = read(tmp_path / "r", full())
     assert data["shapes"]["mission"]["first"] == [place(data, "split"), place(data, "fast")]
-    assert "split is 2.00 × faster than fast , isolated, 95 % [" in said(page)
+    assert "split is 2.00 × faster than fast , isolated, 95 % [" in sentence(page)
     table = rows(page)
     times = {m: full().facts.number(f"{m}_p50", Subject("split", shape="mission")) for m in REGIMES}
     for mode, time in times.items():
         assert time is not None and float(table[mode.replace("_", " ")][1]) == pytest.approx(time, rel=1e-3)
         assert table[mode.replace("_", " ")][2:] == ["2.00 ×", table[mode.replace("_", " ")][3], "faster"]
     assert table["under ncu"][3] == "unmeasured"  # one launch has no interval
-    assert "contradict" not in said(page).replace("contradiction", "")
+    assert "contradict" not in sentence(page).replace("contradiction", "")
 
 
 def test_every_pairs_ratio_and_interval_are_those_of_the_samples(tmp_path: Path) -> None:
@@ -155,16 +155,16 @@ def test_another_run_is_offered_and_first(tmp_path: Path) -> None:
     assert data["shapes"]["mission"]["first"] == [place(data, "split"), twin]
     assert re.search(
         r"split has 1\.\d\d × the speed of split \(0000\) , isolated, 95 % \[1\.\d+, 1\.\d+\]; "
-        r"times of two runs are not judged\.", said(page)
+        r"times of two runs are not judged\.", sentence(page)
     )  # fmt: skip
     assert rows(page)["isolated"][4] == "not judged"
-    assert f"Run {full().id} against run {OLD}." in said(page)
+    assert f"Run {full().id} against run {OLD}." in sentence(page)
     result = compare_page._pair(data, "mission", "isolated", place(data, "split"), twin)
     wanted = intervals.ratio(
         older.samples["split/mission/isolated"], full().samples["split/mission/isolated"], paired=False
     )
     assert result is not None and (result.low, result.high) == pytest.approx((wanted.low, wanted.high), rel=3e-4)
-    assert "Both ran the same machine code" in said(page)  # by their keys: shown, since it is so
+    assert "Both ran the same machine code" in sentence(page)  # by their keys: shown, since it is so
 
 
 def test_the_same_code_is_said_of_the_same_code_alone(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_times_of_other_machines_are_not_compared(tmp_path: Path) -> None:
     older = dataclasses.replace(factory.record(full().suite), id=OLD, environment=factory.environment(gpu="NVIDIA L4"))
     page, data = read(tmp_path / "r", full(), against=older)
     assert data["apart"] == "measured on NVIDIA L4, not NVIDIA H200"
-    assert "split and split (0000) : their times are not compared" in said(page)
-    assert "times are not comparable: measured on NVIDIA L4, not NVIDIA H200" in said(page)
+    assert "split and split (0000) : their times are not compared" in sentence(page)
+    assert "times are not comparable: measured on NVIDIA L4, not NVIDIA H200" in sentence(page)
     assert rows(page)["isolated"][2:4] == ["unmeasured", "unmeasured"]
 
 
@@ -205,14 +205,14 @@ def test_imported_kernels_are_compared_by_what_ncu_counted(tmp_path: Path, sampl
     record = sample_record("app_full")
     page, data = read(tmp_path / "r", record)
     assert data["shapes"]["g16384_b256"]["first"] is not None
-    assert re.search(r"× (faster than|the speed of) \w+ , under ncu, no interval", said(page))
+    assert re.search(r"× (faster than|the speed of) \w+ , under ncu, no interval", sentence(page))
     assert rows(page)["isolated"] == ["unmeasured", "unmeasured", "unmeasured", "unmeasured", "–"]
     names = [f[0] for f in data["facts"]]
     one, other = (data["shapes"]["g16384_b256"]["cases"][str(i)] for i in data["shapes"]["g16384_b256"]["first"])
     assert one["c"][names.index("ncu_duration")] / 1e3 == pytest.approx(one["t"]["under_ncu"])
     assert other["c"] and data["sources"]
     again, _ = read(tmp_path / "s", record, against=dataclasses.replace(record, id="20260102T000000Z-0000"))
-    assert re.search(r"has 1\.00 × the speed of \w+ \(0000\) , under ncu, no interval; times of two", said(again))
+    assert re.search(r"has 1\.00 × the speed of \w+ \(0000\) , under ncu, no interval; times of two", sentence(again))
 
 
 def test_equal_times_of_two_runs_are_not_called_equal(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_a_record_without_a_shape_in_common_is_shown_beside_at_its_own(tmp_path:
     variant = data["sides"][against][1]
     name = next(iter(s for s in imported.suite.shapes.values() if imported.suite.variants[variant].runs_on(s))).name
     assert data["sides"][against][0] == f"{variant} (0000, {name})"
-    assert f"split and {variant} (0000, {name}) : their times are not compared" in said(page)
-    assert "times are not comparable: of suite imported, not attention" in said(page)
+    assert f"split and {variant} (0000, {name}) : their times are not compared" in sentence(page)
+    assert "times are not comparable: of suite imported, not attention" in sentence(page)
     wanted = imported.facts.number("ncu_duration", Subject(variant, shape=name))
     assert wanted and float(rows(page)["under ncu"][0].replace(",", "")) == pytest.approx(wanted / 1e3, rel=1e-3)
     assert rows(page)["under ncu"][2] == "unmeasured"
@@ -264,7 +264,7 @@ def test_a_variant_that_the_other_lacks_stands_against_its_winner(tmp_path: Path
 
 def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) -> None:
     page, _ = read(tmp_path / "r", factory.bare_record())
-    assert "There is no pair to compare" in said(page)
+    assert "There is no pair to compare" in sentence(page)
 
 
 def test_the_page_of_all_runs_is_linked_where_it_lies(tmp_path: Path) -> None:
