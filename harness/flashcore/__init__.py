@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import Exit, FlashcoreError
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "Exit",
     "FlashcoreError",
