@@ -100,8 +100,7 @@ class Remote:
         self._python, self._settings, self._say = python or "python3", settings, say
         self._attempts = self._shown = 0  # to connect again; lines of the job's log
         suite, package = load(settings.suite, Path(settings.build)), Path(flashcore.__file__).parent
-        self.folders = [os.path.abspath(Path(suite.root, name)) for name in (".", *suite.include)]
-        self._sent = [*self.folders, str(package)]
+        self.folders = [Path(os.path.abspath(Path(suite.root, name))) for name in (".", *suite.include)]
         self._skipped = {os.path.abspath(name) for name in (settings.profiles, settings.build, "reports")}
         commit, dirty = commit_of(Path(suite.root))
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
@@ -147,7 +146,8 @@ class Remote:
 
     def hashes(self) -> dict[str, str]:
         """The files to send by their names there, each with its content's hash."""
-        paths = (path for folder in self._sent for path in _visible(folder, self._skipped))
+        folders = (*self.folders, Path(flashcore.__file__).parent)
+        paths = (path for folder in folders for path in _visible(folder, self._skipped))
         return {str(path)[1:]: agent.hashed(path) for path in paths}
 
     def messages(self, ssh: Any, hashes: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -218,7 +218,7 @@ def send(to: IO[bytes], names: Iterable[str]) -> None:
     to.flush()
 
 
-def _visible(folder: str, skipped: Collection[str]) -> Iterator[Path]:
+def _visible(folder: Path, skipped: Collection[str]) -> Iterator[Path]:
     """The files below a folder, but hidden ones."""
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [

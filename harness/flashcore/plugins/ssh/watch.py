@@ -35,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int | None:
         return None
     settings, events = options.settings(arguments, upto="profile", join=False), command.Events()
     session = _Session(arguments.host, settings, events)
-    folders = [folder for folder in map(Path, session.remote.folders) if folder.is_dir()]
+
+    def folders() -> list[Path]:
+        return [folder for folder in session.remote.folders if folder.is_dir()]
+
     with command.interface(arguments, settings, folders, events, _KEYS) as inputs:
         session.start()
         try:

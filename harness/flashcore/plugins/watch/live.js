@@ -7,7 +7,7 @@
   const at = (id) => document.getElementById(id);
   const key = (...parts) => JSON.stringify(parts);
 
-  // A new stream begins with the events of the current state, in the order of time: they change nothing that is here.
+  // The server sends its events in the order of time, all again each time: those that are here change nothing.
   const state = { saves: new Map(), answers: new Map(), outcomes: new Map(), doing: null, error: null, worker: null, first: null };
 
   const take = {
@@ -114,21 +114,36 @@
     count();
   }
 
-  // --- the stream ---
-  const source = new EventSource("/events");
+  // --- the server ---
+  let link = "waiting"; // or "open", "lost", "refused"
+  let seen = new Map(); // event as JSON → its time here
   function connection() {
     const doing = state.doing;
-    if (source.readyState === EventSource.CLOSED) draw("doing", "closed", badge("fail", "ended: open the address that flashcore watch prints"));
-    else if (source.readyState === EventSource.CONNECTING) draw("doing", "lost", badge("unmeasured", "not connected; trying again"));
+    if (link === "refused") draw("doing", "closed", badge("fail", "ended: open the address that flashcore watch prints"));
+    else if (link === "lost") draw("doing", "lost", badge("unmeasured", "not connected; trying again"));
     else if (doing && doing.event === "working") draw("doing", doing, badge("working", doing.what), make("span", "detail", " for ", age(doing, "")));
     else draw("doing", doing, badge("", doing ? "idle" : "waiting"));
   }
-  source.onopen = source.onerror = connection;
-  source.onmessage = ({ data }) => {
-    for (const [seconds, event] of JSON.parse(data)) take[event.event]?.({ ...event, since: Date.now() - 1000 * seconds });
+  async function ask() {
+    try {
+      const response = await fetch("/state");
+      link = response.ok ? "open" : "refused";
+      if (response.ok) {
+        const times = new Map();
+        for (const [seconds, event] of await response.json()) {
+          const text = JSON.stringify(event);
+          times.set(text, seen.get(text) ?? Date.now() - 1000 * seconds);
+          take[event.event]?.({ ...event, since: times.get(text) });
+        }
+        seen = times;
+      }
+    } catch {
+      link = "lost";
+    }
     render();
-  };
+    if (link !== "refused") setTimeout(ask, 500);
+  }
   addEventListener("hashchange", render);
   setInterval(count, 1000);
-  render();
+  ask();
 })();

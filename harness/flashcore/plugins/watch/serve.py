@@ -1,4 +1,4 @@
-"""The live page of ``flashcore watch``: read-only, for one user of this machine, updated in place.
+"""The live page of ``flashcore watch``: read-only, for one user of this machine. It asks for the state twice a second.
 
 The printed address holds a token. The server exchanges it for a cookie, so that the token stays neither in the
 browser's address nor in a referrer. The cookie's name holds the port, because a browser sends a host's cookies to all
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,8 +16,7 @@ from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from queue import Empty, Full, Queue
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, Self
 from urllib.parse import parse_qs
 
@@ -43,13 +41,6 @@ HEADERS = {
 }
 #: The page lists so many saves.
 SAVES = 10
-#: A browser with more unsent events is dropped. It reconnects and gets the current state.
-MOST_UNSENT = 100
-#: Seconds between empty messages, by which a closed browser is noticed.
-HEARTBEAT = 15
-
-#: An event as JSON, with the monotonic time of its ``put``.
-Event = tuple[float, str]
 
 
 class Live(ThreadingHTTPServer):
@@ -62,8 +53,6 @@ class Live(ThreadingHTTPServer):
         UsageError: the port is taken.
     """
 
-    daemon_threads = False  # closing the server joins the threads of its connections
-
     def __init__(self, port: int = 0) -> None:
         try:
             super().__init__(("127.0.0.1", port), _Request)
@@ -73,13 +62,10 @@ class Live(ThreadingHTTPServer):
         self.cookie = f"flashcore_{self.server_port}={self.token}"
         self.address = f"http://127.0.0.1:{self.server_port}/?token={self.token}"
         self.hosts = [[f"{name}:{self.server_port}"] for name in ("127.0.0.1", "localhost")]
-        self.lock = Lock()
-        self.state: dict[tuple[Any, ...], Event] = {}
-        self.streams: set[Queue[list[Event]]] = set()
-        self.connections: set[Any] = set()
+        self._events: dict[tuple[Any, ...], tuple[float, str]] = {}
 
     def put(self, event: Mapping[str, Any]) -> None:
-        """Sends an event to every browser, without waiting for any.
+        """Adds an event to the state.
 
         A later event replaces the one of the same kind ten saves before, so that the state does not grow.
 
@@ -89,37 +75,21 @@ class Live(ThreadingHTTPServer):
         sent = time.monotonic(), json.dumps(event, allow_nan=False)
         fields = [event.get(name) for name in ("event", "variant", "shape", "question")]
         key = (*fields, event["save"] % SAVES if "save" in event else None)
-        with self.lock:
-            self.state.pop(key, None)  # the state stays in the order of time
-            self.state[key] = sent
-            for stream in list(self.streams):
-                try:
-                    stream.put_nowait([sent])
-                except Full:
-                    self.streams.discard(stream)
+        # In the order of time, and replaced as a whole: other threads read it.
+        self._events = {k: e for k, e in self._events.items() if k != key} | {key: sent}
+
+    def state(self) -> bytes:
+        """The events as JSON, each with its age in seconds."""
+        now = time.monotonic()
+        return f"[{','.join(f'[{now - at:.1f},{event}]' for at, event in self._events.values())}]".encode()
 
     def __enter__(self) -> Self:
-        Thread(target=self.serve_forever, daemon=True).start()
+        Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.socket.shutdown(socket.SHUT_RDWR)  # wakes the server's thread
         self.shutdown()
-        for connection in list(self.connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for stream in list(self.streams):
-            with suppress(Full):  # its thread does not wait for an event, but for the browser
-                stream.put_nowait([])
         self.server_close()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.connections.discard(request)
-        super().shutdown_request(request)
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -167,36 +137,16 @@ class _Request(BaseHTTPRequestHandler):
             self.send_header("Refresh", "0; url=/")
             self.send_header("Set-Cookie", f"{self.server.cookie}; HttpOnly; SameSite=Strict; Path=/")
             self.end_headers()
-        elif path == "/events":
-            self._begin("text/event-stream")
-            self._stream()
+        elif path == "/state":
+            self._send("application/json", self.server.state())
         elif path in FILES:
             file, kind = FILES[path]
-            self._begin(kind)
-            self.wfile.write(file.read_bytes())
+            self._send(kind, file.read_bytes())
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _begin(self, kind: str) -> None:
+    def _send(self, kind: str, content: bytes) -> None:
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.end_headers()
-
-    def _stream(self) -> None:
-        """Writes the current state as one message, then each event as it comes, all with their ages in seconds."""
-        live = self.server
-        stream: Queue[list[Event]] = Queue(MOST_UNSENT)
-        with live.lock:
-            events = list(live.state.values())
-            live.streams.add(stream)
-        try:
-            while stream in live.streams:
-                now = time.monotonic()
-                message = ",".join(f"[{now - at:.1f},{event}]" for at, event in events)
-                self.wfile.write(f"data: [{message}]\n\n".encode())
-                try:
-                    events = stream.get(timeout=HEARTBEAT)
-                except Empty:
-                    events = []
-        finally:
-            live.streams.discard(stream)
+        self.wfile.write(content)

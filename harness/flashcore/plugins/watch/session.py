@@ -88,8 +88,8 @@ class Session:
         """Reads the manifest and the problems anew; processes that had imported them are ended."""
         opened = open_recordable(self.settings)
         supported = {arch for v in opened.variants for arch in v.where.archs}
-        usual = opened.suite.usual_arch
-        arch = opened.gpu_arch or (usual if usual in supported else [a for a in opened.archs if a in supported][-1])
+        preferred = opened.gpu_arch, opened.suite.usual_arch, *reversed(opened.archs)
+        arch = next(a for a in preferred if a in supported)
         settings = replace(opened.settings, check=replace(opened.settings.check, lanes=1), roofs=None)
         if hasattr(self, "_context"):
             self.release()
@@ -112,9 +112,9 @@ class Session:
     @property
     def paths(self) -> list[Path]:
         """The folders to watch: the suite's, and its include folders."""
-        root = Path(self._context.suite.root).resolve()
-        folders = dict.fromkeys((root, *((root / i).resolve() for i in self._context.suite.include)))
-        return [f for f in folders if f.is_dir() and not any(other in f.parents for other in folders)]
+        suite = self._context.suite
+        folders = (Path(suite.root, name).resolve() for name in (".", *suite.include))
+        return [f for f in folders if f.is_dir()]
 
     def release(self) -> None:
         """Ends the processes, whose CUDA contexts would void the times of another command; the next save starts them
