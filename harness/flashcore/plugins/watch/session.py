@@ -17,7 +17,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain.advice import advice
 from flashcore.gate import judge
 from flashcore.measure.bench import case_times
-from flashcore.measure.cases import child_cases, sort_out
+from flashcore.measure.cases import Pair, child_cases, sort_out
 from flashcore.measure.check import check
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context, Say
@@ -81,7 +81,6 @@ class Session:
         self._save = self.newest
         self._temporary = tempfile.TemporaryDirectory(prefix="flashcore-watch-")
         self._folders = (Path(self._temporary.name, str(n)) for n in itertools.count())
-        self._next = next(self._folders)  # whose ncu process waits
         self._load()
 
     def _load(self) -> None:
@@ -107,7 +106,7 @@ class Session:
         for kept in (self._code, self._builds, self._references):  # of other problems
             kept.clear()
         self._is_outdated = False
-        self._prepare()
+        self._prepare(self._context)
 
     @property
     def paths(self) -> list[Path]:
@@ -163,7 +162,7 @@ class Session:
             self._say("the same machine code as before")
         if save.number % _RENEWED == 0:
             self.release()
-            self._prepare()
+            self._prepare(context)
 
     def _of_variant(self, context: Context, variant: Variant, save: Save) -> Iterator[dict[str, Any]]:
         def answer(question: Question, content: Content, shape: str | None = None) -> dict[str, Any]:
@@ -178,8 +177,8 @@ class Session:
         yield answer("budgets", _judged(record, variant))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
-            for shape in [s.name for s in context.shapes if variant.runs_on(s)][:1]:
-                yield answer("limits", answers.of_limits(record, variant.name, shape), shape)
+            for shape in [s for s in context.shapes if variant.runs_on(s)][:1]:
+                yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
         if context.cannot_measure or failed:
             return
         with context.workers.leased(self.say):
@@ -194,13 +193,15 @@ class Session:
             for case in _cases(only, "bench", outcomes)[0]:
                 results[f"bench {case.shape}"], content = self._timed(context, variant, case, save.longer)
                 yield answer("faster", content, case.shape)
-            results["profile"] = self._profiled(only, outcomes)
+            ready, _ = sort_out(only, "profile", outcomes)
+            if ready:
+                results["profile"] = self._profiled(only, ready)
         measured = Measured()
         for stage, result in results.items():
             measured = measured.plus(result, StageNote(stage.partition(" ")[0], "ok", 0.0, ""))
         record = _record(context, measured)
-        for shape in dict.fromkeys(o.shape for o in results["profile"].outcomes):
-            yield answer("limits", answers.of_limits(record, variant.name, shape), shape)
+        for _, shape in ready:
+            yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
         yield answer("budgets", _judged(record, variant))
         advice.cache_clear()  # it would keep the records of the last saves
 
@@ -233,25 +234,23 @@ class Session:
         builds["the last save"] = case
         return _of_build(result, case), content
 
-    def _profiled(self, context: Context, outcomes: Sequence[CaseOutcome]) -> StageResult:
+    def _profiled(self, context: Context, ready: Sequence[Pair]) -> StageResult:
         """The counters, measured by the ncu that waits in the folder; the next one is started."""
         try:
-            ready, _ = sort_out(context, "profile", outcomes)
             return profile.run(replace(context, folder=self._next), child_cases(context, ready))
         except CapabilityError as error:
             self.say(f"profile: {error}")
-            return StageResult((), ())
+            return StageResult()
         finally:
-            self._next = next(self._folders)
-            self._prepare()
+            self._prepare(replace(context, shapes=tuple(shape for _, shape in ready)))
 
-    def _prepare(self) -> None:
+    def _prepare(self, context: Context) -> None:
         """Starts what the next answers need: the process that checks and times, unless it waits, and one under ncu."""
-        if not self._context.cannot_measure:
-            context = replace(self._context, folder=self._next)
+        self._next = next(self._folders)  # the process under ncu waits in it
+        if not context.cannot_measure:
             with contextlib.suppress(CapabilityError):  # said by the next save
-                check.prepare(context)
-                profile.prepare(context)
+                check.prepare(replace(context, folder=self._next))
+                profile.prepare(replace(context, folder=self._next))
 
     # --- the commit ---------------------------------------------------------------------------------
 
