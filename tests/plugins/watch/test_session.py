@@ -20,7 +20,7 @@ from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.causes import Message
-from flashcore.model.record import CaseOutcome, StageResult
+from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
 from flashcore.plugins.watch import session as watched
 from flashcore.plugins.watch.session import Obsolete, Save, Session
 from tests.conftest import TOY
@@ -41,7 +41,8 @@ class Stages:
     def outcomes(self, stage: Any, cases: Sequence[Case], wrong: bool = False) -> tuple[CaseOutcome, ...]:
         for case in (c for c in cases if c.library and stage != "profile"):
             assert self.loaded.setdefault(case.library or "", case.variant) == case.variant, "loaded twice"
-        status, cause = ("failed", Message("wrong")) if wrong else ("ok", None)
+        status: CaseStatus = "failed" if wrong else "ok"
+        cause = Message("wrong") if wrong else None
         return tuple(CaseOutcome(c.variant, c.shape, stage, status, cause) for c in cases)
 
     def check(self, context: Context, cases: Sequence[Case]) -> StageResult:
