@@ -11,12 +11,13 @@ from flashcore.explain.advice import advice, as_data, sentence
 from flashcore.explain.limiter import limiters
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import case_bounds
-from flashcore.gate.judge import Judgement
+from flashcore.gate import judge
 from flashcore.gate.wording import sentence as verdict_sentence
 from flashcore.gate.wording import summary
 from flashcore.model.intervals import levels, ratio
 from flashcore.model.record import CaseOutcome, Record, Subject
 from flashcore.model.text import number
+from flashcore.pipeline.judging import Rules, baseline_of, today
 
 Question = Literal["budgets", "right", "faster", "limits"]
 Status = Literal["ok", "failed", "unmeasured"]
@@ -30,23 +31,25 @@ class Content(NamedTuple):
     data: Mapping[str, Any] = {}
 
 
-def of_budgets(judgement: Judgement) -> Content:
+def of_budgets(record: Record, variant: str) -> Content:
     """The variant's limits: those that fail, and how many are met."""
-    failed = [verdict_sentence(v) for v in judgement.failed]
-    status: Status = "failed" if failed else "ok" if judgement.counts()["pass"] else "unmeasured"
-    data = {"counts": dict(judgement.counts()), "failed": [str(v.budget) for v in judgement.failed]}
-    return Content(status, failed or [summary(judgement)], data)
+    _, baseline = baseline_of(record.suite, Rules())
+    judgement = judge.judge(record, today=today(), variants=[variant], baseline=baseline)
+    counts, failed = dict(judgement.counts()), judgement.failed
+    status: Status = "failed" if failed else "ok" if counts.get("pass") else "unmeasured"
+    lines = [verdict_sentence(v) for v in failed] or [summary(judgement)]
+    return Content(status, lines, {"counts": counts, "failed": [str(v.budget) for v in failed]})
 
 
 def of_check(outcomes: Sequence[CaseOutcome]) -> Content:
     """Whether the results are right on every shape that the variant supports; unmeasured if one was not checked."""
-    judged = [o for o in outcomes if o.status in ("ok", "failed")]
-    wrong = [f"{o.shape}: {o.reason}" for o in judged if o.status == "failed"]
-    gaps = [f"{o.shape}: not checked: {o.reason}" for o in outcomes if o not in judged]
-    complete = judged and all(o in judged or o.status == "unsupported" for o in outcomes)
+    right = [o.shape for o in outcomes if o.status == "ok"]
+    wrong = [f"{o.shape}: {o.reason}" for o in outcomes if o.status == "failed"]
+    gaps = [f"{o.shape}: not checked: {o.reason}" for o in outcomes if o.status in ("skipped", "unsupported")]
+    complete = right and all(o.status != "skipped" for o in outcomes)
     status: Status = "failed" if wrong else "ok" if complete else "unmeasured"
-    right = [f"right on {', '.join(o.shape for o in judged)}"] if judged and not wrong else []
-    return Content(status, [*wrong, *right, *gaps], {"wrong": wrong, "unchecked": gaps})
+    lines = wrong or [f"right on {', '.join(right)}" for _ in right[:1]]
+    return Content(status, [*lines, *gaps], {"wrong": wrong, "unchecked": gaps})
 
 
 def of_times(regime: str, samples: Sequence[float], others: Mapping[str, Sequence[float]]) -> Content:

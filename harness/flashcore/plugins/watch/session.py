@@ -15,7 +15,6 @@ from typing import Any, Self
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.explain.advice import advice
-from flashcore.gate import judge
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import Pair, child_cases, sort_out
 from flashcore.measure.check import check
@@ -27,7 +26,6 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, StageResult
 from flashcore.model.suite import Stage, Variant
-from flashcore.pipeline.judging import Rules, baseline_of, today
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
 from flashcore.plugins.watch import answers, child
@@ -174,7 +172,7 @@ class Session:
         only = replace(context, variants=(variant,))
         context = replace(context, variants=(variant, *(v for v in context.variants if v.is_reference)))
         record = _record(context, Measured())
-        yield answer("budgets", _judged(record, variant))
+        yield answer("budgets", answers.of_budgets(record, variant.name))
         failed = any(a.variant == variant.name and a.status == "failed" for a in context.built.artifacts)
         if context.cannot_measure and not failed:
             for shape in [s for s in context.shapes if variant.runs_on(s)][:1]:
@@ -202,7 +200,7 @@ class Session:
         record = _record(context, measured)
         for _, shape in ready:
             yield answer("limits", answers.of_limits(record, variant.name, shape.name), shape.name)
-        yield answer("budgets", _judged(record, variant))
+        yield answer("budgets", answers.of_budgets(record, variant.name))
         advice.cache_clear()  # it would keep the records of the last saves
 
     def _timed(self, context: Context, variant: Variant, case: Case, longer: bool) -> tuple[StageResult, Content]:
@@ -284,11 +282,6 @@ class Session:
 
 def _record(context: Context, measured: Measured) -> Record:
     return joined(context, store.new_id(), Outcome(formula_facts(context), context.built, measured), [])
-
-
-def _judged(record: Record, variant: Variant) -> Content:
-    _, baseline = baseline_of(record.suite, Rules())
-    return answers.of_budgets(judge.judge(record, today=today(), variants=[variant.name], baseline=baseline))
 
 
 def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tuple[list[Case], list[CaseOutcome]]:
