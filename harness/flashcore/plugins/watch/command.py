@@ -153,11 +153,13 @@ def _watch(folders: Callable[[], Sequence[Path]], settings: Settings, events: Ev
 
     ignored = [str(Path(p).resolve()) for p in (settings.build, settings.profiles, "reports")]
     sources = watchfiles.DefaultFilter(ignore_paths=ignored)
-    times: dict[str, Any] = {"step": _STEP, "debounce": _MOST, "rust_timeout": _LOOK, "yield_on_timeout": True}
     try:
         while not events.over.is_set():
             watched = folders()
-            for changes in watchfiles.watch(*watched, watch_filter=sources, stop_event=events.over, **times):
+            for changes in watchfiles.watch(
+                *watched, watch_filter=sources, stop_event=events.over, step=_STEP, debounce=_MOST,
+                rust_timeout=_LOOK, yield_on_timeout=True,
+            ):  # fmt: skip
                 added = {name for change, name in changes if change is watchfiles.Change.added}
                 files = {Path(name) for _, name in changes if name not in added or os.path.exists(name)}
                 if files:  # else an editor's temporary ones
@@ -190,13 +192,13 @@ def _interrupt(process: subprocess.Popen[str], over: threading.Event) -> None:
 
 def _answer(session: Session, events: Events, inputs: Iterable[Event]) -> None:
     """Has saves and keys answered in another thread, one after the other, until the inputs end."""
-    jobs: queue.SimpleQueue[tuple[Save, Callable[[], None]] | None] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[tuple[Save, Callable[[Save], None]] | None] = queue.SimpleQueue()
 
     def work() -> None:
         while job := jobs.get():
             save, do = job
             try:
-                do()
+                do(save)
             except Obsolete:
                 continue
             except FlashcoreError as error:
@@ -215,11 +217,11 @@ def _answer(session: Session, events: Events, inputs: Iterable[Event]) -> None:
         age = min(map(_age, files), default=0.0)
         made = session.newest = Save(session.newest.number + 1, time.monotonic() - age, files, longer)
         events.tell("save", save=made.number, files=sorted(f.name for f in files))
-        jobs.put((made, lambda: answer(made)))
+        jobs.put((made, answer))
 
-    def recorded() -> None:
+    def recorded(save: Save) -> None:
         session.release()
-        record(session.settings, events, save=session.newest.number)
+        record(session.settings, events, save=save.number)
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -229,7 +231,7 @@ def _answer(session: Session, events: Events, inputs: Iterable[Event]) -> None:
             if kind == "files" or value in ("b", "p"):
                 save(value if kind == "files" else (), longer=value == "b")
             elif value == "c":
-                jobs.put((session.newest, lambda: session.compare_with("HEAD")))
+                jobs.put((session.newest, lambda _: session.compare_with_commit()))
             elif value == "r":
                 jobs.put((session.newest, recorded))
     finally:

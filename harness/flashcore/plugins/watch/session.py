@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import CapabilityError
 from flashcore.explain.advice import advice
 from flashcore.measure.bench import case_times
 from flashcore.measure.cases import Pair, child_cases, sort_out
@@ -250,27 +250,24 @@ class Session:
                 check.prepare(replace(context, folder=self._next))
                 profile.prepare(replace(context, folder=self._next))
 
-    # --- the commit ---------------------------------------------------------------------------------
-
-    def compare_with(self, revision: str) -> None:
-        """Times the next saves beside the build of a git revision too.
+    def compare_with_commit(self) -> None:
+        """Times the next saves beside the build of git's ``HEAD`` too.
 
         Raises:
-            UsageError: there is no such revision, or no such suite in it.
+            UsageError: there is no such suite in it.
+            FlashcoreError: git cannot check it out.
         """
         from flashcore.plugins.against import checkout
         from flashcore.plugins.against.match_cases import counterpart
 
         context = self._context
-        root = Path(context.suite.root)
-        if (commit := checkout.resolve(revision, root)) is None:
-            raise UsageError(f"{revision}: expected a git revision of the repository of {root}, found none")
-        with checkout.suite_at(revision, commit, root) as folder:
+        root = Path(context.suite.root).resolve()
+        with checkout.suite_at("HEAD", "HEAD", root) as folder:
             before = counterpart(folder, context, str(context.build_folder / checkout.BUILD))
             before = replace(before, say=self._say, built=compile_all(before))
             for case in _cases(before, "bench", ())[0]:
                 variant = case.variant.partition("@")[0]
-                self._builds[variant, case.shape]["the commit"] = replace(case, root=str(root.resolve()))
+                self._builds[variant, case.shape]["the commit"] = replace(case, root=str(root))
 
     def __enter__(self) -> Self:
         return self
