@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import re
@@ -88,7 +89,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_without(removed: Path, target: Path) -> Path:
-    """The package without a folder of its plugins; compiled modules too. Links would change the files' ctime."""
+    """The package without a folder of its plugins; compiled modules too, which its processes do not write. Links would
+    change the files' ctime."""
+    compileall.compile_dir(PACKAGE, quiet=1)
     skip = plugins.FOLDER / removed
 
     def ignore(folder: str, names: list[str]) -> set[str]:
