@@ -83,7 +83,7 @@ def _one(task: Mapping[str, Any], language: Any, kernel_types: tuple[type, ...])
 
 
 def _message(error: BaseException, root: str) -> str:
-    """The error as compilers put it, at the last line of the suite that it names or came through; then the traceback."""
+    """The error as compilers put it, at the suite's last line that it names or came through; then the traceback."""
     lines = [line for line in str(error).strip().splitlines() if not line.startswith("Failed in ")] or [""]
     named = re.findall(re.escape(root) + r'([^\s"()]+)"?(?:, line | \(|:)(\d+)', str(error))
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]

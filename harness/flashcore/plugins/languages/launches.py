@@ -17,10 +17,10 @@ class Call:
     Args:
         labels: which of several kernels of one name it is: constants, types, divisibility, options.
         identity: what makes it this launch, as plain JSON: the hash of its code, ``grid``, ``threads``, blocks a
-            ``cluster`` (each one number or three; a ``grid`` counts clusters of one), ``shared`` memory in bytes a block, ``flags`` (programmatic, cooperative) and ``arguments``.
-            Tensors stand by their names in the problem; nothing stands by a name that only the source has. An argument of
-            several values is a list of :class:`flashcore.plugins.launcher.plan.Value` as JSON. Without ``arguments``
-            the grid is unknown.
+            ``cluster`` (each one number or three; a ``grid`` counts clusters of one number), ``shared`` memory in bytes
+            a block, ``flags`` (programmatic, cooperative) and ``arguments``. Tensors stand by their names in the
+            problem; nothing stands by a name that only the source has. An argument of several values is a list of
+            :class:`flashcore.plugins.launcher.plan.Value` as JSON. Without ``arguments`` the grid is unknown.
         workspace: bytes.
         choice: launches of one choice above 0 are configurations of one launch, of which a GPU takes the fastest.
     """
@@ -82,6 +82,21 @@ class StandIn:
             f"the tensor {self.name} was asked for .{name}: without a GPU it has only sizes, strides, element type, "
             "address and new_empty(); a launcher of Triton kernels needs no more"
         )
+
+
+def argument_values(content: bytes, places: Mapping[int, StandIn]) -> list[dict[str, Any]]:
+    """A kernel's argument: the tensors whose addresses are in its bytes, and the other bytes.
+
+    Args:
+        places: tensors by their addresses, which nothing else in an argument may equal.
+    """
+    rest, parts = bytearray(content), []
+    for i, word in enumerate(memoryview(content[: len(content) & -8]).cast("Q")):
+        for place, tensor in places.items():
+            if 0 <= word - place < max(1, tensor.numel() * tensor.itemsize):
+                parts.append({"at": 8 * i, "tensor": tensor.name, "offset": word - place})
+                rest[8 * i : 8 * i + 8] = bytes(8)
+    return parts if len(content) == 8 and parts else [{"hex": rest.hex()}, *parts]
 
 
 def names(calls: Sequence[Call]) -> list[str]:

@@ -10,15 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import CFUNCTYPE, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any
 
-from flashcore.plugins.languages.launches import Call, StandIn
+from flashcore.chips import occupancy
+from flashcore.plugins.languages.launches import Call, StandIn, argument_values
 from flashcore.plugins.languages.output import written
 from flashcore.plugins.languages.traced import Traced
 from flashcore.readers import cubin
 
 _OPTIONS = "--gpu-arch {} --keep-cubin --generate-line-info --ptxas-options '-v' remarks{{ptx}}"
 _ATTRIBUTE_BYTES, _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 72, 2, 4, 6  # of cudaLaunchAttribute
-#: Answers of the device by the number of the attribute: compute capability, and shared memory of a block.
-_COMPUTE, _SHARED = {75: 0, 76: 1}, {97: 232448}
+_SMEM, _MAJOR, _MINOR = 97, 75, 76  # of cudaDeviceAttr
+_SIGNATURES = {  # of the functions of the runtime that host code calls: p is an address, i an int
+    "_cudaLaunchKernelEx": "ppp", "_cudaLibraryLoadData": "ppppippi", "_cudaLibraryGetKernel": "ppp",
+    "_cudaGetDevice": "p", "_cudaDeviceGetAttribute": "pii", "_cuKernelGetAttribute": "pipi",
+    "_cudaKernelSetAttributeForDevice": "piii", "_cudaFuncSetAttribute": "pii",
+}  # fmt: skip
 
 
 def prepare() -> tuple[type, ...]:
@@ -38,16 +43,13 @@ def launches(
     code, log = compiled.__cubin__, re.sub(r"^ptxas +\. +", "    ", output(), flags=re.MULTILINE)
     kernels = cubin.parse(code, arch, function.__name__).kernels
     if len(kernels) != 1:
-        raise NotImplementedError(f"expected one kernel in the cubin, found {len(kernels)}: only one is read")
-    types = inspect.get_annotations(inspect.unwrap(function), eval_str=True)
-    numbers = {i: types[name] for i, name in enumerate(types) if i < len(arguments)}
+        raise NotImplementedError(f"expected one kernel in the cubin, found {len(kernels)}")
     # The same launches on other addresses show that none is hidden in an argument.
-    first, second = (
-        _launched(compiled, arguments, numbers, kernels[0].parameters, base << 36, arch) for base in (0x5A51, 0x6B61)
-    )
+    first, second = (_launched(compiled, function, arguments, kernels[0], base << 36, arch) for base in (0x5A51, 0x6B6))
     if first != second:
         raise NotImplementedError("an argument depends on a tensor's address otherwise than by containing it")
-    name = re.sub(r"^kernel_cutlass_(\w+?)_tensor.*", r"\1", kernels[0].name)
+    mangled, module = kernels[0].name, inspect.unwrap(function).__globals__
+    name = max((n for n in module if mangled.startswith(f"kernel_cutlass_{n}_")), key=len, default=mangled)
     labels = tuple(f"{a.name}:{'x'.join(map(str, a.shape))}" for a in arguments if isinstance(a, StandIn))
     return [Call(name, labels, code, log, {"code": cubin.code_of(code), **launch}) for launch in first]
 
@@ -57,102 +59,74 @@ def _fake(tensor: StandIn) -> Any:
     from cutlass.cute.runtime import make_fake_compact_tensor
 
     name = str(tensor.dtype).rpartition(".")[2]
-    kind = getattr(cutlass, {"bool": "Boolean"}.get(name, name.title().replace("Bfloat", "BFloat").replace("Ui", "UI")))
-    return make_fake_compact_tensor(kind, tensor.shape, stride_order=tuple(range(tensor.ndim))[::-1], assumed_align=16)
+    kind = getattr(cutlass, {"bool": "Boolean"}.get(name, name.title().replace("Bf", "BF").replace("Ui", "UI")))
+    return make_fake_compact_tensor(kind, tensor.shape, stride_order=(*range(tensor.ndim),)[::-1], assumed_align=16)
 
 
 def _launched(
-    compiled: Any, arguments: Sequence[Any], types: Mapping[int, Any], sizes: Sequence[int], base: int, arch: str
+    compiled: Any, function: Any, arguments: Sequence[Any], kernel: cubin.Kernel, base: int, arch: str
 ) -> list[dict[str, Any]]:
     """What the host code launches if its tensors are at addresses from ``base`` on."""
     from cutlass._mlir.execution_engine import ExecutionEngine
 
     places = {base + (i << 44): a for i, a in enumerate(arguments) if isinstance(a, StandIn)}
+    limits = occupancy.limits(arch)
+    major, minor = divmod(int(arch[3:].rstrip("af")), 10)
+    answers = {_MAJOR: major, _MINOR: minor, _SMEM: limits.smem_block * 1024 if limits else 0}
     calls: list[dict[str, Any]] = []
+    unknown: list[int] = []
 
-    def launch(config: int, _: int, parameters: int) -> int:
-        calls.append(_launch(config, (c_void_p * len(sizes)).from_address(parameters), sizes, places))
+    def answered(name: str, first: int, second: int = 0, third: int = 0, *_: int) -> int:
+        if name == "_cudaLaunchKernelEx":
+            calls.append(_launch(first, (c_void_p * len(kernel.parameters)).from_address(third), kernel, places))
+        elif name == "_cudaDeviceGetAttribute":
+            unknown.extend({second} - answers.keys())
+            c_int32.from_address(first).value = answers.get(second, 0)
+        elif "Set" not in name:  # a handle, or bytes of static shared memory
+            c_int32.from_address(first).value = kernel.static_smem if name == "_cuKernelGetAttribute" else 0
         return 0
 
-    capability = divmod(int(arch.removeprefix("sm_").rstrip("af")), 10)
-    runtime = {
-        "_cudaLaunchKernelEx": (launch, c_void_p, c_void_p, c_void_p),
-        "_cudaLibraryLoadData": (_put(1), *[c_void_p] * 4, c_int32, c_void_p, c_void_p, c_int32),
-        "_cudaLibraryGetKernel": (_put(1), *[c_void_p] * 3),
-        "_cudaGetDevice": (_put(0), c_void_p),
-        "_cudaDeviceGetAttribute": (
-            lambda answer, number, _: _put(capability[_COMPUTE[number]] if number in _COMPUTE else _SHARED[number])(answer),
-            c_void_p, c_int32, c_int32,
-        ),
-        "_cuKernelGetAttribute": (_put(0), c_void_p, c_int32, c_void_p, c_int32),
-        "_cudaKernelSetAttributeForDevice": (lambda *_: 0, c_void_p, c_int32, c_int32, c_int32),
-        "_cudaFuncSetAttribute": (lambda *_: 0, c_void_p, c_int32, c_int32),
-    }  # fmt: skip
     engine = ExecutionEngine(compiled.ir_module, opt_level=2, shared_libs=[])
-    functions = {name: CFUNCTYPE(c_int32, *kinds)(answer) for name, (answer, *kinds) in runtime.items()}
-    for name, function in functions.items():
-        engine.raw_register_runtime(name, ctypes.cast(function, c_void_p))
+    runtime = []
+    for name, kinds in _SIGNATURES.items():
+        prototype = CFUNCTYPE(c_int32, *(c_void_p if kind == "p" else c_int32 for kind in kinds))
+        runtime.append(prototype(lambda *given, name=name: answered(name, *given)))
+        engine.raw_register_runtime(name, ctypes.cast(runtime[-1], c_void_p))
 
     def call(name: str, *values: Any) -> None:
-        pointers = [v if isinstance(v, (int, c_void_p)) else ctypes.addressof(v) for v in values]
+        pointers = [value if isinstance(value, c_void_p) else ctypes.addressof(value) for value in values]
         CFUNCTYPE(None, c_void_p)(engine.raw_lookup(name))((c_void_p * len(values))(*pointers))
 
-    library, error = c_int64(), c_int32()
-    handle = ctypes.pointer(library)
+    handle, error = ctypes.pointer(c_int64()), c_int32()
     call("cuda_init", handle, error)
     call("cuda_load_to_device", handle, c_int32(), error)
-    addresses = iter(places)
+    types, tensors = [*inspect.get_annotations(inspect.unwrap(function), eval_str=True).values()], iter(places)
     values = [
-        c_int64(next(addresses)) if isinstance(a, StandIn) else types[i](a).__c_pointers__()[0]
+        c_int64(next(tensors)) if isinstance(a, StandIn) else types[i](a).__c_pointers__()[0]
         for i, a in enumerate(arguments)
     ]
     call(f"_mlir_ciface_{compiled.function_name}", *values, error)
+    if unknown:
+        raise NotImplementedError(f"the host code asks for attributes {unknown} of the device, which needs a GPU")
     return calls
 
 
-def _put(value: int) -> Callable[..., int]:
-    """A function of the runtime that answers with a number, through its first argument."""
-
-    def put(answer: int, *_: Any) -> int:
-        c_int32.from_address(answer).value = value
-        return 0
-
-    return put
-
-
-def _launch(config: int, parameters: Any, sizes: Sequence[int], places: Mapping[int, StandIn]) -> dict[str, Any]:
+def _launch(config: int, parameters: Any, kernel: cubin.Kernel, places: Mapping[int, StandIn]) -> dict[str, Any]:
     """A launch, read from a ``cudaLaunchConfig_t``."""
     dims = (c_uint32 * 7).from_address(config)
     attributes: dict[int, list[int]] = {}
     for i in range(c_uint32.from_address(config + 48).value):
         at = c_int64.from_address(config + 40).value + i * _ATTRIBUTE_BYTES
         attributes[c_uint32.from_address(at).value] = [*(c_uint32 * 3).from_address(at + 8)]
+    contents = map(ctypes.string_at, parameters, kernel.parameters)
     return {
         "grid": dims[:3],
         "threads": dims[3:6],
         "cluster": attributes.get(_CLUSTER, [1, 1, 1]),
         "shared": dims[6],
         "flags": [bool(attributes.get(number, [0])[0]) for number in (_PROGRAMMATIC, _COOPERATIVE)],
-        "arguments": [
-            _argument(ctypes.string_at(parameter, size), places)
-            for parameter, size in zip(parameters, sizes, strict=True)
-        ],
+        "arguments": [argument_values(content, places) for content in contents],
     }
-
-
-def _argument(content: bytes, places: Mapping[int, StandIn]) -> str | list[dict[str, Any]]:
-    """An argument's bytes, in which addresses stand for tensors."""
-    words = memoryview(content[: len(content) & -8]).cast("Q")
-    parts = [
-        {"at": 8 * i, "tensor": tensor.name, "offset": word - place}
-        for i, word in enumerate(words)
-        for place, tensor in places.items()
-        if 0 <= word - place < max(1, tensor.numel() * tensor.itemsize)
-    ]
-    rest = bytearray(content)
-    for part in parts:
-        rest[part["at"] : part["at"] + 8] = bytes(8)
-    return parts if len(content) == 8 and parts else [{"hex": rest.hex()}, *parts]
 
 
 LANGUAGE = Traced("cute", "nvidia-cutlass-dsl", __name__, variables="CUTE_DSL_")

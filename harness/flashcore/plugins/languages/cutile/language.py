@@ -20,7 +20,9 @@ _launched: list[tuple[Sequence[int], Any, Sequence[Any], bool]] = []
 def prepare() -> tuple[type, ...]:
     from cuda import tile
 
-    def launch(_: Any, grid: Sequence[int], kernel: Any, values: Any, /, programmatic_dependent_launch: bool = False):
+    def launch(
+        _: Any, grid: Sequence[int], kernel: Any, values: Any, /, *, programmatic_dependent_launch: bool = False
+    ) -> None:
         _launched.append((grid, kernel, values, programmatic_dependent_launch))
 
     tile.launch = launch  # here, since a module may import it by name

@@ -1,4 +1,4 @@
-"""Numba-CUDA's launches: its front end writes PTX, and ptxas a cubin, whose parameters are those of Numba's own calls."""
+"""Numba-CUDA's launches: it writes PTX, and ptxas a cubin, whose parameters are those of Numba's own calls."""
 
 from __future__ import annotations
 
@@ -50,18 +50,10 @@ def _call(kernel: Any, values: Sequence[Any], launch: Any, arch: str) -> Call:
     ]
     capability = int(arch.removeprefix("sm_").rstrip("af"))
     chosen = {name: options[name] for name in ("fastmath", "opt", "launch_bounds") if name in options}
-    ptx, _ = cuda.compile(
-        kernel.py_func,
-        types.void(*kinds),
-        cc=divmod(capability, 10),
-        device=False,
-        abi="numba",
-        lineinfo=True,
-        **chosen,
-    )
-    code, log = _assembled(
-        ptx.replace(f".target sm_{capability}\n", f".target {arch}\n"), arch, options.get("max_registers")
-    )
+    chosen |= {"cc": divmod(capability, 10), "device": False, "abi": "numba", "lineinfo": True}
+    ptx, _ = cuda.compile(kernel.py_func, types.void(*kinds), **chosen)
+    ptx = ptx.replace(f".target sm_{capability}\n", f".target {arch}\n")
+    code, log = _assembled(ptx, arch, options.get("max_registers"))
     constants = inspect.getclosurevars(kernel.py_func).nonlocals
     labels = [f"{name}={value}" for name, value in constants.items() if isinstance(value, (int, float))]
     labels += [f"{name}:{kind}" for name, kind in zip(inspect.signature(kernel.py_func).parameters, kinds, strict=True)]
@@ -97,8 +89,8 @@ def _assembled(ptx: str, arch: str, max_registers: int | None) -> tuple[bytes, s
         source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx, encoding="utf-8")
         limit = [f"-maxrregcount={max_registers}"] if max_registers else []
-        command = [toolchain.find_tool("ptxas", "nvcc"), "-v", "-lineinfo", f"-arch={arch}", *limit, source, "-o", made]
-        done = toolchain.ask(command)
+        ptxas = toolchain.find_tool("ptxas", "nvcc")
+        done = toolchain.ask([ptxas, "-v", "-lineinfo", f"-arch={arch}", *limit, source, "-o", made])
         if done.returncode:
             raise FlashcoreError(f"ptxas: {done.stderr}")
         return made.read_bytes(), done.stderr
