@@ -45,6 +45,9 @@ NEEDS = {
     "formats": "gate 2026 --format sarif",
     "recorded": f"build --suite {ROOT / 'tests' / 'suites' / 'update'}",
     "languages/triton": f"list --suite {ROOT / 'examples' / 'triton_kernels'}",
+    **dict.fromkeys(
+        (f"languages/{name}" for name in ("cute", "cutile", "numba")), f"list --suite {ROOT / 'examples' / 'languages'}"
+    ),
 }
 OURS = [Path(name) for name in NEEDS]
 #: Imports every module of the core.
@@ -169,7 +172,7 @@ def test_the_plugins_of_the_documentation_work_as_shown(work: Path, tmp_path: Pa
             place.parent.mkdir(exist_ok=True)
             place.write_text(block, encoding="utf-8")
             assert block.count("\n") <= 41, "40 lines and the file's name"
-            names += [place.stem] if language == "python" else []
+            names += [place.stem] if language == "python" and "/" not in named[1] else []
     metadata = tmp_path / "examples-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Name: examples\nVersion: 1.0\n")

@@ -16,7 +16,7 @@ from flashcore.measure.static import facts as static_facts
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
 from flashcore.model.causes import CompileFailed
-from flashcore.model.record import Artifact, Facts, Record, Subject
+from flashcore.model.record import Artifact, Facts, Record
 from flashcore.model.suite import Suite
 from flashcore.pipeline import plugins
 from flashcore.plugins.languages.traced import Traced
@@ -215,10 +215,14 @@ def test_a_planted_spill_fails_the_gate_and_names_the_line(compiled: Compiled) -
     assert verdict.exit_code is Exit.FAILED
     assert {"spills", "baseline_sass_stl"} & {v.budget for v in verdict.failed}
     facts = record(compiled, "spilling").facts
-    (site,) = facts.named("local_memory_site")
-    assert str(site.value).startswith("spilling.py:")
-    bytes_stored = facts.get("spill_store_bytes", Subject("sound", ARCH, kernel=site.subject.kernel))
-    assert bytes_stored is not None and (bytes_stored.number or 0) > 0
+    (stored,) = facts.named("spill_store_bytes")
+    assert (stored.number or 0) > 0
+    sites = [str(fact.value) for fact in facts.named("local_memory_site")]
+    if compiled.language.name == "cutile":  # its line table has no line for the instructions that spill
+        assert sites == []
+    else:
+        (site,) = sites
+        assert site.startswith("spilling.py:")
 
 
 def test_an_impossible_launch_fails_the_gate(compiled: Compiled) -> None:
