@@ -1,4 +1,4 @@
-// What the launcher uses of the CUDA driver: libcuda's functions, looked up when it starts, with the layouts of cuda.h.
+// The CUDA driver's functions that the launcher calls, looked up in libcuda when it starts, with the layouts of cuda.h.
 #pragma once
 
 #include <dlfcn.h>

@@ -123,7 +123,7 @@ class Memory {
     for (const auto& each : addresses_) made.push_back(each[static_cast<std::size_t>(i) % each.size()]);
     return made;
   }
-  // Enqueues writing what tensors that are input and output hold before each of the first calls.
+  // Enqueues copies of the initial content of tensors that are input and output, for each of the first calls.
   void restore(int calls) const {
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
       for (std::size_t i = 0; plan_.tensors[t].role == Tensor::inout && i < static_cast<std::size_t>(calls); ++i) {
@@ -146,7 +146,7 @@ class Memory {
     CUDA(cuMemcpyHtoD, initial_[tensor][set], bytes.data(), bytes.size());
     CUDA(cuStreamSynchronize, nullptr);  // the copy may still be under way, and our stream does not wait for it
   }
-  // Copies a tensor into a file, as a call left it.
+  // Writes a tensor's content after a call to a file.
   void save(std::size_t tensor, int call, const std::string& path) const {
     std::string bytes(plan_.tensors[tensor].bytes, '\0');
     CUDA(cuMemcpyDtoH, bytes.data(), of_call(call)[tensor], bytes.size());

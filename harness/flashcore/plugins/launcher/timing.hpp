@@ -93,7 +93,7 @@ class Machine {
     replay(made);
     return made;
   }
-  // us that the device takes for what `work` enqueues, while a spin covers the host's time.
+  // Device time (us) of the work that `work` enqueues, while a spin covers the host's time.
   double between(std::uint64_t cover, const std::function<void()>& work) const {
     if (cover > 0) spin(cover);
     CUDA(cuEventRecord, events_[kEvents][0], stream);
