@@ -172,7 +172,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     except ModuleNotFoundError:
         missing = True
     if missing:
-        pytest.skip(f"needs the extra {request.param}")
+        pytest.skip(f"package: needs the extra {request.param}")
     plugins.load()
     language = plugin.find("languages", request.param)
     folder = tmp_path_factory.mktemp(request.param)

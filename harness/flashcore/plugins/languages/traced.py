@@ -296,6 +296,9 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
         return Artifact(name, arch, "failed", Hang(traced["hang"], unit.task["callable"]), seconds=seconds)
     if "error" in traced:
         return Artifact(name, arch, "failed", failed(traced["error"]), seconds=seconds)
+    if not traced["kernels"]:  # it refuses every shape
+        cause = PlanRefused("; ".join({shape["error"] for shape in traced["shapes"].values()}))
+        return Artifact(name, arch, "unsupported", cause, seconds=seconds)
     return Artifact(
         variant=name,
         arch=arch,
