@@ -158,11 +158,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if PROGRAM is None:
         raise UsageError("Chromium: expected one on PATH, found none\n  hint: install chromium")
     profiles = Path("profiles")
-    record = (
-        store.read(lookup.find(profiles, options.run))
-        if options.run
-        else next(lookup.measured_runs(profiles, "attention"), None)
-    )
+    timed = (run for run in lookup.measured_runs(profiles, "attention") if run.samples)
+    record = store.read(lookup.find(profiles, options.run)) if options.run else next(timed, None)
     if record is None:
         raise UsageError(f"{profiles}: expected a recorded run of the suite attention, found none")
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
