@@ -11,8 +11,7 @@ from flashcore.measure.settings import Settings
 from flashcore.model.causes import MachineStopped
 from flashcore.model.record import Artifact, Plan, Record
 from flashcore.pipeline import run as pipeline
-from flashcore.pipeline.recording import check_references
-from flashcore.pipeline.run import Run
+from flashcore.pipeline.run import Run, check_references
 
 EXAMPLES = (
     ("flashcore check", "every variant on every shape, on this GPU"),

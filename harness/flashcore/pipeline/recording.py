@@ -1,30 +1,21 @@
-"""Makes records: of a run, of the present sources, and of references checked on a CPU.
-
-Those of a run and of the present sources are joined with recorded runs' results that are still fresh.
-"""
+"""Makes the record of a run or of the present sources, joined with recorded results that are still fresh."""
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flashcore.errors import UsageError
 from flashcore.explain import clocks
-from flashcore.measure.cases import child_cases
-from flashcore.measure.check import check
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context, Say
 from flashcore.measure.formulas import formula_facts
 from flashcore.measure.machine import toolchain
-from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.settings import Settings
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof, StageNote
-from flashcore.pipeline.opening import open_context, open_recordable
+from flashcore.model.record import Built, Fact, Measured, Origin, Record, Roof
+from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 
 
@@ -108,32 +99,3 @@ def _of_gpu(recorded: Sequence[Record], context: Context, run_id: str, outcome: 
     if record.gpu is None:  # nothing is fresh, but the missing facts are still this GPU's
         record = replace(record, joined=(Origin(newest.id, name, newest.gpu_arch or "", "nothing"),))
     return record
-
-
-def check_references(settings: Settings, say: Say) -> Record:
-    """Checks every reference variant, and with it the problem's inputs, answers and emulations. Writes no record.
-
-    Raises:
-        CapabilityError: torch is not installed.
-        UsageError: no reference is selected.
-    """
-    if toolchain.torch_root() is None:
-        raise lacking("torch")
-    settings = replace(settings, check=replace(settings.check, opcheck=False))
-    context = open_context(settings)
-    pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
-    if not pairs:
-        raise UsageError(
-            f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
-            "  hint: add a Python reference to the suite, such as torch's function"
-        )
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
-        context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
-        result = check.run(context, child_cases(context, pairs))
-    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
-    environment = of_this_machine(Path(context.suite.root), None, None, None, None)
-    findings = assemble.Findings(
-        settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)
-    )
-    return assemble.record_of(store.new_id(), findings, [])

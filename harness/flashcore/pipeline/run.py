@@ -1,35 +1,43 @@
 """The main pipeline: suite → build → check → bench → profile → record.
 
 On a machine without a GPU the GPU stages are skipped, and fresh results of recorded runs are joined. A run that
-profiles uses this machine's roofs: recorded, or measured in a separate run.
+profiles uses this machine's roofs: recorded, or measured in a separate run. References can be checked on a CPU.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from flashcore.errors import UsageError
 from flashcore.explain import measured_roofs
 from flashcore.measure import gpu_stages
+from flashcore.measure.cases import child_cases
+from flashcore.measure.check import check
 from flashcore.measure.check.recorded import already_checked
 from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.formulas import formula_facts
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.capabilities import lacking
+from flashcore.measure.machine.environment import of_this_machine
 from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.measure.machine.gpu_choice import ALL
 from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Measured, Record, Roof
+from flashcore.model.record import Measured, Record, Roof, StageNote
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline.opening import each_kind, executor_of, open_recordable
+from flashcore.pipeline.opening import each_kind, executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
-from flashcore.records import lookup, store
+from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import roofs_suite
 from flashcore.suites.load import load
 
@@ -130,6 +138,35 @@ def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
         raise
     with compiling:
         yield compiling
+
+
+def check_references(settings: Settings, say: Say) -> Record:
+    """Checks every reference variant, and with it the problem's inputs, answers and emulations. Writes no record.
+
+    Raises:
+        CapabilityError: torch is not installed.
+        UsageError: no reference is selected.
+    """
+    if toolchain.torch_root() is None:
+        raise lacking("torch")
+    settings = replace(settings, check=replace(settings.check, opcheck=False))
+    context = open_context(settings)
+    pairs = [(variant, shape) for variant, shape in context.cases("check") if variant.is_reference]
+    if not pairs:
+        raise UsageError(
+            f"{context.suite.root}: expected a reference to check on a CPU, found none: kernels run only on GPUs\n"
+            "  hint: add a Python reference to the suite, such as torch's function"
+        )
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flashcore-check-") as folder:
+        context = replace(context, gpu=None, gpu_arch=None, device="cpu", folder=Path(folder), say=say)
+        result = check.run(context, child_cases(context, pairs))
+    note = StageNote("check", "ok", round(time.monotonic() - began, 3), "on a CPU, only references")
+    environment = of_this_machine(Path(context.suite.root), None, None, None, None)
+    findings = assemble.Findings(
+        settings.command, context.suite, pairs, environment, (), context.built, Measured().plus(result, note)
+    )
+    return assemble.record_of(store.new_id(), findings, [])
 
 
 # --- roofs --------------------------------------------------------------------------------------

@@ -84,7 +84,10 @@ class Pool:
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
-        return Supervisor(list(tasks), program, folder, self, on_result).run()
+        slots = self.slots(program)
+        return Supervisor(
+            list(tasks), program, folder, slots, self._take, on_result, self._keep, lambda: self.stop()
+        ).run()
 
     def slots(self, program: Program) -> list[Place]:
         """The places of concurrent processes: one per lane and GPU; with several GPUs, limited to one process per two
@@ -105,7 +108,7 @@ class Pool:
             process.kill()
         self._waiting.clear()
 
-    def take(self, place: Place, folder: Path, program: Program) -> Process | None:
+    def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
         """A process waiting at this place for tasks of this program, or ``None``."""
         for key in self._waits(place, folder, program):
             if process := self._waiting.pop(key, None):  # another GPU's thread may be faster
@@ -125,7 +128,7 @@ class Pool:
             if _identity(process.gpu, process.program) == wanted and (program.refill or process.folder == folder)
         ]
 
-    def keep(self, process: Child) -> bool:
+    def _keep(self, process: Child) -> bool:
         """Keeps a process without tasks for the next run, if ``stays``; returns whether it did."""
         if self.stays and isinstance(process, Process):
             self._waiting[id(process)] = process

@@ -20,17 +20,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, unwritable
-from flashcore.measure.workers.process import POLL
+from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.model.cause_text import text
 from flashcore.model.causes import HungBefore, NeverBegan, WorkerLost
-
-if TYPE_CHECKING:
-    from flashcore.measure.workers.pool import Pool
 
 #: A task in progress when its place is lost fails after this many places, since it may be the cause.
 _PLACES_LOST = 3
@@ -41,16 +37,21 @@ class Supervisor:
     """Runs tasks in child processes at several slots.
 
     Args:
-        pool: has the places, and the processes that wait for tasks.
+        slots: the places of concurrent processes.
+        waiting: returns a process that already waits for tasks at a place, if any.
         on_result: called with each result as it arrives.
+        keep: takes over a process that has no tasks left; if it returns false, the process is ended.
+        stop: called often; if it raises, the run and its processes end.
     """
 
     tasks: list[Task]
     program: Program
     folder: Path
-    pool: Pool
+    slots: list[Place]
+    waiting: Callable[[Place, Path, Program], Process | None]
     on_result: Callable[[Result], None]
-    slots: list[Place] = field(init=False)
+    keep: Callable[[Child], bool]
+    stop: Callable[[], None]
     _journal: Journal = field(init=False)
     _shares: Shares = field(init=False)
     _results: dict[str, Result] = field(init=False)
@@ -63,7 +64,6 @@ class Supervisor:
 
     def run(self) -> list[Result]:
         """Runs the unanswered tasks; see :meth:`flashcore.measure.workers.pool.Pool.run`."""
-        self.slots = self.pool.slots(self.program)
         names = [t.name for t in self.tasks]
         if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(f"expected unique task names, found more than once: {', '.join(repeated)}")
@@ -78,7 +78,7 @@ class Supervisor:
             self._shares = Shares(self.tasks, self._results.keys(), self.slots, self.program)
             try:
                 while self._step():
-                    self.pool.stop()
+                    self.stop()
                     time.sleep(POLL)
             finally:
                 for process, _ in self._running.values():
@@ -105,7 +105,7 @@ class Supervisor:
                 if result is None:  # nothing new
                     if process.waits:
                         more = self._share(slot, self.program.limits.batch - len(process.tasks))
-                        if not more and self.pool.keep(process):
+                        if not more and self.keep(process):
                             del self._running[slot]
                         else:
                             process.refill(more)
@@ -119,7 +119,7 @@ class Supervisor:
     def _start(self, slot: int, place: Place) -> None:
         if not (batch := self._share(slot, max(1, self.program.limits.batch))):
             return
-        if waiting := self.pool.take(place, self.folder, self.program):
+        if waiting := self.waiting(place, self.folder, self.program):
             self._running[slot] = waiting, waiting.watch()
             waiting.program = self.program
             waiting.refill(batch)
