@@ -86,9 +86,9 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
             stopped[variant].append(mode)
         if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
             turns = Turns(watch, functools.partial(log.step, task.name, f"{mode} calls"), spent)
-            most = dict.fromkeys(ready, mode_rule.most) | dict.fromkeys(payload["few"], P90_SAMPLES)
-            most |= {v: race.calls(mode, v, mode_rule.most) for v in ready} if race else {}
-            calls[mode] = distributions(ready, mode, mode_rule, turns, most)
+            few, most = payload["few"], mode_rule.most
+            limits = {v: race.calls(mode, v, most) if race else P90_SAMPLES if v in few else most for v in ready}
+            calls[mode] = distributions(ready, mode, mode_rule, turns, limits)
     variants: dict[str, CaseTimes] = {}
     for variant, proof in proofs.items():
         log.step(task.name, "kernel clock", variant)

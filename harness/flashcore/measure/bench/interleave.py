@@ -109,8 +109,8 @@ def sample(
             seconds_of[label] += time.monotonic() - start
         turns.watch.look()
         elapsed = time.monotonic() - began
-        rules = {label: race.rule(mode, label, rule) if race else rule for label in active}
-        active = [label for label, of in rules.items() if not of.enough(samples[label], seconds_of[label], elapsed)]
+        rules = ((label, race.rule(mode, label, rule) if race else rule) for label in active)
+        active = [label for label, of in rules if not of.enough(samples[label], seconds_of[label], elapsed)]
         turn += 1
         if race and turn == first_rounds and active and (stopped := race.stopped(mode, samples)):
             left = [label for label in active if label not in stopped]

@@ -18,7 +18,7 @@ from flashcore.measure.workers.accuracy import (
     over_class,
     soundness,
 )
-from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, damages, guard_inputs, laid_out
+from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem, reads, watch
@@ -133,7 +133,7 @@ def _compare(
     complaints += [f"{name}: out-of-bounds write next to an input: {bands[name].damage()}" for name in outside_inputs]
     unwritten = _unwritten(caller, poison, guarded)
     unsound = soundness(outputs, unwritten, reference)
-    outside = bool(outside_inputs) or bool(unsound and damages(outputs.guards))
+    outside = bool(outside_inputs) or any(unsound and guard.is_damaged() for guard in outputs.guards.values())
     complaints += unsound
     facts: list[tuple[str, float]] = []
     for name, answer in reference.items():

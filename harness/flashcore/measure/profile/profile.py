@@ -232,8 +232,8 @@ class UnderNcu:
 
     def metrics(self, deep: bool) -> list[str]:
         """The metrics to request from ncu."""
-        required = {name for names in self.profiling.required.values() for name in names}
-        without = ncu_facts.INFERRED - required if deep else ncu_facts.COSTLY
+        inferred = ncu_facts.INFERRED.difference(*self.profiling.required.values())
+        without = inferred if deep else ncu_facts.COSTLY
         sampled = deep and any(name.split("/")[0] in self.profiling.codes for name in self.deep)
         return ncu_facts.metrics_to_request(self.profiling.chip, self.refused, sampled=sampled, without=without)
 

@@ -130,11 +130,6 @@ def any_of(flags: Mapping[Key, Tensor]) -> list[Key]:
     return [key for key in flags if key in keys]
 
 
-def damages(guards: Mapping[str, Guarded]) -> dict[str, str]:
-    """Tensor name → a description of the writes outside it, for tensors that have any."""
-    return {name: guards[name].damage() for name in any_of({name: g.is_damaged() for name, g in guards.items()})}
-
-
 class Outputs(dict[str, "Tensor"]):
     """A call's output and in-out tensors, by name; :meth:`Caller.load` fills the latter. ``guards``: the guarded
     tensors that an operator writes.
