@@ -67,7 +67,13 @@ def main(request: Mapping[str, Any], given: IO[bytes], out: IO[bytes]) -> None:
     lock = None  # closes it
     if watch:
         threading.Thread(target=_follow, args=(given, process, folder / "sources"), daemon=True).start()
-        process.wait()
+        try:
+            while line := process.stdout.readline():
+                out.write(line)
+                out.flush()
+        finally:
+            process.terminate()
+            process.wait()
         _put(out, over=_errors(folder))
         os._exit(0)  # a thread still reads
     with open(folder / "log", "rb") as log:
@@ -156,7 +162,7 @@ def _start(folder: Path, request: Mapping[str, Any], lock: IO[bytes]) -> Any:
             cwd=cwd,
             env={**os.environ, **request["environment"], "PYTHONPYCACHEPREFIX": str(folder / "bytecode")},
             stdin=subprocess.PIPE if request["watch"] else subprocess.DEVNULL,
-            stdout=None if request["watch"] else log,
+            stdout=subprocess.PIPE if request["watch"] else log,
             stderr=errors,
             start_new_session=True,
             pass_fds=[lock.fileno()],
