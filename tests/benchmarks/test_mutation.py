@@ -81,7 +81,7 @@ def test_a_line_that_is_not_the_only_one_comes_with_those_above_it() -> None:
         ("plugins/formats/sarif", "plugins/formats/test_formats.py"),
         ("report/__init__", "report/test_report.py"),
         ("plugins/tune/command", "plugins/tune/test_command.py"),
-        ("measure/workers/process", "measure/workers/test_supervisor.py"),
+        ("model/catalogue", "measure/profile/test_ncu_facts.py"),
     ],
 )
 def test_a_modules_tests_are_those_of_its_name_or_folder(module: str, first: str) -> None:
