@@ -285,7 +285,9 @@ def _verdicts(results: Mapping[str, Any]) -> dict[str, bool]:
     every = _medians(results["parts"].get("all shapes", ()))
     verdicts = {f"{q} {limit:g} s": q in one and one[q] <= limit for q, limit in TARGETS.items()}
     verdicts[f"all shapes {ALL_SHAPES:g} s"] = bool(every) and max(every.values()) <= ALL_SHAPES
-    return verdicts | {"answers of profile": all(_agreement(s) == "equal" for s in results.get("compared", ()))}
+    if compared := results.get("compared"):
+        verdicts["answers of profile"] = all(_agreement(save) == "equal" for save in compared)
+    return verdicts
 
 
 def table(results: Mapping[str, Any]) -> list[str]:
