@@ -292,4 +292,6 @@ def test_our_own_workflow_uses_what_is_here() -> None:
         and (ROOT / action_step["with"]["suite"] / "suite.toml").is_file()
     )
     scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    assert scripts == [".ci/run", ".ci/languages", ".ci/package"] and all(os.access(ROOT / script, os.X_OK) for script in scripts)
+    assert scripts == [".ci/run", ".ci/languages", ".ci/package"] and all(
+        os.access(ROOT / script, os.X_OK) for script in scripts
+    )

@@ -15,7 +15,7 @@ from flashcore.model import plugin
 from tests.conftest import TESTS, TOY
 from tests.recorded import RECORDED
 
-#: What they do here needs a GPU, the CUDA compiler, a git repository, a key or a user.
+#: What they do here needs a GPU, the CUDA compiler, a git repository, a key, a user or a client.
 PARSED = {
     "profile",
     "build",
@@ -29,6 +29,7 @@ PARSED = {
     "tune",
     "watch",
     "phases",
+    "mcp",
 }
 EXAMPLES = [
     line

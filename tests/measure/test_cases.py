@@ -92,8 +92,12 @@ def test_a_case_says_what_its_child_calls(tmp_path: Path) -> None:
     assert (peer.library, peer.callable, peer.repeats) == (None, "peers.py:cudnn", 0)
 
 
+#: As of a language.
+launcher = ""
+
+
 def calls(artifact: Artifact, shape: str) -> list[list[dict[str, str]]]:
-    """As of a language's module."""
+    """As of a language."""
     return [[{"code": f"{artifact.variant} {shape}"}]]
 
 

@@ -20,8 +20,7 @@ JSON_VERSION = 1
 
 EXAMPLES = (
     ("flashcore explain", "every variant of the newest run"),
-    ("flashcore explain 20260103 --format json", "a run, for programs"),
-    ("flashcore explain wide/small --brief", "all about a case in 2 KB"),
+    ("flashcore explain fast/mission --brief", "one case in 2 KB"),
 )
 
 
