@@ -126,7 +126,7 @@ def _kernel(context: Context, shape: str, samples: int, placement: int) -> dict[
                         us = (
                             launcher.ask("sample", regime)["us"][0] if way == _LAUNCHER else _sample(ready[way], regime)
                         )
-                        times[regime][way].append(us)
+                        times[regime][way].append(round(us, 4))
                     watch.look()
             sets = launcher.sets
     del spacer
