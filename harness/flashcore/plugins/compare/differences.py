@@ -1,4 +1,4 @@
-"""Differences between two records, beyond the changed facts and times of :mod:`flashcore.explain.diff`."""
+"""Differences between two records, beyond the changed facts and times of ``flashcore.explain.diff``."""
 
 from __future__ import annotations
 
