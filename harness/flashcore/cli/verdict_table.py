@@ -58,7 +58,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     for v, *others in groups[:_SHOWN]:
         noun = "shape" if v.subject.shape else "arch"
         more = f" and {len(others)} more {noun}{'s' if len(others) > 1 else ''}" if others else ""
-        rows.append((v.budget, f"{_short(v)}{more}", value_of(v), v.limit, v.reason or v.source))
+        rows.append((v.budget, f"{_short(v)}{more}", value_of(v), f"limit {v.limit}", v.reason or v.source))
     hidden = sum(map(len, groups[_SHOWN:]))
     return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
 
