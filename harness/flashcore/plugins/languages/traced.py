@@ -1,10 +1,9 @@
-"""Compiles the variants that are Python functions launching a language's kernels, and lists what they launch, without
-a GPU.
+"""Compiles Python functions that launch a language's kernels, and records their launches, without a GPU.
 
 A child calls each function with stand-ins for its tensors (:mod:`flashcore.plugins.languages.compile_child`). The
-result lies in a folder of the variant and arch, named by a hash of all inputs known beforehand, with the hashes of the
-files that were read: while these are the same, nothing is started. Where the kernels were recorded on a GPU instead,
-they are copied there.
+result is cached in a folder of the variant and arch, named by a hash of the task, the compiler's version and its
+environment. It lists the hashes of the files that were read; if they are unchanged, nothing is compiled again. Kernels
+that were recorded on a GPU are copied into such a folder.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
 
 ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
-_FORMAT = 5  # of what is kept; raise it when that changes
+_FORMAT = 5  # of the cached result; increment it when that changes
 LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
@@ -120,12 +119,12 @@ class Traced:
         return [*artifacts, *(_artifact(u, seconds if u in missing else None) for u in units)]
 
     def in_use(self, suite: Suite, folder: Path, variants: Iterable[Variant]) -> set[Path]:
-        """The folders of the variants as they are now."""
+        """The cache folders of the variants' present sources."""
         root = folder / suite.name
         return {self._unit(suite, root, v, arch).folder for v in variants for arch in v.where.archs}
 
     def plans(self, artifact: Artifact, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:
-        """The launch plan on each shape that was traced, for the artifact's own arch.
+        """The launch plan on each traced shape, for the artifact's arch.
 
         Args:
             possible: also where only a GPU knows the plan: every configuration of what is tuned while it runs, and
@@ -141,7 +140,7 @@ class Traced:
         ]
 
     def calls(self, artifact: Artifact, shape: str) -> list[list[dict[str, Any]]]:
-        """The launches of a variant on a shape, each as the configurations that it may have: of those
+        """The launches of a variant on a shape. Each is a list of possible configurations, as
         :attr:`flashcore.plugins.languages.launches.Call.identity`."""
         traced = _traced(Path(artifact.log or "").parent)
         return _unnamed(traced["shapes"][shape]["calls"]) if traced and shape in traced["shapes"] else []
@@ -149,7 +148,7 @@ class Traced:
     def run(
         self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]
     ) -> str:
-        """Calls the variant; how its launches differ from the expected ones, empty if they do not."""
+        """Calls the variant; returns how its launches differ from the expected ones, or an empty text."""
         if self._recorder is None:
             return f"kernels of {self.name} are launched from their cubins, whose launch plan is unmeasured"
         with self._recorder(names, launch=True) as ran:
@@ -179,7 +178,7 @@ class Traced:
         )
 
     def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:
-        """Makes the units' folders in a place of this build only, and moves complete ones to their final place."""
+        """Compiles the units in a temporary folder, and moves complete results to their final names."""
         with made_in(root) as place:
             folders = [(place / str(i)).resolve() for i in range(len(units))]
             tasks = []
@@ -231,25 +230,25 @@ def _hash(value: object) -> str:
 
 
 def _is_made(unit: _Unit, suite: Suite) -> bool:
-    """Whether a unit's folder is complete, and made from the present sources."""
+    """Whether a unit's folder is complete and its sources are unchanged."""
     read = _traced(unit.folder).get("read", {})
     return bool(read) and all(file_hash(Path(suite.root, file)) == content for file, content in read.items())
 
 
 def _traced(folder: Path) -> dict[str, Any]:
-    """What a folder holds, or the ``error``; nothing if it is not complete, or not as it was made."""
+    """A folder's result, or its ``error``; empty if the folder is incomplete or its files were changed."""
     traced: dict[str, Any] = cache.recall(folder, TRACED, folder.name) or {}
     return traced if traced and traced["files"] == _files(folder) else {}
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The hashes of the kernels and of what ptxas said about them."""
+    """The hashes of the kernels and of their ptxas logs."""
     return {path.name: file_hash(path) for path in folder.iterdir() if path.suffix != ".json"}
 
 
 def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
-    """Kernels as a GPU left them: ``<name>.cubin`` with ``<name>.json`` (``num_warps``, ``shared``) and, where ptxas's
-    words were kept, ``<name>.log``; in a folder for each arch. Grids and arguments are not known."""
+    """Kernels recorded on a GPU, in a folder for each arch: ``<name>.cubin`` with ``<name>.json`` (``num_warps``,
+    ``shared``) and, if recorded, ptxas's log ``<name>.log``. They have neither grids nor arguments."""
     root = Path(unit.task["root"])
     kernels, calls, read = {}, [], {}
     for i, path in enumerate(sorted((root / unit.task["cubins"] / unit.arch).glob("*.cubin"))):
@@ -278,7 +277,7 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
 
 
 def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
-    """Of the Python text without comments, and the config; the same on every machine."""
+    """Hash of the comment-stripped source and the config; the same on every machine."""
     texts = []
     for file in sorted(read):
         text = Path(suite.root, file).read_text(encoding="utf-8", errors="replace")
@@ -291,7 +290,7 @@ def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
 
 def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
     name, arch, folder = unit.variant.name, unit.arch, unit.folder
-    traced = _traced(folder) or {"error": f"{folder}: what was made is damaged"}
+    traced = _traced(folder) or {"error": f"{folder}: its files are damaged"}
     if "hang" in traced:
         return Artifact(name, arch, "failed", Hang(traced["hang"], unit.task["callable"]), seconds=seconds)
     if "error" in traced:
@@ -318,7 +317,7 @@ def _artifact(unit: _Unit, seconds: float | None) -> Artifact:
 
 
 def _unnamed(calls: Iterable[Iterable[Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Without the kernels' names: what is renamed is still the same."""
+    """The calls without kernel names, so that renaming a kernel changes nothing."""
     return [[{k: v for k, v in one.items() if k != "kernel"} for one in call] for call in calls]
 
 

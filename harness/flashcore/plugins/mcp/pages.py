@@ -14,7 +14,7 @@ _TEXT, _REST, _KEPT = 500, 60, 16
 
 
 class Answers:
-    """The answers whose rest was not asked for yet, the last few of them.
+    """The most recent answers with pages that were not requested yet.
 
     Args:
         most: bytes of JSON in a page.
@@ -26,7 +26,7 @@ class Answers:
         self._rows: dict[str, list[tuple[str, Any]]] = {}
 
     def first(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The first page: all that is no list, and items of the lists as far as there is room."""
+        """The first page: every value but the lists, and as many items of the lists as fit."""
         plain, name = _plain(answer), str(next(self._numbers))
         lists = {key: value for key, value in plain.items() if isinstance(value, list)}
         self._rows[name] = [(key, item) for key, items in lists.items() for item in items]
