@@ -5,7 +5,8 @@
 The suite is copied to a temporary folder. Each edit changes the machine code of one kernel; a save is answered to the
 end, and the next follows six seconds later. Of the compared edits five are wrong, two hang, two do not compile; when
 watch has ended, one ``flashcore profile`` measures them as variants of the suite. The memory of every process is read
-after each save. Without a GPU only budgets and advice are answered.
+after each save; the last saves follow as soon as a build is timed, which cancels its profile. Without a GPU only
+budgets and advice are answered.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Watched:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=(folder / "watch.log").open("ab"), text=True,
         )  # fmt: skip
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._saves = 0
+        self.steps: list[tuple[float, str]] = []  # what was done since the last save, and when (monotonic)
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -93,14 +96,21 @@ class Watched:
         for line in self.process.stdout:
             self._events.put(json.loads(line))
 
-    def answered(self) -> Iterator[dict[str, Any]]:
-        """The answers until the next save is waited for."""
-        until = time.monotonic() + _TIME_LIMIT
+    def answered(self, last: str = "idle") -> Iterator[dict[str, Any]]:
+        """The answers to the next save, until ``idle``, the next save is waited for, or to the ``last`` question."""
+        until, before = time.monotonic() + _TIME_LIMIT, self._saves
+        self.steps.clear()
         while True:
             event = self._events.get(timeout=max(0.1, until - time.monotonic()))
-            if event["event"] in ("answer", "error"):
+            what = event["event"]
+            if what == "save":
+                self._saves = event["save"]
+            if self._saves == before:
+                continue  # of the save before
+            self.steps.append((time.monotonic(), event.get("what") or event.get("question") or what))
+            if what in ("answer", "error"):
                 yield event
-            if event["event"] in ("idle", "error"):
+            if what in ("idle", "error") or event.get("question") == last:
                 return
 
     def memory(self) -> dict[str, float]:
@@ -160,11 +170,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         watched = Watched(folder, options.variant, shapes)
         try:
             results["first"] = list(watched.answered())
-            results["parts"]["one shape"] = [_save(watched, source, text, i) for i in range(options.edits)]
+            results["parts"]["one shape"] = [_save(watched, source, text, i, pause=PAUSE) for i in range(options.edits)]
             planted = [*_PLANTED, *[("", _LINE)] * options.compared][: options.compared if gpu else 0]
-            compared = [_save(watched, source, text, 100 + i, edit, 0.0) for i, edit in enumerate(planted)]
+            compared = [_save(watched, source, text, 100 + i, edit) for i, edit in enumerate(planted)]
             rest = range(options.edits + options.compared, options.saves)
-            results["memory"] = [_save(watched, source, text, 1000 + i, pause=0.0)["memory"] for i in rest]
+            results["memory"] = [_save(watched, source, text, 1000 + i, last="faster")["memory"] for i in rest]
         finally:
             watched.close()
             results["log"] = (folder / "watch.log").read_text(encoding="utf-8")[-2000:]
@@ -181,7 +191,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             try:
                 list(watched.answered())
                 edits = range(max(1, options.edits // 5))
-                results["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i) for i in edits]
+                results["parts"]["all shapes"] = [_save(watched, source, text, 2000 + i, pause=PAUSE) for i in edits]
             finally:
                 watched.close()
     return results
@@ -193,19 +203,22 @@ def _edit(source: Path, text: str, number: int, edit: tuple[str, str]) -> None:
 
 
 def _save(
-    watched: Watched, source: Path, text: str, number: int, edit: tuple[str, str] = ("", _LINE), pause: float = PAUSE
-) -> dict[str, Any]:
+    watched: Watched, source: Path, text: str, number: int, edit: tuple[str, str] = ("", _LINE), *,
+    last: str = "idle", pause: float = 0.0,
+) -> dict[str, Any]:  # fmt: skip
     """One edit and its answers; ``seconds`` of each question are those of its last answer, of budgets the first."""
+    started = time.monotonic()
     _edit(source, text, number, edit)
     what = edit[0]
-    answers = list(watched.answered())
+    answers = list(watched.answered(last))
     seconds: dict[str, float] = {}
     for answer in (a for a in answers if a["event"] == "answer"):
         if answer["question"] != "budgets" or "budgets" not in seconds:
             seconds[answer["question"]] = answer["seconds"]
     print(number, what, seconds, [a.get("message") for a in answers if a["event"] == "error"], file=sys.stderr)
     time.sleep(pause)
-    return {"what": what, "seconds": seconds, "answers": answers, "memory": watched.memory()}
+    steps = [(round(at - started, 3), step) for at, step in watched.steps]
+    return {"what": what, "seconds": seconds, "answers": answers, "steps": steps, "memory": watched.memory()}
 
 
 def _profiled(folder: Path, variant: str, edits: int, shape: str) -> list[dict[str, Any]]:

@@ -41,12 +41,15 @@ def suite(compiler: toolchain.Nvcc, copy: Copy) -> Path:
     return root
 
 
-def built(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) -> tuple[Artifact, list[str]]:
+def built(
+    root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int, *, again: bool = False
+) -> tuple[Artifact, list[str]]:
     """``two_steps`` as a machine with so many processors builds it, and the build's messages."""
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     loaded, messages = load.load(root), list[str]()
     options = build.Options(archs=("sm_90a",))
-    shutil.rmtree(folder, ignore_errors=True)  # line tables name it
+    if not again:
+        shutil.rmtree(folder, ignore_errors=True)  # line tables name it
     (artifact,) = build.build(
         loaded, folder, options, variants=[loaded.variants["two_steps"]], with_operator=False, say=messages.append
     )
@@ -77,6 +80,41 @@ def test_the_object_is_that_of_nvcc_to_the_byte(suite: Path, tmp_path: Path, mon
         again, _ = built(suite, tmp_path / "build", monkeypatch, 2)
         assert again.cubin != split.cubin
         split = again
+
+
+#: Of the source: what is replaced, by what, and whether the host's code is then the same.
+EDITS = {
+    "device code": ("counted += 1;", "counted += 2;\n  __syncthreads();", True),
+    "a variable's value": ("static __device__ int counted;", "static __device__ int counted = 5;", True),
+    "a kernel's arguments": ("void counts()", "void counts(int n)", False),
+    "host code": ("int unused = 1;", "int unused = 1; }\nint twice(int n) { return 2 * n;", False),
+    "code that reads its line": (
+        "int unused = 1;",
+        "int unused = 1; }\n int line(int n = __builtin_LINE()) { return n;",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_of_device_code_compiles_no_host_code(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    folder, source = tmp_path / "build", suite / "two_steps.cu"
+    before, after, same_host = EDITS[what]
+    text = source.read_text().replace("int unused = 1; ", "" if same_host else "int unused = 1; ")
+    assert before in text
+    source.write_text(text)
+    built(suite, folder, monkeypatch, 2)
+    (assembly,) = folder.glob("*/*.s")
+    first = assembly.stat().st_ino
+    source.write_text(text.replace(before, after))
+    split = made(built(suite, folder, monkeypatch, 2, again=True)[0])
+    assert (assembly.stat().st_ino == first) == same_host
+    if what == "code that reads its line":
+        source.write_text("\n" + source.read_text())
+        split = made(built(suite, folder, monkeypatch, 2, again=True)[0])
+    assert split == made(built(suite, folder, monkeypatch, 1)[0])
 
 
 def test_other_archs_share_its_launch_plan(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

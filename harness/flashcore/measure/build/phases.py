@@ -2,7 +2,8 @@
 
 nvcc runs them one after the other. Its device compiler waits for the host's only because of the module's id, a hash
 that either can write: an object is made only if both wrote the same. The host's compiler waits for the cubin only
-because its input includes it as assembly: here it compiles to assembly, into which the cubin is then inserted.
+because its input includes it as assembly: here it compiles to assembly, into which the cubin is then inserted. The
+assembly is kept: after an edit of device code alone, the next build takes it over.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _ID = r'--module_id_file_name ("[^"]+")'
 #: Shell: the words of a cubin in fatbinary's file, and the rest of that file, which is the same for every cubin.
 _WORDS = r"""sed -n 's/^"\(\.quad .*\)\\n"$/\1/p'"""
 _REST = r"""sed '/^"\.quad /d; s/fatbinData\[[0-9]*\]/fatbinData[]/'"""
+#: Host code, and flags of its compiler, by which assembly depends on the numbers of lines or on empty ones.
+_READS_LINES, _NEEDS_LINES = '__builtin_(LINE|source_location)|R[\\"]', r" -g| --coverage| -f(sanitize|profile)"
+#: sed: a kernel's length in lines leaves no trace in its host stub.
+_SAME = r"s/\({__device_stub[^\n]*;\)[ \n]*}/\1}/g; s/\n\n*/\n/g"
 #: Stands for the folder that nvcc writes to, which is another in each build.
 _FOLDER = "/flashcore-folder"
 
@@ -39,13 +44,14 @@ class Phases(NamedTuple):
     object: str
 
     @staticmethod
-    def of(command: Sequence[str], root: str, folder: str, rules: Sequence[Path]) -> Phases | None:
+    def of(command: Sequence[str], root: str, folder: str, rules: Sequence[Path], kept: Path) -> Phases | None:
         """The phases of an nvcc command that keeps its intermediate files; ``None`` if it takes other steps.
 
         Args:
             root: the folder in which it runs.
             folder: the folder to which it writes.
             rules: make rules, which the preprocessors of host code and of device code write.
+            kept: the file of the last build's assembly, taken over if its input is the same but for the module's id.
         """
         general = tuple(word.replace(folder, _FOLDER) for word in command)
         lines = [x.replace(_FOLDER, folder) for x in _steps(general, root, os.stat(command[0]).st_mtime_ns)]
@@ -70,12 +76,25 @@ class Phases(NamedTuple):
         empty = fatbinary.replace("kind=elf", "kind=ptx").replace(f"{stem}.cubin", f"{stem}.ptx")
         empty = empty.replace(f"{stem}.fatbin", f"{stem}.empty")
         real = fatbinary.replace(embedded, f'"{stem}.real.c"')
-        assembly = re.sub(_OBJECT, rf' -S \1 -o "{stem}.s"', gcc)
+        file = shlex.quote(str(kept))
+        preprocess = re.sub(_OBJECT, rf' -E -P \1 -o "{stem}.ii"', gcc)
+        compile_ = re.sub(_OBJECT, rf' -S \1 -o "{stem}.s"', gcc)
+        assembly: tuple[str, ...] = (
+            f"id=$(cut -c 1-10 {name[1]}) && {preprocess}",
+            f"input=$({{ {gcc.split()[0]} --version; echo {shlex.quote(compile_.replace(folder, ''))}; "
+            f'sed -z "{_SAME}; s/$id/_module_/g" "{stem}.ii"; }} | sha256sum)',
+            f'if [ "#$input" = "$(head -n 1 {file} 2>/dev/null)" ] && ! grep -Eq "{_READS_LINES}" "{stem}.ii"; '
+            f'then sed "1d; s/_module_/$id/g" {file} > "{stem}.s"; else {compile_} > "{stem}.output" 2>&1; code=$?; '
+            f'cat "{stem}.output"; [ $code = 0 ] && {{ [ -s "{stem}.output" ] || {{ echo "#$input"; '
+            f'sed "s/$id/_module_/g" "{stem}.s"; }} > {file}.$$ && mv {file}.$$ {file}; }}; fi',
+        )
+        if re.search(_NEEDS_LINES, gcc):
+            assembly = (compile_,)
         parts = (
             (host_text, cudafe),
             (device_text, cicc),
             (ptxas, real, f'{_WORDS} "{stem}.real.c" > {words}'),
-            (same, empty, f'{_REST} "{stem}.empty.c" > {embedded}', assembly),
+            (same, empty, f'{_REST} "{stem}.empty.c" > {embedded}', *assembly),
             (
                 f'{_REST} "{stem}.real.c" | cmp -s - {embedded}',
                 f'sed "/^fatbinData:/r "{words} "{stem}.s" > "{stem}.whole.s"',
