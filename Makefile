@@ -28,7 +28,7 @@ SELECT    = --suite $(SUITE) $(FILTER)
 # Tests start hundreds of processes, which would otherwise compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-run bench-decisions
+.PHONY: help profile build check bench sanitize report gate roofs introspect list doctor test test-all pytest lint types style imports docs ladder screenshots clean bench-build bench-profile bench-loop bench-gate bench-crosscheck bench-regimes bench-launcher bench-against bench-capture bench-frames bench-search fuzz bench-mutants bench-holes bench-gpus bench-kills bench-mutation mutation bench-report bench-audit bench-spills bench-advice bench-watch bench-counters bench-run bench-decisions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -168,6 +168,9 @@ bench-advice: $(DEV) ## ask for advice on kernels with planted performance defec
 bench-watch: $(DEV) ## time from a save to the answers of flashcore watch (needs a GPU for its targets)
 	$(PY) -m pip install --quiet --disable-pip-version-check watchfiles tomlkit
 	$(PY) -m benchmarks.watch $(ARGS)
+
+bench-counters: $(DEV) ## compare CUPTI's counters with ncu's on ten kernels (needs a GPU and ncu, one minute)
+	$(PY) -m benchmarks.counters $(ARGS)
 
 bench-report: $(DEV) ## check the report's sizes, loading time, labels and accessibility (needs Chromium)
 	$(PY) -m benchmarks.report $(ARGS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.errors import CapabilityError
 from flashcore.measure.bench import case_times
 from flashcore.measure.check import check
 from flashcore.measure.context import Context, open_context
@@ -21,6 +22,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.causes import Message
 from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
+from flashcore.plugins.watch import counted
 from flashcore.plugins.watch import session as watched
 from flashcore.plugins.watch.session import Obsolete, Save, Session
 from tests.conftest import TOY
@@ -37,6 +39,8 @@ class Stages:
         self.us: dict[str, float] = {}  # by the build's name
         self.loaded: dict[str, str] = {}  # by a library, the name under which its operator was registered
         self.timed: list[list[str]] = []
+        self.counted: list[str] = []  # by what the counters were read
+        self.lacks = ""  # why CUPTI cannot read them
 
     def outcomes(self, stage: Any, cases: Sequence[Case], wrong: bool = False) -> tuple[CaseOutcome, ...]:
         for case in (c for c in cases if c.library and stage != "profile"):
@@ -57,7 +61,16 @@ class Stages:
         samples = {f"{c.name}/{c.rank_by}": (self.us.get(c.variant, 20.0),) * 9 for c in cases}
         return StageResult((), self.outcomes("bench", cases), samples)
 
+    def count(self, context: Context, cases: Sequence[Case]) -> StageResult:
+        self.counted.append("cupti")
+        if self.lacks:
+            raise CapabilityError(self.lacks, "ncu")
+        for case in cases:
+            assert self.loaded[case.library or ""] == case.variant, "loaded twice"
+        return StageResult((), self.outcomes("profile", cases))
+
     def profile(self, context: Context, cases: Sequence[Case]) -> StageResult:
+        self.counted.append("ncu")
         return StageResult((), self.outcomes("profile", cases))
 
 
@@ -80,6 +93,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Nvcc) -> S
     monkeypatch.setattr(check, "run", made.check)
     monkeypatch.setattr(case_times, "run", made.bench)
     monkeypatch.setattr(profile, "run", made.profile)
+    monkeypatch.setattr(counted, "run", made.count)
     for stage in (check, profile):
         monkeypatch.setattr(stage, "prepare", lambda _: None)
     return made
@@ -135,6 +149,13 @@ def test_a_wrong_build_is_neither_timed_nor_compared_with(session: Session, stag
     wrong = edited(session, stages, 1, "  // wrong\n__constant__ int other = 1;")
     assert wrong["right"]["status"] == "failed" and "faster" not in wrong and len(stages.timed) == before
     assert ratios(edited(session, stages, 5)) == {"the last save": 2.0, "torch_mul": 4.0}
+
+
+def test_ncu_reads_the_counters_once_cupti_could_not(session: Session, stages: Stages) -> None:
+    assert "limits" in edited(session, stages, 10) and stages.counted == ["cupti"]
+    stages.lacks = "no permission to read counters"
+    assert "limits" in edited(session, stages, 5) and "limits" in edited(session, stages, 4)
+    assert stages.counted == ["cupti", "cupti", "ncu", "ncu"]
 
 
 @pytest.mark.parametrize("name", ["problem.py", "suite.toml", "data.bin"])

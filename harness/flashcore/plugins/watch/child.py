@@ -1,4 +1,4 @@
-"""The process of ``flashcore watch`` that has the GPU: it checks and times builds until it is ended.
+"""The process of ``flashcore watch`` that has the GPU: it checks, times and counts builds until it is ended.
 
 It has imported torch, has a CUDA context, and keeps references. Check and bench share it, since bench voids times that
 were taken beside another process's context.
@@ -14,13 +14,16 @@ from flashcore.measure.check import child as check
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import leave, serve
+from flashcore.plugins.watch import counters
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.plugins.watch.child")
 
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
-    """Times the cases of a shape, or checks one case."""
+    """Times the cases of a shape, counts one case, or checks one."""
+    if "metrics" in task.payload:
+        return dict(counters.perform(task, log))
     return bench.perform(task, log) if "cases" in task.payload else check.perform(task, log)
 
 

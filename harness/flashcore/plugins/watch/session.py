@@ -28,7 +28,7 @@ from flashcore.model.record import CaseOutcome, Measured, Record, StageNote, Sta
 from flashcore.model.suite import Stage, Variant
 from flashcore.pipeline.opening import open_recordable
 from flashcore.pipeline.recording import Outcome, joined
-from flashcore.plugins.watch import answers, child
+from flashcore.plugins.watch import answers, child, counted
 from flashcore.plugins.watch.answers import Content, Question
 from flashcore.records import store
 
@@ -74,6 +74,7 @@ class Session:
     #: The builds that a variant's next one on a shape is timed beside, by their names for people.
     _builds: dict[tuple[str, str], dict[str, Case]] = field(default_factory=lambda: defaultdict(dict))
     _references: dict[str, list[Case]] = field(default_factory=dict)  # of each shape: all, later the fastest
+    _needs_ncu: bool = False  # CUPTI cannot measure the counters here
 
     def __post_init__(self) -> None:
         self._save = self.newest
@@ -213,7 +214,9 @@ class Session:
         names = {build.variant: name for name, build in builds.items() if build.variant != case.variant}
         others = {name: builds[name] for name in names.values()} | {c.variant: c for c in references}
         mode, count = case.rank_by, 300 if longer else 30
-        bench = replace(context.settings.bench, modes=(mode,), samples=count, max_samples=count, seconds=count / 60)
+        bench = replace(
+            context.settings.bench, modes=(mode,), samples=count // 3, max_samples=count, seconds=count / 60
+        )
         context = replace(context, settings=replace(context.settings, bench=bench))
         result = case_times.run(context, [case, *others.values()], context.folder / "bench")
 
@@ -233,9 +236,18 @@ class Session:
         return _of_build(result, case), content
 
     def _profiled(self, context: Context, ready: Sequence[Pair]) -> StageResult:
-        """The counters, measured by the ncu that waits in the folder; the next one is started."""
+        """The counters, by CUPTI in the process that has the GPU; if it cannot, by an ncu that waits in a folder."""
+        cases = child_cases(context, ready)
         try:
-            return profile.run(replace(context, folder=self._next), child_cases(context, ready))
+            if not self._needs_ncu:
+                builds = _of_builds(cases)
+                return _of_build(counted.run(context, builds), *builds)
+        except CapabilityError as error:
+            self._needs_ncu = True
+            self.say(f"counters: {error}")
+            self._prepare(context)
+        try:
+            return profile.run(replace(context, folder=self._next), cases)
         except CapabilityError as error:
             self.say(f"profile: {error}")
             return StageResult()
@@ -243,12 +255,14 @@ class Session:
             self._prepare(replace(context, shapes=tuple(shape for _, shape in ready)))
 
     def _prepare(self, context: Context) -> None:
-        """Starts what the next answers need: the process that checks and times, unless it waits, and one under ncu."""
+        """Starts what the next answers need: the process that has the GPU, unless it waits, and one under ncu if that
+        measures the counters."""
         self._next = next(self._folders)  # the process under ncu waits in it
         if not context.cannot_measure:
             with contextlib.suppress(CapabilityError):  # said by the next save
                 check.prepare(replace(context, folder=self._next))
-                profile.prepare(replace(context, folder=self._next))
+                if self._needs_ncu:
+                    profile.prepare(replace(context, folder=self._next))
 
     def compare_with_commit(self) -> None:
         """Times the next saves beside the build of git's ``HEAD`` too.
@@ -287,10 +301,11 @@ def _cases(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> tup
     A process loads a library once, and registers each library's operator under another name.
     """
     ready, left_out = sort_out(context, stage, before)
-    cases = child_cases(context, ready)
-    return [
-        replace(c, variant=f"{c.variant}@{Path(c.library).parent.name[-16:]}") if c.library else c for c in cases
-    ], left_out
+    return _of_builds(child_cases(context, ready)), left_out
+
+
+def _of_builds(cases: Sequence[Case]) -> list[Case]:
+    return [replace(c, variant=f"{c.variant}@{Path(c.library).parent.name[-16:]}") if c.library else c for c in cases]
 
 
 def _of_build(result: StageResult, *cases: Case) -> StageResult:

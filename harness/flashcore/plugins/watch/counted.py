@@ -1,0 +1,77 @@
+"""The facts of the counters that CUPTI reads in the process that has the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from flashcore.errors import CapabilityError
+from flashcore.measure.bench import case_times
+from flashcore.measure.context import Context
+from flashcore.measure.profile import code, ncu_facts
+from flashcore.measure.profile.profile import chip_of
+from flashcore.measure.workers.journal import Task
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.catalogue import FACTS
+from flashcore.model.causes import NotProfiled, Unanswered
+from flashcore.model.record import CaseOutcome, Fact, Source, StageResult, Subject, plans_for
+from flashcore.readers.ncu.results import Metric, Result
+
+#: The catalogue's unit → ncu's name of the base unit, in which CUPTI's values are; counts have none.
+_UNITS = {"ns": "ns", "B": "byte", "pct": "%", "Hz": "hz"}
+
+
+def run(context: Context, cases: Sequence[Case]) -> StageResult:
+    """Counts every case, with the facts of :mod:`flashcore.measure.profile.ncu_facts` and the source ``cupti``.
+
+    Raises:
+        CapabilityError: CUPTI cannot measure here, or a case launches other kernels than its plan.
+    """
+    assert context.gpu is not None
+    chip, registers = chip_of(context.gpu.capability), code.registers(context)
+    plans = plans_for(context.built.plans, context.gpu_arch)
+    metrics = ncu_facts.metrics_to_request(chip)
+    units = {
+        name: _UNITS[spec.unit] for spec in FACTS.values() if (name := spec.ncu_name(chip)) and spec.unit in _UNITS
+    }
+    tasks = []
+    for case in cases:
+        plan = plans.get((_without_build(case.variant), case.shape))
+        if plan is None or not plan.launches:
+            raise CapabilityError(f"{case.name}: no launch plan", "ncu names the kernels")
+        payload = {"case": case.to_json(), "device": context.device, "metrics": metrics, "kernels": len(plan.launches)}
+        tasks.append(Task(case.name, payload))
+    facts: list[Fact] = []
+    outcomes: list[CaseOutcome] = []
+    for result in context.workers.run(tasks, case_times.program(context), context.folder / "counters"):
+        variant, shape = result.name.split("/")
+        data = result.data or {}
+        if "lacks" in data:
+            raise CapabilityError(data["lacks"], "ncu measures the counters")
+        if result.status != "ok":
+            cause = result.cause or Unanswered()
+            facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
+            outcomes.append(CaseOutcome(variant, shape, "profile", "failed", cause, result.seconds))
+            continue
+        source = _without_build(variant)
+        plan, counts = plans[source, shape], data["launches"]
+        if len(plan.launches) != len(counts):
+            what = f"{result.name}: {len(counts)} kernels, {len(plan.launches)} in its plan"
+            raise CapabilityError(what, "ncu names the kernels")
+        rows = [
+            Result(
+                number, launch.kernel, "kernel", launch.grid, launch.block, context.gpu.capability,
+                {name: Metric(value, units.get(name, "")) for name, value in counted.items()},
+            )
+            for number, (launch, counted) in enumerate(zip(plan.launches, counts, strict=True))
+        ]  # fmt: skip
+        built = ncu_facts.Built(plan, None, registers.get(source, {}))
+        subject = Subject(variant, shape=shape)
+        of_case = ncu_facts.facts_of(subject, rows, chip=chip, refused=data["refused"], built=built)
+        facts += [replace(fact, source=Source.CUPTI) for fact in of_case]
+        outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))
+    return StageResult(tuple(facts), tuple(outcomes))
+
+
+def _without_build(variant: str) -> str:
+    return variant.partition("@")[0]
