@@ -138,11 +138,13 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 
 
 def compilers(record: Record) -> dict[str, str]:
-    """The version of each compiler of the record's static facts."""
-    languages = {v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
-    machine = record.environment
-    versions = {"nvcc": machine.nvcc, **{name: machine.libraries.get(name) for name in sorted(languages)}}
-    return {name: version for name, version in versions.items() if version}
+    """The version of each compiler of the record's static facts; of several, all."""
+    languages = {v.name: v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
+    versions: dict[str, set[str]] = {"nvcc": {record.environment.nvcc or ""}}
+    for artifact in record.artifacts:
+        if language := languages.get(artifact.variant):
+            versions.setdefault(language, set()).add(artifact.cxx.removeprefix(f"{language} "))
+    return {name: " and ".join(sorted(of - {""})) for name, of in versions.items() if of - {""}}
 
 
 def present(record: Record) -> dict[Key, Fact]:

@@ -53,3 +53,12 @@ def test_only_cubins_of_this_gpu_are_searched_for_phases(tmp_path: Path, monkeyp
     context = replace(made, suite=suite, variants=(*variants, factory.peer()))
     assert code.codes(context) == {} and read == [Path(cubin)]
     assert [*code.marked(context)] == ["marked"]
+
+
+def test_a_language_names_its_kernels_as_its_plan_does(tmp_path: Path) -> None:
+    file = Path(__file__).parents[2] / "data" / "static_sm_90a.cubin"  # tensor<4>, shared, spills, stack, warned
+    cubins = {"shared<num_warps=4>": str(file), "softmax": str(file)}
+    artifacts = tuple(factory.artifact(f"of_{n}", "sm_90a", cubins={n: f}) for n, f in cubins.items())
+    context = stages.context(tmp_path, gpu_arch="sm_90a", built=Built("", artifacts, ()))
+    names = code.names(context)
+    assert names["of_softmax"]["tensor<4>"] == "softmax" and "shared" not in names["of_shared<num_warps=4>"]

@@ -1,4 +1,4 @@
-"""The built code's phases and its kernels' registers, for the profile."""
+"""The built code's phases and its kernels' registers and names, for the profile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
 from flashcore.model.catalogue import OTHER_PHASE
 from flashcore.model.suite import Cuda
-from flashcore.readers import phases
+from flashcore.readers import cubin, phases
+from flashcore.readers.kernel_names import canonical
 
 
 def marked(context: Context) -> Iterator[str]:
@@ -56,4 +57,19 @@ def registers(context: Context) -> dict[str, dict[str, int]]:
             continue
         if subject.kernel:
             by_variant.setdefault(subject.variant, {})[subject.kernel] = fact.value
+    return by_variant
+
+
+def names(context: Context) -> dict[str, dict[str, str]]:
+    """Variant → a kernel's canonical name in the cubin for this GPU → its name in the plan, where a language gives it
+    another."""
+    by_variant: dict[str, dict[str, str]] = {}
+    for artifact in context.built.artifacts:
+        if artifact.arch != context.gpu_arch:
+            continue
+        for planned, file in artifact.cubins.items():
+            function = planned.partition("<")[0]  # without what tells configurations apart
+            for kernel in cubin.parse(Path(file).read_bytes(), artifact.arch, file).kernels:
+                if (symbol := canonical(kernel.name)) != function:
+                    by_variant.setdefault(artifact.variant, {})[symbol] = function
     return by_variant

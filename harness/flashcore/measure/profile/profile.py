@@ -37,6 +37,7 @@ from flashcore.model.causes import Cause, HungBefore, Message, NoRows, NotProfil
 from flashcore.model.files import write_atomically, writing
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Listing, Plan, StageResult, Subject, plans_for
 from flashcore.readers import phases
+from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu import raw_page
 from flashcore.readers.ncu import results as ncu_results
 
@@ -74,6 +75,7 @@ class Profiling:
         plans: case (``variant/shape``) → its launch plan; references have none.
         codes: variant → the phases of its code, if its sources mark any.
         registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
+        names: variant → kernel in its cubin → in its plan, where a language gives it another name.
         required: case → facts that are measured of it whatever they cost.
         target: (task file, journal) → the command line of the process that runs the cases.
     """
@@ -86,6 +88,7 @@ class Profiling:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Mapping[str, phases.Code] = field(default_factory=dict)
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     required: Mapping[str, Collection[str]] = field(default_factory=dict)
     target: Callable[[Path, Path], list[str]] = TARGET
     progress: Say = silent
@@ -104,6 +107,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         _profiling(context, code.codes(context)),
         plans={"/".join(case): p for case, p in plans_for(context.built.plans, context.gpu_arch).items()},
         registers=code.registers(context),
+        names=code.names(context),
         progress=context.progress("profile", len(cases)),
     )
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
@@ -156,7 +160,9 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         if cause:
             facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
         else:
-            subject, rows = Subject(variant, shape=shape), settled.reports[name]
+            planned = profiling.names.get(variant, {})
+            rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
+            subject = Subject(variant, shape=shape)
             phased = profiling.codes.get(variant) if name in stage.deep else None
             built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)

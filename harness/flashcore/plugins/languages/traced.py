@@ -15,11 +15,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -165,13 +164,18 @@ class Traced:
         }
         given = {n: v for n, v in os.environ.items() if n.startswith(self._variables) and not n.endswith("CACHE_DIR")}
         same = _hash([_FORMAT, self.name, task])[:16]
-        key = _hash([same, self.version, sys.version, given])[:16]
-        unit = _Unit(variant, arch, root / f"{variant.name}-{arch}-{key}", {**task, "root": _root(suite), "same": same})
+
+        def unit(version: str | None) -> _Unit:
+            key = _hash([same, version, given])[:16]
+            folder = root / f"{variant.name}-{arch}-{key}"
+            return _Unit(variant, arch, folder, {**task, "root": _root(suite), "same": same})
+
         if self.version or not isinstance(variant.kind, AheadOfTime):
-            return unit
+            return unit(self.version)
         for folder in sorted(root.glob(f"{variant.name}-{arch}-*")):  # from a machine that has the language
-            if _is_made(elsewhere := replace(unit, folder=folder), suite) and _traced(folder)["same"] == same:
-                return elsewhere
+            made = unit(_traced(folder).get("compiler", "").rpartition(" ")[2])
+            if made.folder == folder and _is_made(made, suite):
+                return made
         raise CapabilityError(
             f"no {self._package} on this machine, nor a build of {variant.name}'s present sources",
             f"pip install 'flashcore-harness[{self.name}]'",

@@ -251,8 +251,8 @@ def test_facts_of_another_triton_are_no_measure(compiled: Compiled) -> None:
         ("2.9.9", "the static budgets were set with"),
         (VERSION + "1", "was written with"),
     ):
-        machine = dataclasses.replace(sound.environment, libraries={"triton": version})
-        verdict = judged(dataclasses.replace(spilling, environment=machine), sound)
+        artifacts = tuple(dataclasses.replace(a, cxx=f"triton {version}") for a in spilling.artifacts)
+        verdict = judged(dataclasses.replace(spilling, artifacts=artifacts), sound)
         assert verdict.exit_code is Exit.INCAPABLE and not verdict.failed
         assert len(verdict.trouble) == 1 and words in verdict.trouble[0] and version in verdict.trouble[0]
 
