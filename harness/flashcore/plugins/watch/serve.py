@@ -94,7 +94,7 @@ class Live(ThreadingHTTPServer):
 
 class _Request(BaseHTTPRequestHandler):
     server: Live
-    timeout = 10  # seconds for which a browser may neither send its request nor read a response
+    timeout = 3  # seconds for which a browser may neither send its request nor read a response
 
     def handle(self) -> None:
         with suppress(OSError):  # the browser went away
