@@ -229,8 +229,8 @@ def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
     kept = folder.with_name(f"{folder.name}{KEPT}")
     rules = kept / "host.d", kept / "device.d"
     command = [*command, "--keep", "--keep-dir", str(kept)]
-    assembly = folder.parent.with_name(f"{unit.name}.s")
-    if (phases := Phases.of(command, root, str(folder.parent), rules, assembly)) is None:
+    last = folder.parent.with_name(f"{unit.name}.s")
+    if (phases := Phases.of(command, root, str(folder.parent), rules, last)) is None:
         return []
     kept.mkdir()
     logs = [kept / f"{name}.log" for name in Phases._fields]
