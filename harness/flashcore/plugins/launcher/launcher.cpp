@@ -3,76 +3,12 @@
 //
 //   launcher PLAN           reads a command from each line of standard input, writes events to standard output
 //   launcher --check PLAN   checks the plan; needs no driver
-#include <iostream>
 #include <memory>
 
-#include "timing.hpp"
+#include "launch.hpp"
 
 namespace flashcore {
 namespace {
-
-// Loads the plan's kernels into the current context; checks the launches against them.
-void load(const Driver& driver, Plan& plan) {
-  std::map<std::string, Handle> modules;
-  for (const auto& [name, image] : plan.cubins) {
-    plan.where = "cubin " + name;
-    CUDA(cuModuleLoadData, &modules[name], image.data());
-  }
-  for (Launch& one : plan.launches) {
-    plan.where = one.place;
-    CUDA(cuModuleGetFunction, &one.function, modules[one.cubin], one.kernel.c_str());
-    int threads = 0, shared = 0;
-    CUDA(cuFuncGetAttribute, &threads, kMostThreads, one.function);
-    const auto refuse = [&](Size expected, const char* what) {
-      throw Refused(one.place + ": expected " + std::to_string(expected) + what + ", as " + one.kernel + " has");
-    };
-    if (one.threads() > threads) refuse(static_cast<Size>(threads), " threads at most");
-    Size offset = 0, size = 0, count = 0;
-    for (; driver.cuFuncGetParamInfo(one.function, count, &offset, &size) == 0; ++count) {
-      if (count >= one.arguments.size()) continue;
-      Argument& argument = one.arguments[count];
-      const bool fits = argument.is_struct ? argument.size <= size : argument.size == size;
-      if (!fits) refuse(size, (" bytes of argument " + std::to_string(count)).c_str());
-      argument.extend(size);
-      one.pointers.push_back(argument.bytes());
-    }
-    if (count != one.arguments.size()) refuse(count, " arguments");
-    CUDA(cuFuncGetAttribute, &shared, kMostDynamicShared, one.function);  // a kernel's launches share it
-    if (static_cast<int>(one.shared) > shared) {
-      CUDA(cuFuncSetAttribute, one.function, kMostDynamicShared, static_cast<int>(one.shared));
-    }
-    if (one.blocks() > 8) CUDA(cuFuncSetAttribute, one.function, kNonPortableCluster, 1);
-  }
-}
-
-// Enqueues the plan's launches on tensors at these addresses.
-void launch(const Driver& driver, Plan& plan, const std::vector<Address>& addresses, Handle stream) {
-  for (Launch& one : plan.launches) {
-    plan.where = one.place;
-    for (Argument& argument : one.arguments) {
-      for (const Reference& r : argument.references) {
-        const Address address = addresses[r.tensor] + r.offset;
-        unsigned char* into = argument.bytes() + r.at;
-        if (r.is_map) {
-          CUDA(cuTensorMapEncodeTiled, reinterpret_cast<TensorMap*>(into), r.dtype, r.rank,
-               reinterpret_cast<void*>(address), r.sizes, r.strides, r.box, r.steps, 0, r.swizzle, r.promotion, r.fill);
-        } else {
-          std::memcpy(into, &address, sizeof address);
-        }
-      }
-    }
-    LaunchAttribute attributes[3] = {};
-    LaunchConfig config{{}, {}, one.shared, stream, attributes, 0};
-    std::copy_n(one.grid, 3, config.grid);
-    std::copy_n(one.block, 3, config.block);
-    if (one.blocks() > 1) {
-      attributes[config.count++] = {kCluster, 0, {one.cluster[0], one.cluster[1], one.cluster[2]}};
-    }
-    if (one.programmatic) attributes[config.count++] = {kProgrammatic, 0, {1}};
-    if (one.cooperative) attributes[config.count++] = {kCooperative, 0, {1}};
-    CUDA(cuLaunchKernelEx, &config, one.function, one.pointers.data(), nullptr);
-  }
-}
 
 // The bits of element i of a set: the sum of three bytes of splitmix64, scaled to a standard deviation of 1. It is a
 // multiple of 1/64 below 3, which bfloat16, float16 and float32 hold exactly.
@@ -166,21 +102,6 @@ class Memory {
   std::vector<std::vector<Address>> addresses_, initial_;  // of each tensor: of calls, of sets
 };
 
-std::string member(const char* key, const std::string& text) {
-  std::string made;
-  for (const char c : text) made += c < ' ' || c > '~' || c == '"' || c == '\\' ? '?' : c;
-  return std::string(", \"") + key + "\": \"" + made + '"';
-}
-std::string member(const char* key, int number) { return std::string(", \"") + key + "\": " + std::to_string(number); }
-std::string member(const char* key, const std::vector<double>& numbers) {
-  std::string made;
-  for (const double x : numbers) made += (made.empty() ? "" : ", ") + std::to_string(x);
-  return std::string(", \"") + key + "\": [" + made + "]";
-}
-void say(const char* event, const std::string& members = "") {
-  std::cout << "{\"event\": \"" << event << '"' << members << "}" << std::endl;
-}
-
 class Session {
  public:
   explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan) {
@@ -257,11 +178,6 @@ class Session {
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Timed> timed_, empty_;
 };
-
-int failed(int code, const char* kind, const std::string& message) {
-  say("error", member("kind", kind) + member("message", message));
-  return code;
-}
 
 int run(const std::string& path, bool only_checks) {
   std::unique_ptr<Plan> plan;

@@ -1,0 +1,374 @@
+// Runs a plan for the judge: every call has inputs of its own, and all memory of ours is written again before it. It
+// adds nothing that a candidate brings but its kernels. docs/explanation/judge.md says why each step is there.
+//
+//   trial PLAN    reads a command from each line of standard input, writes events as the launcher does
+//
+//   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
+//   trial MODE K...     a call on each content, timed together in `us`, by the host's clock in `host_us`; a hash of each
+//                       call's outputs
+//   result CALL TENSOR FILE    an output of a call of the last command
+//
+// Content K of tensor x is in the file x.K.raw beside the plan.
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "launch.hpp"
+
+namespace flashcore {
+namespace {
+
+constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
+constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
+constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
+// Copies and fills 16 bytes per thread and step; writes a block's shared memory, and every thread's local memory.
+constexpr char kScrubs[] = R"(.version 7.0
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 room[];
+.visible .entry copy(.param .u64 from, .param .u64 to, .param .u64 bytes) {
+  .reg .b64 %from, %to, %end, %at, %step; .reg .b32 %a<4>, %block, %size, %thread; .reg .pred %again;
+  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes];
+  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to;
+  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
+  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
+  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
+  add.s64 %from, %from, %at; add.s64 %to, %to, %at;
+loop:
+  setp.ge.u64 %again, %at, %end; @%again ret;
+  ld.global.v4.u32 {%a0, %a1, %a2, %a3}, [%from]; st.global.v4.u32 [%to], {%a0, %a1, %a2, %a3};
+  add.s64 %at, %at, %step; add.s64 %from, %from, %step; add.s64 %to, %to, %step;
+  bra loop;
+}
+.visible .entry poison(.param .u64 to, .param .u64 value, .param .u64 bytes) {
+  .reg .b64 %to, %end, %at, %step; .reg .b32 %a, %block, %size, %thread; .reg .pred %again;
+  ld.param.u64 %to, [to]; ld.param.u32 %a, [value]; ld.param.u64 %end, [bytes];
+  cvta.to.global.u64 %to, %to;
+  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
+  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
+  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
+  add.s64 %to, %to, %at;
+loop:
+  setp.ge.u64 %again, %at, %end; @%again ret;
+  st.global.v4.u32 [%to], {%a, %a, %a, %a};
+  add.s64 %at, %at, %step; add.s64 %to, %to, %step;
+  bra loop;
+}
+.visible .entry scrub_shared(.param .u64 bytes, .param .u64 value) {
+  .reg .b32 %at, %end, %a, %step, %room; .reg .pred %again;
+  ld.param.u32 %end, [bytes]; ld.param.u32 %a, [value];
+  mov.u32 %at, %tid.x; mov.u32 %step, %ntid.x; mul.lo.s32 %at, %at, 4; mul.lo.s32 %step, %step, 4; mov.u32 %room, room;
+  add.s32 %end, %end, %room; add.s32 %at, %at, %room;
+loop:
+  setp.ge.u32 %again, %at, %end; @%again ret;
+  st.volatile.shared.u32 [%at], %a;
+  add.s32 %at, %at, %step;
+  bra loop;
+}
+.visible .entry scrub_local(.param .u64 sink, .param .u64 value) {
+  .local .align 16 .b8 frame[LOCAL];
+  .reg .b64 %frame, %at, %end, %sink; .reg .b32 %a; .reg .pred %again;
+  ld.param.u64 %sink, [sink]; ld.param.u32 %a, [value];
+  mov.u64 %frame, frame; mov.u64 %at, %frame; add.s64 %end, %frame, LOCAL;
+loop:
+  st.local.v4.u32 [%at], {%a, %a, %a, %a};
+  add.s64 %at, %at, 16; setp.lt.u64 %again, %at, %end;
+  @%again bra loop;
+  setp.eq.u64 %again, %sink, 0; @%again ret;
+  add.s64 %at, %frame, %sink; ld.local.u32 %a, [%at]; st.global.u32 [%sink], %a;
+  ret;
+})";
+
+Size rounded(Size bytes, Size unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Memory of whole allocation units, so that no byte beside it is reachable that nothing writes.
+struct Block {
+  Address at = 0;
+  Size bytes = 0;
+};
+
+class Session {
+ public:
+  explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan), draw_(std::random_device{}()) {
+    char name[256] = {};
+    unsigned char uuid[16] = {};
+    int version = 0;
+    std::string digits;
+    CUDA(cuDriverGetVersion, &version);
+    CUDA(cuDeviceGetName, name, sizeof name - 1, 0);
+    CUDA(cuDeviceGetUuid, uuid, 0);
+    for (const unsigned char byte : uuid) {
+      for (const int digit : {byte >> 4, byte & 15}) digits += "0123456789abcdef"[digit];
+    }
+    say("device", member("name", name) + member("uuid", digits) + member("driver", version) +
+                      member("capability", 10 * machine_.attribute(kMajor) + machine_.attribute(kMinor)) +
+                      member("reaches_host_memory", machine_.attribute(kPageable)));
+    load(driver, plan_);
+    int local = 0;
+    for (const Launch& one : plan_.launches) {
+      int bytes = 0;
+      CUDA(cuFuncGetAttribute, &bytes, kLocalBytes, one.function);
+      local = std::max(local, bytes);
+    }
+    load_scrubs(local);
+    place();
+    say("loaded", member("sets", slots_) + member("local_bytes", local) + member("arena", std::to_string(arena_.bytes)));
+  }
+
+  // Carries out a command, and says so. Throws Refused.
+  void command(const std::string& line) {
+    Words words(line, plan_.folder);
+    const int which = words.one_of({"once", "trial", "result"});
+    if (which == 0) {
+      fill({words.integer(0, kMost)});
+      say("once", once());
+    } else if (which == 1) {
+      const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
+      std::vector<std::int64_t> contents;
+      for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMost));
+      fill(contents);
+      say("trial", trial(is_cold));
+    } else {
+      const auto call = static_cast<std::size_t>(words.integer(0, calls_ - 1));
+      const std::string name = words.name();
+      const std::size_t tensor = plan_.index(name);
+      if (tensor == plan_.tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
+      const std::string path = words.file(), bytes = bytes_of(results_[call].at + at_[tensor], tensor);
+      if (!(std::ofstream(path, std::ios::binary) << bytes << std::flush)) throw Refused(path + ": expected room for it");
+      say("result");
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool is_given(std::size_t i) const {
+    return plan_.tensors[i].role == Tensor::input || plan_.tensors[i].role == Tensor::inout;
+  }
+  bool is_written(std::size_t i) const {
+    return plan_.tensors[i].role == Tensor::output || plan_.tensors[i].role == Tensor::inout;
+  }
+  Size below(Size most) { return std::uniform_int_distribution<Size>(0, most - 1)(draw_); }
+
+  void load_scrubs(int local) {
+    std::string text = kScrubs;
+    local_ = rounded(static_cast<Size>(std::max(local, 16)), 16);
+    for (std::size_t at = 0; (at = text.find("LOCAL", at)) != std::string::npos;) text.replace(at, 5, std::to_string(local_));
+    if (local == 0) local_ = 0;
+    Handle module = nullptr;
+    CUDA(cuModuleLoadData, &module, text.c_str());
+    CUDA(cuModuleGetFunction, &copy_, module, "copy");
+    CUDA(cuModuleGetFunction, &poison_, module, "poison");
+    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
+    CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
+    shared_bytes_ = static_cast<unsigned>(std::max(machine_.attribute(kOptinShared), 1024));
+    CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
+  }
+
+  Block allocated(Size bytes) const {
+    Block made{0, rounded(bytes, kPage)};
+    CUDA(cuMemAlloc, &made.at, made.bytes);
+    return made;
+  }
+
+  // Lays the tensors out in an order and with gaps of chance, and allocates slots for the calls' contents and results.
+  void place() {
+    const std::size_t count = plan_.tensors.size();
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), draw_);
+    offsets_.resize(count);
+    Size end = 0;
+    for (const std::size_t i : order) {
+      offsets_[i] = end + kGap + kStep * below(64);
+      end = rounded(offsets_[i] + plan_.tensors[i].bytes, kStep);
+    }
+    arena_ = allocated(end + kGap);
+    for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
+    Size bytes = 0;
+    for (const Tensor& one : plan_.tensors) bytes += one.role == Tensor::workspace ? 0 : one.bytes;
+    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 29) / std::max<Size>(bytes, 1), 2, 16));
+    at_.resize(count);
+    Size packed = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      at_[i] = packed;
+      packed += plan_.tensors[i].role == Tensor::workspace ? 0 : rounded(plan_.tensors[i].bytes, kStep);
+    }
+    for (int i = 0; i < slots_; ++i) given_.push_back(allocated(packed + kStep)), results_.push_back(allocated(packed + kStep));
+  }
+
+  void run(Handle kernel, unsigned blocks, unsigned threads, unsigned shared, std::uint64_t a, std::uint64_t b,
+           std::uint64_t c) const {
+    void* arguments[] = {&a, &b, &c};
+    const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, machine_.stream, nullptr, 0};
+    CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
+  }
+  void copy(Address from, Address to, Size bytes) const {
+    run(copy_, blocks(), kThreads, 0, from, to, rounded(bytes, 16));
+  }
+  void poison(const Block& block, unsigned value) const {
+    run(poison_, blocks(), kThreads, 0, block.at, value, block.bytes);
+  }
+  unsigned blocks() const { return 4 * static_cast<unsigned>(machine_.sms); }
+  unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
+
+  std::string bytes_of(Address at, std::size_t tensor) const { return bytes_at(at, plan_.tensors[tensor].bytes); }
+  std::string bytes_at(Address at, Size bytes) const {
+    std::string made(bytes, '\0');
+    CUDA(cuMemcpyDtoH, made.data(), at, bytes);
+    return made;
+  }
+
+  // Writes all of the slots: the first with these contents, in this order.
+  void fill(const std::vector<std::int64_t>& contents) {
+    calls_ = static_cast<int>(contents.size());
+    const unsigned value = byte4();
+    for (int i = 0; i < slots_; ++i) poison(given_[i], value), poison(results_[i], value);
+    machine_.wait();
+    for (int i = 0; i < calls_; ++i) {
+      for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+        if (!is_given(t)) continue;
+        const std::string path = plan_.folder / (plan_.tensors[t].name + "." + std::to_string(contents[i]) + ".raw");
+        const std::string bytes = flashcore::contents(path, plan_.tensors[t].bytes);
+        if (bytes.size() != plan_.tensors[t].bytes) throw Refused(path + ": expected the bytes of its tensor");
+        CUDA(cuMemcpyHtoD, given_[i].at + at_[t], bytes.data(), bytes.size());
+      }
+    }
+    CUDA(cuStreamSynchronize, nullptr);
+  }
+
+  // Enqueues what comes before a call: all that a kernel may have left anywhere is overwritten, then its inputs are there.
+  void before(int call, bool is_cold, unsigned value) {
+    machine_.flush(value);
+    poison(arena_, value);
+    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      if (is_given(t)) copy(given_[call].at + at_[t], addresses_[t], plan_.tensors[t].bytes);
+    }
+    run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
+    if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
+    if (is_cold) machine_.flush(value + 1);
+    machine_.spin(kSpacer, static_cast<unsigned>(machine_.sms));
+  }
+  void after(int call) {
+    machine_.spin(0, static_cast<unsigned>(machine_.sms));
+    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      if (is_written(t)) copy(addresses_[t], results_[call].at + at_[t], plan_.tensors[t].bytes);
+    }
+  }
+
+  std::string once() {
+    const unsigned value = byte4();
+    before(0, false, value);
+    launch(driver, plan_, addresses_, machine_.stream);
+    after(0);
+    machine_.wait();
+    const std::string now = bytes_at(arena_.at, arena_.bytes), slot = bytes_at(given_[0].at, given_[0].bytes);
+    std::map<Size, Size> taken{{now.size(), now.size()}};  // from, to
+    std::string changed;
+    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      const Tensor& one = plan_.tensors[t];
+      taken[offsets_[t]] = offsets_[t] + (is_given(t) ? rounded(one.bytes, 16) : one.bytes);
+      const bool is_same = std::memcmp(&now[offsets_[t]], &slot[at_[t]], one.bytes) == 0;
+      if (one.role == Tensor::input && !is_same) changed += (changed.empty() ? "" : " ") + one.name;
+    }
+    int outside = 0;
+    Size at = 0;
+    for (const auto& [from, to] : taken) {
+      for (; at < from; ++at) outside += static_cast<unsigned char>(now[at]) != (value & 255);
+      at = to;
+    }
+    return member("outside", outside) + member("changed", changed);
+  }
+
+  // Device and host time (us) of the replay of a graph of all calls, or of all but the calls.
+  std::pair<double, double> replayed(bool is_cold, bool calls, unsigned value) {
+    Handle graph = nullptr, made = nullptr;
+    CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
+    for (int i = 0; i < calls_; ++i) {
+      before(i, is_cold, value);
+      if (calls) launch(driver, plan_, addresses_, machine_.stream);
+      after(i);
+    }
+    CUDA(cuStreamEndCapture, machine_.stream, &graph);
+    CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
+    CUDA(cuGraphDestroy, graph);
+    CUDA(cuGraphUpload, made, machine_.stream);
+    machine_.wait();
+    const auto start = Clock::now();
+    const double us = machine_.between(kLongCover, [&] { machine_.replay(made); });
+    const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    CUDA(cuGraphExecDestroy, made);
+    return {us, host_us};
+  }
+
+  std::string trial(bool is_cold) {
+    const unsigned value = byte4();
+    CUDA(cuCtxResetPersistingL2Cache);
+    const auto [spacers, host_spacers] = replayed(is_cold, false, value);
+    const auto [both, host_both] = replayed(is_cold, true, value);
+    std::string hashes;
+    for (int i = 0; i < calls_; ++i) hashes += (i > 0 ? " " : "") + std::to_string(hash(i));
+    return member("us", std::vector<double>{std::max((both - spacers) / calls_, kResolutionUs)}) +
+           member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes);
+  }
+
+  // FNV-1a over words of the call's outputs.
+  std::uint64_t hash(int call) const {
+    std::uint64_t made = 0xcbf29ce484222325u;
+    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      if (!is_written(t)) continue;
+      std::string bytes = bytes_of(results_[call].at + at_[t], t);
+      bytes.resize(rounded(bytes.size(), 8), '\0');
+      for (std::size_t i = 0; i < bytes.size(); i += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, &bytes[i], 8);
+        made = (made ^ word) * 0x100000001b3u;
+        made ^= made >> 29;
+      }
+    }
+    return made;
+  }
+
+  const Machine machine_;
+  const Driver& driver;
+  Plan& plan_;
+  std::mt19937_64 draw_;
+  Handle copy_ = nullptr, poison_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  Size local_ = 0;
+  unsigned shared_bytes_ = 0;
+  Block arena_;
+  std::vector<Block> given_, results_;
+  std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot
+  std::vector<Address> addresses_;
+  int slots_ = 0, calls_ = 1;
+};
+
+int run(const std::string& path) {
+  std::unique_ptr<Plan> plan;
+  try {
+    plan = std::make_unique<Plan>(path);
+    Session session(*plan);
+    for (std::string line; std::getline(std::cin, line);) {
+      plan->where = "command " + line.substr(0, 80);
+      try {
+        session.command(line);
+      } catch (const Refused& error) {
+        failed(2, "command", error.what());
+      }
+    }
+    return say("done"), 0;
+  } catch (const Refused& error) {
+    return failed(2, "plan", error.what());
+  } catch (const CudaError& error) {
+    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
+  } catch (const std::exception& error) {
+    return failed(4, "machine", error.what());
+  }
+}
+
+}  // namespace
+}  // namespace flashcore
+
+int main(int count, char** words) {
+  std::_Exit(count == 2 ? flashcore::run(words[1]) : flashcore::failed(2, "usage", "expected PLAN"));
+}
