@@ -67,13 +67,18 @@ class Launcher:
 
 @contextlib.contextmanager
 def launcher(
-    plan: Plan, folder: Path, limit: float = 60.0, environment: Mapping[str, str] | None = None
+    plan: Plan,
+    folder: Path,
+    limit: float = 60.0,
+    environment: Mapping[str, str] | None = None,
+    program: Path | None = None,
 ) -> Iterator[Launcher]:
     """A process that has loaded a plan, until the ``with`` block ends.
 
     Args:
         folder: where the plan's cubins and files are.
         limit: seconds for each answer; a process that takes longer is ended.
+        program: another one that speaks as the launcher does.
 
     Raises:
         CapabilityError: there is no compiler, driver or GPU.
@@ -82,7 +87,7 @@ def launcher(
     path = folder / "plan.words"
     path.write_text(plan.words())
     with subprocess.Popen(
-        [built("launcher"), path],
+        [program or built("launcher"), path],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

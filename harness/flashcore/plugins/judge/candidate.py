@@ -1,0 +1,128 @@
+"""A candidate: a folder of files, sealed by their hash, then read as data.
+
+``candidate.json`` describes it: its launches with formulas for the shape's numbers, or a variant's table of
+``suite.toml``, from whose sources the planner makes launches in the sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from flashcore.errors import UsageError
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.plugins.judge.formulas import filled
+from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.launcher.plan import Plan, Tensor, tensors_of
+from flashcore.suites.schema import Form, Name, Text
+
+MANIFEST = "candidate.json"
+_MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
+
+
+class CandidateForm(Form):
+    """``candidate.json``."""
+
+    name: Text
+    problem: Name
+    tolerance: Name
+    roof: Name = "fp32"
+    #: Calls on equal inputs give equal bytes.
+    deterministic: bool = True
+    #: The shapes that it supports; none: all.
+    shapes: list[Name] = Field(default=[])
+    #: Workspaces and their bytes.
+    workspaces: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], int | str] = Field(default={})
+    #: As a plan's, with formulas.
+    launches: list[Any] = Field(default=[])
+    #: Keys of a variant in ``suite.toml``.
+    variant: dict[str, Any] = Field(default={})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sealed candidate: the folder of its copy, and the hash of its files."""
+
+    folder: Path
+    digest: str
+    form: CandidateForm
+
+
+def sealed(source: Path, folder: Path) -> Candidate:
+    """Copies a candidate's files, hashes the copy, and reads its manifest.
+
+    Raises:
+        UsageError: it has links, devices, or too much; its manifest is wrong.
+    """
+    total, files = 0, []
+    for place, folders, names in os.walk(source):
+        for name in sorted([*folders, *names]):
+            path = Path(place, name)
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            files.append(path)
+            total += path.lstat().st_size
+            if not stat.S_ISREG(mode) or len(files) > _MOST_FILES or total > _MOST_BYTES:
+                limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
+                raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(path.name)}")
+    whole = hashlib.sha256()
+    for path in sorted(files):
+        relative = path.relative_to(source)
+        copy = folder / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy, follow_symlinks=False)
+        content = copy.read_bytes()
+        whole.update(f"{len(str(relative).encode())} {relative} {len(content)} ".encode())
+        whole.update(content)
+    return Candidate(folder, whole.hexdigest(), _form(folder / MANIFEST))
+
+
+def _form(path: Path) -> CandidateForm:
+    try:
+        form = CandidateForm.model_validate(json.loads(path.read_bytes()))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = untrusted(".".join(map(str, first["loc"])))
+        raise UsageError(f"{MANIFEST}: {place}: {untrusted(first['msg'])}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {untrusted(error)}") from None
+    if bool(form.launches) == bool(form.variant) or len(form.launches) > _MOST_LAUNCHES:
+        raise UsageError(f"{MANIFEST}: expected either launches, {_MOST_LAUNCHES} at most, or a variant")
+    return form
+
+
+def plan(form: CandidateForm, case: Case, launches: list[Any], scalars: Mapping[str, Any]) -> Plan:
+    """The plan on a case. Tensors are the suite's; the candidate adds only workspaces and launches.
+
+    Args:
+        scalars: the operator's numbers.
+
+    Raises:
+        UsageError: a formula or a launch is wrong.
+    """
+    names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
+    numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
+    tensors = tensors_of(case)
+    for name, size in form.workspaces.items():
+        if name in tensors:
+            raise UsageError(f"workspaces: {name} is a tensor of the problem")
+        tensors[name] = Tensor(dtype="uint8", sizes=[filled(size, numbers)], role="workspace")
+    try:
+        made = Plan.model_validate({"tensors": tensors, "launches": filled(launches, numbers)})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = untrusted(".".join(map(str, first["loc"])))
+        raise UsageError(f"{place}: {untrusted(first['msg'])}, found {untrusted(first['input'])}") from None
+    if made.launches and made.launches[0].programmatic:
+        raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")
+    return made

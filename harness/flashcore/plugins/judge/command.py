@@ -1,0 +1,67 @@
+"""``flashcore judge SUITE CANDIDATE…``: a verdict for each candidate."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flashcore.cli import progress
+from flashcore.errors import Exit, UsageError, worst
+from flashcore.plugins.judge import judging
+from flashcore.plugins.judge.candidate import MANIFEST
+from flashcore.plugins.judge.verdict import Verdict, write
+from flashcore.suites.find import suite_folder
+from flashcore.suites.load import load
+
+EXAMPLES = (
+    ("flashcore judge examples/row_softmax my_candidate", "a folder with candidate.json and cubins, or sources"),
+    ("flashcore judge examples/row_softmax candidates/ --key ~/.ssh/id_ed25519", "each folder in it, signed"),
+)
+_CODES = {"accepted": Exit.OK, "rejected": Exit.FAILED, "unmeasured": Exit.UNMEASURED}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("suite", metavar="SUITE", help="the suite's folder, which is trusted")
+    parser.add_argument(
+        "candidates", metavar="CANDIDATE", nargs="+", help=f"a folder with {MANIFEST}, or a folder of such"
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", default="verdicts", help="the verdicts (default: %(default)s)")
+    text = "a private SSH key, or the public key of one that ssh-agent has, to sign them with"
+    parser.add_argument("--key", metavar="FILE", help=text)
+    text = "samples per process and mode (default: %(default)s)"
+    parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help=text)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    suite = load(suite_folder(arguments.suite))
+    settings = judging.Settings(rounds=arguments.rounds)
+    codes = [Exit.OK]
+    with progress.shown(arguments.quiet) as say:
+        for verdict in judging.judge_all(suite, list(_folders(arguments.candidates)), settings, say):
+            path = write(verdict, Path(arguments.output), arguments.key)
+            print(f"{line(verdict)}  {path}")
+            codes.append(_CODES[verdict.status])
+    return worst(codes)
+
+
+def _folders(given: list[str]) -> list[Path]:
+    """The candidates' folders.
+
+    Raises:
+        UsageError: there is none in one of these.
+    """
+    made = []
+    for folder in map(Path, given):
+        inside = [folder] if (folder / MANIFEST).is_file() else sorted(p.parent for p in folder.glob(f"*/{MANIFEST}"))
+        if not inside:
+            raise UsageError(f"{folder}: expected {MANIFEST} in it, or in its folders, found none")
+        made += inside
+    return made
+
+
+def line(verdict: Verdict) -> str:
+    """A verdict in one line."""
+    times = [f"{one.shape} {one.times['cold']['us']:.2f} us" for one in verdict.shapes if "cold" in one.times]
+    reasons = "; ".join(verdict.reasons[:2])
+    return f"{verdict.candidate[:16]}  {verdict.status:10}  {reasons or ', '.join(times)}"

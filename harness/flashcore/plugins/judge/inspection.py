@@ -1,0 +1,107 @@
+"""Reads a candidate's cubins as data, and refuses what a kernel may not bring: state, output, allocation, launches,
+a wall clock, or anything that this module does not understand.
+
+It cannot tell where a kernel's stores go; the judge assumes the worst of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import FlashcoreError
+from flashcore.model.groups import picked
+from flashcore.plugins.judge.text import untrusted
+from flashcore.readers import cubin
+from flashcore.readers.cubin import Section, Symbol
+
+_SECTIONS = re.compile(
+    r"|\.(shstrtab|strtab|symtab|symtab_shndx|debug_.*|nv_debug.*|note\.nv\..*|rela?\..*|text\..*"
+    r"|nv\.(info|compat|callgraph|prototype|constant\d|shared|rel\.action|host|tileir\.debug|capmerc\.text|merc)(\..*|_.*)?)"
+)
+_STATE, _TABLES = ".nv.global", ".nv.global.init"
+#: SHA-256 of the tables of CUDA's sine and cosine, which compilers put among initialized variables.
+_MATH = {
+    "af58a7804afd16e4e7a715bd29412e82374ac0eb2196ae5f00fbd5835af8006d",  # __cudart_i2opi_f
+    "bf6a9587812432cf5649f28013165faa5a19d2ad0f66fd69cbf13096c2ea4263",  # __cudart_sin_cos_coeffs
+    "7ede62875c004cc8c2847b487cb377f75c153593f45bab10b272128e31690cde",  # __cudart_i2opi_d
+}
+#: The start of an undefined symbol's name → what a kernel does with it. Names do not acquit: any other is refused too.
+_CALLS = {
+    "vprintf": "printf",
+    "malloc": "malloc",
+    "free": "malloc",
+    "__assert": "assert",
+    "__cudaCDP": "a launch from the device",
+    "cudaLaunchDevice": "a launch from the device",
+}
+_RESERVED = (".nv.reservedSmem.",)
+#: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
+_RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
+_RELA, _REL = 4, 9
+#: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
+_READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
+_FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
+
+
+def inspect(path: Path, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """Why a cubin is refused, empty if it is not; and its kernels' static facts."""
+    name = untrusted(path.name)
+    try:
+        data = path.read_bytes()
+        sections = cubin.sections_of(data)
+        symbols = [*cubin.symbols_of(data, sections)]
+        reasons = [*_reasons(data, sections, symbols)]
+        kernels = cubin.parse(data, arch, name).kernels
+    except (FlashcoreError, ValueError, struct.error, IndexError) as error:
+        return [f"{name}: expected a cubin of {arch}: {untrusted(error)}"], []
+    facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
+    return [f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts
+
+
+def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
+    for section in sections:
+        if section.name == _STATE and section.size:
+            yield f"{section.size} bytes of global variables, which outlive a call: pass a workspace"
+        elif section.name == _TABLES:
+            yield from _unknown_tables(data, sections, symbols, section)
+        elif section.name != _STATE and not _SECTIONS.fullmatch(section.name):
+            yield f"the section {untrusted(section.name)} is not understood"
+        if section.name.startswith(".text."):
+            code = section.content(data)
+            if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):
+                yield "it reads %globaltimer"
+        if section.kind in (_RELA, _REL) and not section.name.startswith((".nv.merc", ".rela.debug", ".rel.debug")):
+            yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
+    for symbol in symbols:
+        if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
+            call = next((text for start, text in _CALLS.items() if symbol.name.startswith(start)), "")
+            yield f"it uses {call or 'a function of another file'}: {untrusted(symbol.name)}"
+
+
+def _unknown_tables(
+    data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol], section: Section
+) -> Iterator[str]:
+    content, covered = section.content(data), 0
+    for symbol in symbols:
+        if 0 < symbol.section < len(sections) and sections[symbol.section] is section and symbol.size:
+            table = content[symbol.start : symbol.start + symbol.size]
+            covered += len(table) if hashlib.sha256(table).hexdigest() in _MATH else 0
+    if section.size - covered > 15:  # padding
+        yield f"{section.size - covered} bytes of initialized global variables, which outlive a call: use __constant__"
+
+
+def _unknown_relocations(content: bytes, step: int) -> Iterator[str]:
+    for i in range(0, len(content) // step * step, step):
+        kind = struct.unpack_from("<I", content, i + 8)[0]
+        if kind not in _RELOCATIONS:
+            yield f"a relocation of type {kind:#x} is not understood"
+
+
+def _reads_timer(instruction: bytes) -> bool:
+    low = int.from_bytes(instruction[:2], "little") & 0xFFF
+    return low in _READS and len(instruction) == 16 and instruction[9] in _TIMERS

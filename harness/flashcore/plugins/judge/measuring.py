@@ -1,0 +1,163 @@
+"""Runs a candidate's plan in processes of ``trial.cpp``, which take turns, and keeps what is to be judged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flashcore.measure.machine.toolchain import host_program
+from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.launcher import program
+from flashcore.plugins.launcher.plan import Plan
+from flashcore.plugins.launcher.program import Launcher, LauncherError
+
+MODES = ("isolated", "cold")
+#: Two processes, with tensors at other addresses: their ratio is what a difference of times must exceed.
+PROCESSES = 2
+_LIMIT_S = 60.0
+#: The host's clock may see this share and these us more than the GPU's events, and no less than half.
+_CLOCKS, _CLOCKS_US = 1.25, 6.0
+_LAUNCHER = Path(program.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output that the judge looks at: the content that it belongs to, and its files by tensor."""
+
+    content: int
+    files: dict[str, str]
+    timed: bool
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came back from the processes that ran a plan on a shape."""
+
+    device: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    times: dict[str, list[list[float]]] = field(default_factory=dict)  # mode → of each process
+    host_times: dict[str, list[float]] = field(default_factory=dict)
+    compared: int = 0  # timed calls whose bytes were compared
+
+
+def built() -> Path:
+    """The program that runs plans for the judge."""
+    headers = b"".join(path.read_bytes() for path in sorted(_LAUNCHER.glob("*.hpp")))
+    flags = ("-std=c++17", "-O2", f"-I{_LAUNCHER}", f"-DHEADERS=0x{hashlib.sha256(headers).hexdigest()[:8]}")
+    return host_program(
+        Path(__file__).with_name("trial.cpp"), (*flags, "-static-libstdc++", "-static-libgcc", "-ldl"), "trial"
+    )
+
+
+def measure(
+    plan: Plan,
+    folder: Path,
+    checks: list[int],
+    timed: list[int],
+    rounds: int,
+    deterministic: bool,
+    environment: Mapping[str, str] | None = None,
+) -> Measured:
+    """Calls the plan once on each content of ``checks``, then times it on random ones of ``timed``.
+
+    Args:
+        folder: where cubins and contents are, and outputs will be.
+        rounds: samples per process and mode.
+        deterministic: whether calls on equal inputs must give equal bytes.
+    """
+    made, written = Measured(), [n for n, t in plan.tensors.items() if t.role in ("output", "inout")]
+    with contextlib.ExitStack() as stack:
+        try:
+            arguments = (plan, folder, _LIMIT_S, environment, built())
+            runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES)]
+            made.device = {k: v for k, v in runs[0].device.items() if k != "event"}
+            for content in checks:
+                _check(runs, content, written, folder, deterministic, made)
+            if timed and not made.reasons:
+                _time(runs, timed, rounds, written, folder, deterministic, made)
+        except LauncherError as error:
+            made.reasons.append(untrusted(error))
+    return made
+
+
+def _check(
+    runs: list[Launcher], content: int, written: list[str], folder: Path, deterministic: bool, made: Measured
+) -> None:
+    """One call in each process. The bytes before it differ, so that unwritten elements differ too."""
+    kept = []
+    for run in runs:
+        answer = run.ask("once", content)
+        if answer["outside"]:
+            made.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
+        if answer["changed"]:
+            made.reasons.append(f"it changed its inputs: {answer['changed']}")
+        kept.append(_kept(run, 0, content, written, folder, timed=False))
+    made.outputs += kept[: 1 if deterministic else None]
+    for name in written if deterministic else ():
+        if len({_hash(one.files[name]) for one in kept}) > 1:
+            made.reasons.append(f"{name}: two calls on the same input differ: a race, or unwritten elements")
+
+
+def _time(
+    runs: list[Launcher],
+    timed: list[int],
+    rounds: int,
+    written: list[str],
+    folder: Path,
+    deterministic: bool,
+    made: Measured,
+) -> None:
+    dice = secrets.SystemRandom()
+    count = min(*(run.sets for run in runs), len(timed))
+    hashes: dict[int, set[str]] = {}
+    looked: set[int] = set()
+    for mode in MODES:
+        series: list[list[float]] = [[] for _ in runs]
+        for _ in range(rounds):
+            for i in dice.sample(range(len(runs)), len(runs)):
+                contents = dice.sample(timed, count)
+                answer = runs[i].ask("trial", mode, count, *contents)
+                series[i] += answer["us"]
+                made.host_times.setdefault(mode, []).append(answer["host_us"][0])
+                for content, value in zip(contents, answer["hashes"].split(), strict=True):
+                    hashes.setdefault(content, set()).add(value)
+                made.compared += count
+                # Which calls are looked at is decided after they ran. Those of equal bytes need to be seen once.
+                call = dice.randrange(count)
+                if not (deterministic and contents[call] in looked):
+                    looked.add(contents[call])
+                    made.outputs.append(_kept(runs[i], call, contents[call], written, folder, timed=True))
+        made.times[mode] = series
+        made.reasons += _clocks(mode, [us for each in series for us in each], made.host_times[mode])
+    different = sorted(content for content, values in hashes.items() if len(values) > 1)
+    if deterministic and different:
+        made.reasons.append(
+            f"timed calls on the same input gave different bytes, on {len(different)} of {len(hashes)} inputs"
+        )
+
+
+def _clocks(mode: str, device: list[float], host: list[float]) -> list[str]:
+    """Compares the sums over rounds of both clocks, which forged events would not move together."""
+    ours, theirs = sum(device) / len(device), sum(host) / len(host)
+    if theirs > _CLOCKS * ours + _CLOCKS_US or theirs < ours / 2 - _CLOCKS_US:
+        return [f"{mode}: the clocks disagree: {ours:.2f} us by the GPU's events, {theirs:.2f} us by the host's clock"]
+    return []
+
+
+def _kept(run: Launcher, call: int, content: int, written: list[str], folder: Path, *, timed: bool) -> Output:
+    files = {name: f"{secrets.token_hex(8)}.out" for name in written}
+    for name, file in files.items():
+        run.ask("result", call, name, file)
+    return Output(content, {name: os.path.join(folder, file) for name, file in files.items()}, timed)
+
+
+def _hash(file: str) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
