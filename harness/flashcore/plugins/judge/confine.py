@@ -1,0 +1,123 @@
+"""Confines itself, then becomes a command: the inside of :mod:`flashcore.plugins.judge.sandbox`. Imports nothing of ours.
+
+``confine.py SETTINGS COMMAND…``: SETTINGS is a JSON object, ``limits`` of :mod:`resource` by name, and ``readable``,
+the paths to see, if this process must make its namespaces itself. Exit code 125: it could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CANNOT = 125
+_FLAGS = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x8000000, "uts": 0x4000000}
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(EPERM)
+#: What no compiler needs, and kernels have had holes in.
+_REFUSED = (
+    *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "move_mount", "open_tree"),
+    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "bpf", "perf_event_open"),
+    *("userfaultfd", "keyctl", "add_key", "request_key", "io_uring_setup", "io_uring_enter", "io_uring_register"),
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "open_by_handle_at"),
+    *("name_to_handle_at", "socket", "mknod", "mknodat", "quotactl", "acct", "swapon", "reboot", "syslog"),
+)
+_DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    if getattr(_libc, name)(*arguments):
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    def text(one: str | None) -> bytes | None:
+        return one.encode() if one else None
+
+    _call("mount", text(source), text(target), text(kind), ctypes.c_ulong(flags), text(options))
+
+
+def namespaces(readable: Sequence[str], size: str) -> None:
+    """Leaves this process without network, other processes, users, devices, and files but ``readable``, read-only, and
+    an empty ``/tmp``."""
+    user, group = os.getuid(), os.getgid()
+    _call("unshare", sum(_FLAGS.values()))
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    if child := os.fork():  # the first process of the PID namespace
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)
+    _call("prctl", _DEATH, signal.SIGKILL)
+    _mount("none", "/", None, _REC | _PRIVATE)
+    _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={size},mode=755")
+    os.mkdir("/tmp/old")
+    os.chdir("/tmp")
+    if _libc.syscall(_PIVOT_ROOT, b".", b"old"):
+        raise OSError(ctypes.get_errno(), "pivot_root")
+    for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
+        place = Path(path)
+        if os.path.isdir(f"/old{path}"):
+            place.mkdir(parents=True, exist_ok=True)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+        _mount(f"/old{path}", path, None, _BIND | _REC)
+        if not path.startswith("/dev"):
+            _mount("none", path, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+    for name in ("/proc", "/tmp"):
+        os.makedirs(name, exist_ok=True)
+    _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
+    _call("umount2", b"/old", _DETACH)
+    os.chdir("/tmp")
+    _call("prctl", _SECUREBITS, _NOROOT, 0, 0, 0)
+    for capability in range(64):
+        _libc.prctl(_DROP, capability, 0, 0, 0)
+
+
+def restrict(limits: dict[str, int], *, required: bool) -> None:
+    """Sets limits, and refuses system calls by libseccomp, which must be there if it is ``required``."""
+    for name, most in limits.items():
+        resource.setrlimit(getattr(resource, name), (most, most))
+    _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    try:
+        library = ctypes.CDLL("libseccomp.so.2")
+    except OSError:
+        if required:
+            raise
+        return
+    library.seccomp_init.restype = ctypes.c_void_p
+    rules = ctypes.c_void_p(library.seccomp_init(_ALLOW))
+    for name in _REFUSED:
+        if (number := library.seccomp_syscall_resolve_name(name.encode())) >= 0:
+            library.seccomp_rule_add(rules, _REFUSE, number, 0)
+    if library.seccomp_load(rules):
+        raise OSError("seccomp_load: the filter was not accepted")
+
+
+def main() -> None:
+    settings, command = json.loads(sys.argv[1]), sys.argv[2:]
+    try:
+        makes = "readable" in settings
+        if makes:
+            namespaces(settings["readable"], settings["size"])
+        restrict(settings["limits"], required=makes)
+    except OSError as error:
+        print(f"cannot confine: {error}", file=sys.stderr)
+        os._exit(CANNOT)
+    with contextlib.suppress(OSError):
+        os.execv(command[0], command)
+    os._exit(127)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Runs a candidate's compilers and host code: no GPU, no network, nothing of the user's to read or write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure.machine import python_process, toolchain
+from flashcore.plugins.judge import confine
+from flashcore.plugins.judge.text import untrusted
+
+#: Of each process: CPU seconds, bytes of a file and of memory, files; processes of all.
+LIMITS = {
+    "RLIMIT_CPU": 600,
+    "RLIMIT_FSIZE": 1 << 30,
+    "RLIMIT_AS": 32 << 30,
+    "RLIMIT_NOFILE": 1024,
+    "RLIMIT_NPROC": 1024,
+    "RLIMIT_CORE": 0,
+}
+_SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 256 << 20, 4 << 30
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+
+
+def run(command: Sequence[str], input: bytes, folders: Sequence[Path], seconds: float = _SECONDS) -> bytes:
+    """What a command writes to its standard output.
+
+    Args:
+        folders: what it may read besides compilers and this package.
+
+    Raises:
+        CapabilityError: neither bubblewrap nor namespaces of our own work here.
+        UsageError: the command failed, took too long, or wrote too much.
+    """
+    inside = [sys.executable, "-P", confine.__file__]
+    paths = _paths(folders)
+    errors = []
+    for outer in (_bubblewrap(paths), _own(paths)):
+        if outer is None:
+            errors.append("no bwrap on PATH")
+            continue
+        before, settings = outer
+        code, output, error = _ended([*before, *inside, json.dumps(settings), *command], input, seconds)
+        if code not in (confine.CANNOT, 1) or not error.startswith((b"bwrap:", b"cannot confine:")):
+            if code:
+                raise UsageError(f"the sandbox ended with exit code {code}: {untrusted(error[-600:].decode(errors='replace'), 600)}")
+            return output
+        errors.append(untrusted(error.decode(errors="replace")))
+    raise CapabilityError(
+        f"nothing on this machine can confine a candidate's compilers: {'; '.join(errors)}",
+        "install bubblewrap and allow unprivileged user namespaces, or judge candidates of cubins and launches",
+    )
+
+
+def _paths(folders: Sequence[Path]) -> list[str]:
+    nvcc = [toolchain.find_nvcc().root] if toolchain.optional_tool("nvcc") else []
+    packages = [p for p in python_process.environment().get("PYTHONPATH", "").split(os.pathsep) if p]
+    wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, *nvcc, *packages, *folders, *toolchain.site_packages()]
+    return list(dict.fromkeys(str(path) for path in map(Path, wanted) if path.exists()))
+
+
+def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | None:
+    program = shutil.which("bwrap")
+    if program is None:
+        return None
+    shown = [word for path in paths for word in ("--ro-bind", path, path)]
+    options = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
+    return [program, *options, "--size", str(_SIZE), "--tmpfs", "/tmp", *shown, "--chdir", "/tmp"], {"limits": LIMITS}
+
+
+def _own(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
+    return [], {"limits": LIMITS, "readable": paths, "size": str(_SIZE)}
+
+
+def _ended(command: Sequence[str], input: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a command; kills it with all that it started."""
+    keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN")
+    named = {name: os.environ[name] for name in keep if name in os.environ}
+    environment = python_process.environment({**named, "HOME": "/tmp", "PYTHONPATH": os.environ.get("PYTHONPATH", "")})
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=error, env=environment, start_new_session=True
+        )
+        try:
+            process.communicate(input, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"expected an answer of the sandbox within {seconds:g} s") from None
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        if output.tell() > _MOST_OUTPUT:
+            raise UsageError(f"expected at most {_MOST_OUTPUT >> 20} MiB of the sandbox")
+        output.seek(0)
+        error.seek(0)
+        return process.returncode, output.read(), error.read(1 << 20)
