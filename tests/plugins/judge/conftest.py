@@ -14,9 +14,9 @@ from flashcore.pipeline import plugins
 from flashcore.plugins.judge.judging import Settings, judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
-from tests.plugins.launcher.conftest import Machine, made, machine
+from tests.plugins.launcher.conftest import Machine, machine, made
 
-__all__ = ["made", "machine"]
+__all__ = ["machine", "made"]
 SUITE = Path(__file__).parent / "suite"
 Judge = Callable[..., Verdict]
 LAUNCH: dict[str, Any] = {

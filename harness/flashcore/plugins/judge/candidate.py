@@ -26,7 +26,7 @@ from flashcore.plugins.launcher.plan import Plan, Tensor, tensors_of
 from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
-_MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
+_MOST_FILES, MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 
 
 class CandidateForm(Form):
@@ -42,8 +42,8 @@ class CandidateForm(Form):
     shapes: list[Name] = Field(default=[])
     #: Workspaces and their bytes.
     workspaces: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], int | str] = Field(default={})
-    #: As a plan's, with formulas.
-    launches: list[Any] = Field(default=[])
+    #: As a plan's, with formulas: of every shape, or by shape.
+    launches: list[Any] | dict[Name, list[Any]] = Field(default=[])
     #: Keys of a variant in ``suite.toml``.
     variant: dict[str, Any] = Field(default={})
 
@@ -72,8 +72,8 @@ def sealed(source: Path, folder: Path) -> Candidate:
                 continue
             files.append(path)
             total += path.lstat().st_size
-            if not stat.S_ISREG(mode) or len(files) > _MOST_FILES or total > _MOST_BYTES:
-                limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
+            if not stat.S_ISREG(mode) or len(files) > _MOST_FILES or total > MOST_BYTES:
+                limits = f"at most {_MOST_FILES} plain files of {MOST_BYTES >> 20} MiB in all"
                 raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(path.name)}")
     whole = hashlib.sha256()
     for path in sorted(files):
@@ -101,7 +101,7 @@ def _form(path: Path) -> CandidateForm:
     return form
 
 
-def plan(form: CandidateForm, case: Case, launches: list[Any], scalars: Mapping[str, Any]) -> Plan:
+def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars: Mapping[str, Any]) -> Plan:
     """The plan on a case. Tensors are the suite's; the candidate adds only workspaces and launches.
 
     Args:
@@ -113,7 +113,7 @@ def plan(form: CandidateForm, case: Case, launches: list[Any], scalars: Mapping[
     names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
     numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
     tensors = tensors_of(case)
-    for name, size in form.workspaces.items():
+    for name, size in workspaces.items():
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")
         tensors[name] = Tensor(dtype="uint8", sizes=[filled(size, numbers)], role="workspace")

@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", metavar="FILE", help=text)
     text = "samples per process and mode (default: %(default)s)"
     parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help=text)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Confines itself, then becomes a command: the inside of :mod:`flashcore.plugins.judge.sandbox`. Imports nothing of ours.
+"""Confines itself, then becomes a command: inside :mod:`flashcore.plugins.judge.sandbox`. Imports nothing of ours.
 
 ``confine.py SETTINGS COMMAND…``: SETTINGS is a JSON object, ``limits`` of :mod:`resource` by name, and ``readable``,
 the paths to see, if this process must make its namespaces itself. Exit code 125: it could not.
@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any
 
 CANNOT = 125
-_FLAGS = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x8000000, "uts": 0x4000000}
+_FLAGS = {
+    "user": 0x10000000,
+    "mount": 0x20000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+    "ipc": 0x8000000,
+    "uts": 0x4000000,
+}
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(EPERM)
@@ -77,6 +84,8 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     for name in ("/proc", "/tmp"):
         os.makedirs(name, exist_ok=True)
     _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
+    for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
+        os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")
     _call("umount2", b"/old", _DETACH)
     os.chdir("/tmp")
     _call("prctl", _SECUREBITS, _NOROOT, 0, 0, 0)

@@ -60,7 +60,7 @@ class _Planned:
     texts: Mapping[str, str]
     sealed: Candidate | None = None
     shapes: Sequence[tuple[Shape, bool]] = ()
-    launches: Mapping[str, Any] = field(default_factory=dict)
+    launches: Mapping[str, planning.Launches] = field(default_factory=dict)
     kernels: Sequence[Mapping[str, Any]] = ()
     reasons: Sequence[str] = ()
 
@@ -94,7 +94,7 @@ def _prepare(suite: Suite, arch: str, source: Path, folder: Path) -> _Planned:
             raise UsageError("shapes: expected some of the problem's, found none")
         launches = planning.launches(suite, one, shapes, arch)
         reasons, kernels = [], []
-        for path in sorted({one.folder / launch["cubin"] for each in launches.values() for launch in each}):
+        for path in sorted({one.folder / x["cubin"] for each in launches.values() for x in each.launches}):
             wrong, facts = inspection.inspect(path, arch)
             reasons += wrong
             kernels += facts
@@ -155,7 +155,8 @@ def _measured(
             raise CapabilityError(
                 f"{case.shape}: expected numbers that do not depend on the seed", "judge another problem"
             )
-        plan = candidate.plan(one.form, case, planned.launches[case.shape], scalars[0])
+        given = planned.launches[case.shape]
+        plan = candidate.plan(case, given.launches, given.workspaces, scalars[0])
         for name in {launch.cubin for launch in plan.launches}:
             shutil.copyfile(one.folder / name, folder / name)
         results.append(

@@ -2,24 +2,93 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import sys
+import tomllib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
 
 from flashcore.errors import UsageError
+from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite
-from flashcore.plugins.judge.candidate import Candidate
+from flashcore.plugins.judge import sandbox
+from flashcore.plugins.judge.candidate import MOST_BYTES, Candidate
+from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.launcher.plan import Word
+from flashcore.suites.schema import Form
 
 
-def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, list[Any]]:
+class _Answer(Form):
+    """What the planner writes."""
+
+    launches: dict[str, list[Any]] = Field(default={})
+    workspaces: dict[str, dict[Word, Annotated[int, Field(ge=0)]]] = Field(default={})
+    cubins: dict[Word, str] = Field(default={})
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """A candidate's launches and workspaces on a shape, as JSON with formulas."""
+
+    launches: list[Any]
+    workspaces: dict[str, Any] = field(default_factory=dict)
+
+
+def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
     """Shape → launches, whose cubins are in the candidate's folder.
 
     Raises:
         UsageError: it does not compile, or a launch names no cubin of its folder.
         CapabilityError: nothing on this machine can confine its compilers.
     """
-    made = {shape.name: one.form.launches for shape, _ in shapes}
-    for launch in (launch for each in made.values() for launch in each):
-        name = launch.get("cubin") if isinstance(launch, dict) else None
-        if not isinstance(name, str) or "/" in name or not (one.folder / name).is_file():
-            raise UsageError("launches: expected the name of a cubin in the candidate's folder")
+    form = one.form
+    if form.variant:
+        made = _compiled(suite, one, shapes, arch)
+    else:
+        every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s, _ in shapes}
+        made = {shape.name: Launches(every.get(shape.name, []), form.workspaces) for shape, _ in shapes}
+    for name, each in made.items():
+        if not each.launches:
+            raise UsageError(f"launches: expected some on {name}, found none")
+        for launch in each.launches:
+            file = launch.get("cubin") if isinstance(launch, dict) else None
+            if not isinstance(file, str) or "/" in file or not (one.folder / file).is_file():
+                raise UsageError("launches: expected the name of a cubin in the candidate's folder")
     return made
+
+
+def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
+    root = Path(suite.root).resolve()
+    variant = {**one.form.variant, "tolerance": one.form.tolerance, "roof": one.form.roof}
+    task = {
+        "root": str(root),
+        "candidate": str(one.folder),
+        "manifest": tomllib.loads((root / "suite.toml").read_text("utf-8")),
+        "problem": one.form.problem,
+        "shapes": {shape.name: dict(shape.params) for shape, _ in shapes},
+        "arch": arch,
+        "variant": variant,
+    }
+    command = [sys.executable, *python_process.command("flashcore.plugins.judge.planner")[1:]]
+    output = sandbox.run(command, json.dumps(task).encode(), [root, one.folder])
+    try:
+        answer = _Answer.model_validate(json.loads(output))
+        contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise UsageError(f"the planner's answer is not one: {untrusted(error)}") from None
+    if answer.error:
+        raise UsageError(untrusted(answer.error, 1000))
+    if sum(map(len, contents.values())) > MOST_BYTES:
+        raise UsageError(f"expected at most {MOST_BYTES >> 20} MiB of cubins")
+    for name, content in contents.items():
+        (one.folder / name).write_bytes(content)
+    return {
+        shape.name: Launches(answer.launches.get(shape.name, []), dict(answer.workspaces.get(shape.name, {})))
+        for shape, _ in shapes
+    }

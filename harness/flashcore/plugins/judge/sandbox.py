@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -30,7 +31,7 @@ _SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 256 << 20, 4 << 30
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
-def run(command: Sequence[str], input: bytes, folders: Sequence[Path], seconds: float = _SECONDS) -> bytes:
+def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: float = _SECONDS) -> bytes:
     """What a command writes to its standard output.
 
     Args:
@@ -48,10 +49,12 @@ def run(command: Sequence[str], input: bytes, folders: Sequence[Path], seconds: 
             errors.append("no bwrap on PATH")
             continue
         before, settings = outer
-        code, output, error = _ended([*before, *inside, json.dumps(settings), *command], input, seconds)
+        code, output, error = _ended([*before, *inside, json.dumps(settings), *command], text, seconds)
         if code not in (confine.CANNOT, 1) or not error.startswith((b"bwrap:", b"cannot confine:")):
             if code:
-                raise UsageError(f"the sandbox ended with exit code {code}: {untrusted(error[-600:].decode(errors='replace'), 600)}")
+                raise UsageError(
+                    f"the sandbox ended with exit code {code}: {untrusted(error[-600:].decode(errors='replace'), 600)}"
+                )
             return output
         errors.append(untrusted(error.decode(errors="replace")))
     raise CapabilityError(
@@ -62,9 +65,11 @@ def run(command: Sequence[str], input: bytes, folders: Sequence[Path], seconds: 
 
 def _paths(folders: Sequence[Path]) -> list[str]:
     nvcc = [toolchain.find_nvcc().root] if toolchain.optional_tool("nvcc") else []
-    packages = [p for p in python_process.environment().get("PYTHONPATH", "").split(os.pathsep) if p]
-    wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, *nvcc, *packages, *folders, *toolchain.site_packages()]
-    return list(dict.fromkeys(str(path) for path in map(Path, wanted) if path.exists()))
+    here = Path.cwd()  # it may have runs and verdicts
+    folders_of_python = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
+    packages = [p for p in folders_of_python if p and not here.is_relative_to(p)]
+    wanted: list[str | Path] = [*_SYSTEM, sys.prefix, sys.base_prefix, *nvcc, *packages, *folders, *toolchain.site_packages()]
+    return list(dict.fromkeys(str(path) for path in wanted if Path(path).exists()))
 
 
 def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | None:
@@ -72,7 +77,17 @@ def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | N
     if program is None:
         return None
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
-    options = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
+    options = (
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+    )
     return [program, *options, "--size", str(_SIZE), "--tmpfs", "/tmp", *shown, "--chdir", "/tmp"], {"limits": LIMITS}
 
 
@@ -80,7 +95,7 @@ def _own(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     return [], {"limits": LIMITS, "readable": paths, "size": str(_SIZE)}
 
 
-def _ended(command: Sequence[str], input: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+def _ended(command: Sequence[str], text: bytes, seconds: float) -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a command; kills it with all that it started."""
     keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN")
     named = {name: os.environ[name] for name in keep if name in os.environ}
@@ -90,14 +105,12 @@ def _ended(command: Sequence[str], input: bytes, seconds: float) -> tuple[int, b
             command, stdin=subprocess.PIPE, stdout=output, stderr=error, env=environment, start_new_session=True
         )
         try:
-            process.communicate(input, timeout=seconds)
+            process.communicate(text, timeout=seconds)
         except subprocess.TimeoutExpired:
             raise UsageError(f"expected an answer of the sandbox within {seconds:g} s") from None
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
         if output.tell() > _MOST_OUTPUT:
             raise UsageError(f"expected at most {_MOST_OUTPUT >> 20} MiB of the sandbox")

@@ -1,0 +1,99 @@
+"""The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
+
+Reads ``{"root", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches": {shape:
+[launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import FlashcoreError
+from flashcore.measure.cases import child_cases
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.settings import Settings
+from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.record import Artifact
+from flashcore.pipeline.opening import open_context
+from flashcore.plugins.launcher import cuda_source, planned
+
+_KEPT = ("name", "title", "nvcc", "archs", "include_dirs", "problem")
+_NAME = "candidate"
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    task = json.load(sys.stdin)
+    try:
+        answer = _planned(task)
+    except FlashcoreError as error:
+        answer = {"error": str(error)}
+    answers.write(json.dumps(answer))
+    answers.close()
+    os._exit(0)  # whatever the candidate left running
+
+
+def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
+    suite, made = Path("suite").resolve(), Path("made").resolve()
+    shutil.copytree(task["root"], suite, symlinks=True)
+    shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
+    kept = {key: value for key, value in task["manifest"].items() if key in _KEPT}
+    shapes = {name: {"params": params, "problem": task["problem"]} for name, params in task["shapes"].items()}
+    variant = {"technique": "candidate", "tolerance_reason": "candidate", **task["variant"], "problem": task["problem"]}
+    manifest = {**kept, "archs": [task["arch"]], "baseline": _NAME, "shape": shapes, "variant": {_NAME: variant}}
+    (suite / "suite.toml").write_text("".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items()))
+    made.mkdir()
+    context = open_context(Settings(str(suite), build=str(Path("build").resolve()), variant=_NAME, upto=None))
+    built = compile_all(context)
+    artifact = built.artifact(_NAME, task["arch"])
+    if artifact is None or artifact.status != "ok":
+        raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
+    launches: dict[str, Any] = {}
+    workspaces: dict[str, Any] = {}
+    for shape in context.suite.shapes.values():
+        (case,) = child_cases(_with_arch(context, task["arch"], built), [(context.suite.variants[_NAME], shape)])
+        plan = _plan(case, artifact, made)
+        data = plan.model_dump()
+        launches[shape.name] = data["launches"]
+        workspaces[shape.name] = {n: t["sizes"][0] for n, t in data["tensors"].items() if t["role"] == "workspace"}
+    cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
+    return {"launches": launches, "workspaces": workspaces, "cubins": cubins}
+
+
+def _with_arch(context: Any, arch: str, built: Any) -> Any:
+    from dataclasses import replace
+
+    launcher = "flashcore.plugins.launcher.program:target"
+    return replace(context, gpu_arch=arch, built=built, settings=replace(context.settings, launcher=launcher))
+
+
+def _plan(case: Case, artifact: Artifact, folder: Path) -> Any:
+    if not case.library:
+        return planned.planned(case, folder)
+    inputs: dict[str, Any] = {}
+    if any(a.kind != "tensor" and a.default is None and a.name not in case.params for a in case.arguments):
+        problem = load_problem(case.root, case.problem_file)
+        given = problem.make_inputs(dict(case.params), 0, "cpu", problem.KINDS[0])
+        inputs = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    return cuda_source.planned(case, inputs, artifact, folder)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    main()
