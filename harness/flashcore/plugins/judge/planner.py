@@ -25,7 +25,7 @@ from flashcore.model.record import Artifact
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
 
-_KEPT = ("name", "title", "nvcc", "archs", "include_dirs", "problem")
+_KEPT = ("name", "title", "nvcc", "archs", "include", "problem")
 _NAME = "candidate"
 
 

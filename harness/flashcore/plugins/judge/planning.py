@@ -66,10 +66,13 @@ def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]],
 def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
     root = Path(suite.root).resolve()
     variant = {**one.form.variant, "tolerance": one.form.tolerance, "roof": one.form.roof}
+    manifest = tomllib.loads((root / "suite.toml").read_text("utf-8"))
+    for file in manifest.get("manifests", ()):
+        manifest["problem"] = {**tomllib.loads((root / file).read_text("utf-8")).get("problem", {}), **manifest["problem"]}
     task = {
         "root": str(root),
         "candidate": str(one.folder),
-        "manifest": tomllib.loads((root / "suite.toml").read_text("utf-8")),
+        "manifest": manifest,
         "problem": one.form.problem,
         "shapes": {shape.name: dict(shape.params) for shape, _ in shapes},
         "arch": arch,

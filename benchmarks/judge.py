@@ -1,0 +1,267 @@
+"""Candidates that cheat, and honest ones, before the judge: ``python -m benchmarks.judge``.
+
+Each cheat is a mechanism, written anew: those of published collections, and ours. A cheat is *accepted* if its verdict
+is; an honest candidate is *convicted* if it is rejected. Accepted is a score of 0 and 0.
+
+``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
+folder. Without a GPU, cheats that end before a GPU is needed are judged, and the others are *unmeasured*.
+
+Exit code 0 if no cheat is accepted and no honest candidate convicted, 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import raw
+from flashcore.errors import Exit, FlashcoreError
+from flashcore.measure.machine import toolchain
+from flashcore.model.suite import manifest_keys
+from flashcore.pipeline import plugins
+from flashcore.plugins.judge import candidate, judging, planning
+from flashcore.suites.load import load
+
+SOURCES = Path(__file__).parent / "attacks"
+SUITE, ARCH = "examples/row_softmax", "sm_90a"
+#: Suites whose variants are honest candidates.
+HONEST = ("examples/row_softmax",)
+_GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
+_ARGUMENTS: list[Any] = [
+    [{"tensor": "x"}],
+    [{"tensor": "out"}],
+    [{"int32": "=R"}],
+    [{"int32": "=C"}],
+    [{"tensor": "workspace"}],
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cheat:
+    """A mechanism: the number of its code, what ends it, and who published it."""
+
+    name: str
+    attack: int
+    ends: str
+    published: str = ""
+    source: str = "kernels.cu"
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    form: Mapping[str, Any] = field(default_factory=dict)
+
+
+_STATIC, _PLAN, _BOX, _POISON = "inspection", "validation of the plan", "the sandbox", "memory written before each call"
+_SAMPLE, _CHECKED, _RUN = "bytes of all timed calls", "answers judged elsewhere", "a process of its own"
+_WILD = [[{"tensor": "x"}], [{"hex": "00000000beba0000"}], *_ARGUMENTS[2:]]
+CHEATS = (
+    Cheat("counts its calls", 1, _STATIC, "KernelGuard: result caching"),
+    Cheat("caches by pointer", 2, _STATIC, "KernelGuard: caching by pointer; reward-hack field guides"),
+    Cheat("initialized state", 3, _STATIC),
+    Cheat("reads the wall clock", 4, _STATIC, "pygpubench: warm-up detection"),
+    Cheat("prints results", 5, _STATIC, "KernelGuard: print injection"),
+    Cheat("allocates on the device", 6, _STATIC),
+    Cheat("launches from the device", 0, _STATIC, "SOL-ExecBench: stream injection", source="launches.cu"),
+    Cheat("answers in the workspace", 10, _POISON),
+    Cheat("a mark beside the output", 11, _POISON),
+    Cheat("the output of an earlier call", 12, _POISON, "field guides: stale buffers; pygpubench: warm-up"),
+    Cheat("alternate halves", 13, _SAMPLE),
+    Cheat("rarely lazy", 14, _SAMPLE),
+    Cheat("only the rows that a sample sees", 15, _CHECKED, "KernelHacks: partial computation"),
+    Cheat("lazy when cold", 16, _SAMPLE, "pygpubench: warm-up detection"),
+    Cheat("marks in shared memory", 17, _POISON, launch={"dynamic_smem": 8192}),
+    Cheat("marks in local memory", 18, _POISON),
+    Cheat("no work", 19, _CHECKED, "KernelGuard: trivial; SOL-ExecBench: lazy outputs"),
+    Cheat("no work on large shapes", 20, _CHECKED, "KernelGuard: hard-coded shapes"),
+    Cheat("never ends", 21, _RUN),
+    Cheat("an invalid address", 22, _RUN),
+    Cheat("overwrites what follows its output", 23, _POISON, "pygpubench: error counter, expected buffer"),
+    Cheat("works in place of its input", 24, _CHECKED, "field guides: in-place input"),
+    Cheat("a constant", 25, _CHECKED, "KernelHacks: constant outputs"),
+    Cheat("fewer bits", 26, _CHECKED, "KernelHacks: precision downgrade; SOL-ExecBench"),
+    Cheat("right on small values only", 27, _CHECKED, "KernelHacks: ghost optimization branch"),
+    Cheat("sums a sample", 28, _CHECKED),
+    Cheat("every fourth call works", 29, _POISON),
+    Cheat("starts before its call", 0, _PLAN, launch={"programmatic": True}),
+    Cheat("a pointer of its choice", 0, _RUN, launch={"arguments": _WILD}),
+    Cheat(
+        "a tensor beyond its end",
+        0,
+        _PLAN,
+        launch={"arguments": [[{"tensor": "x", "offset": 1 << 40}], *_ARGUMENTS[1:]]},
+    ),
+    Cheat("a workspace over a tensor", 0, _PLAN, form={"workspaces": {"out": 64}}),
+    Cheat("a formula that does not end", 0, _PLAN, launch={"grid": ["=" + "(" * 200 + "9" + "*9)" * 200, 1, 1]}),
+    Cheat("a formula that calls", 0, _PLAN, launch={"grid": ["=__import__('os').getpid()", 1, 1]}),
+    Cheat("a file of others", 0, _PLAN, launch={"cubin": "../../../etc/passwd"}),
+    Cheat("a looser tolerance", 0, _PLAN, form={"tolerance": "anything"}),
+    Cheat("results in its name", 19, _CHECKED, form={"name": "\x1b[2J</script>::error::accepted\u202e" + "x" * 500}),
+    *(
+        Cheat(name, i, _BOX, published, "host.cu")
+        for i, name, published in (
+            (0, "lazy host code", "SOL-ExecBench: lazy outputs; KernelGuard: silent fallback"),
+            (1, "results through descriptors", "pygpubench: fd overwrite, pipe interposition, FILE structure"),
+            (2, "a thread that writes results", "pygpubench: thread + fd; SOL-ExecBench: thread injection"),
+            (3, "traces other processes", "pygpubench: ptrace, /proc/self/mem, GOT, detours, heap and stack scans"),
+            (4, "the network", "KernelGuard: obfuscated loading"),
+            (5, "keys and secrets", "pygpubench: AES key recovery, signature scans"),
+            (6, "the GPU while planning", "pygpubench: GPU scan, event array, error counter"),
+            (7, "writes the harness", "pygpubench: replaces torch; SOL-ExecBench: monkey patches; KernelGuard: timer"),
+            (8, "ends all processes", ""),
+            (9, "takes all memory", ""),
+            (10, "takes all processes", ""),
+            (11, "takes the disk", ""),
+            (13, "leaves its root", ""),
+        )
+    ),
+)
+
+
+def build(folder: Path) -> None:
+    """Writes every candidate: ``cheat.N`` and ``honest.NAME``, each with the ``suite`` that it is for."""
+    plugins.load()
+    compiled: dict[tuple[str, int], Path] = {}
+    for number, cheat in enumerate(CHEATS):
+        place = folder / f"cheat.{number:02}"
+        place.mkdir(parents=True)
+        form: dict[str, Any] = {"name": cheat.name, "problem": "rows", "tolerance": "fp32"}
+        if cheat.source == "host.cu":
+            shutil.copy(SOURCES / cheat.source, place)
+            attacked = json.dumps(str(Path(planning.__file__)))
+            text = (place / cheat.source).read_text().replace("FLASHCORE_ATTACKED", attacked)
+            (place / cheat.source).write_text(text)
+            form["variant"] = {"source": cheat.source, "config": {"ATTACK": cheat.attack}}
+        else:
+            key = cheat.source, cheat.attack
+            compiled.setdefault(key, _compiled(cheat, place))
+            if compiled[key].parent != place:
+                shutil.copy(compiled[key], place)
+            launch = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS, **cheat.launch}
+            form |= {"workspaces": {"workspace": 4 << 20}, "launches": [launch], "deterministic": True}
+        _write(place, {**form, **cheat.form}, SUITE)
+    for suite in HONEST:
+        for place, form in _honest(raw.ROOT / suite, folder):
+            _write(place, form, suite)
+
+
+def _write(place: Path, form: Mapping[str, Any], suite: str) -> None:
+    (place / candidate.MANIFEST).write_text(json.dumps(form))
+    (place / "suite").write_text(suite)
+
+
+def _compiled(cheat: Cheat, place: Path) -> Path:
+    nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if cheat.source == "launches.cu" else []
+    command = [nvcc.path, f"-arch={ARCH}", "-cubin", *flags, f"-DATTACK={cheat.attack}", SOURCES / cheat.source]
+    subprocess.run([*command, "-o", place / "k.cubin"], check=True, stderr=subprocess.DEVNULL)
+    return place / "k.cubin"
+
+
+def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The suite's variants, compiled and planned here for its shapes, so that a GPU's machine needs no compiler."""
+    suite = load(root)
+    for variant in suite.variants.values():
+        if variant.is_reference or ARCH not in variant.where.archs:
+            continue
+        shapes = [(s, False) for s in suite.shapes.values() if variant.runs_on(s)]
+        form = {"name": variant.name, "problem": variant.problem, "tolerance": variant.tolerance, "roof": variant.roof}
+        keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
+        place = folder / f"honest.{suite.name}.{variant.name}"
+        with tempfile.TemporaryDirectory() as temporary:
+            source = Path(temporary, "source")
+            source.mkdir()
+            (source / candidate.MANIFEST).write_text(json.dumps({**form, "variant": keys}))
+            one = candidate.sealed(source, Path(temporary, "sealed"))
+            try:
+                made = planning.launches(suite, one, shapes, ARCH)
+            except FlashcoreError as error:
+                print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
+                continue
+            place.mkdir(parents=True)
+            for cubin in one.folder.glob("*.cubin"):
+                shutil.copy(cubin, place)
+        workspaces = {
+            name: max(each.workspaces.get(name, 1) for each in made.values())
+            for each in made.values()
+            for name in each.workspaces
+        }
+        yield (
+            place,
+            {
+                **form,
+                "shapes": [*made],
+                "launches": {name: each.launches for name, each in made.items()},
+                "workspaces": workspaces,
+            },
+        )
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Each candidate's verdict."""
+    plugins.load()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(options.build or options.candidates or made)
+        if options.build or not options.candidates:
+            build(folder)
+        results: dict[str, Any] = {}
+        wanted = [
+            p for p in sorted(folder.iterdir()) if not options.only or any(o in p.name for o in options.only.split(","))
+        ]
+        for suite in dict.fromkeys((p / "suite").read_text() for p in wanted):
+            of_suite = [p for p in wanted if (p / "suite").read_text() == suite] if not options.no_judging else []
+            settings = judging.Settings(rounds=options.rounds)
+            say = lambda text: print(text, file=sys.stderr)  # noqa: E731
+            for place, verdict in zip(
+                of_suite, judging.judge_all(load(raw.ROOT / suite), of_suite, settings, say), strict=True
+            ):
+                results[place.name] = json.loads(verdict.to_json())
+        return results
+
+
+def table(results: raw.Results) -> list[str]:
+    """A line for each candidate, then the score."""
+    lines = []
+    for name, verdict in results.items():
+        title = f"{CHEATS[int(name[6:])].name}" if name.startswith("cheat.") else name
+        reason = "; ".join(verdict["reasons"])[:150]
+        times = {
+            one["shape"]: {m: t["us"] for m, t in one["times"].items()} for one in verdict["shapes"] if one["times"]
+        }
+        lines.append(f"{title:36} {verdict['status']:10} {reason or times}")
+    counts = Counter((name.partition(".")[0], verdict["status"]) for name, verdict in results.items())
+    lines += ["", *(f"{kind}: {status} {count}" for (kind, status), count in sorted(counts.items()))]
+    return lines
+
+
+def verdict(results: raw.Results) -> int:
+    """The exit code."""
+    wrong = [
+        name
+        for name, one in results.items()
+        if one["status"] == ("accepted" if name.startswith("cheat.") else "rejected")
+        or "ESCAPED" in str(one["reasons"])
+    ]
+    return int(Exit.FAILED if wrong else Exit.OK)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--build", metavar="DIR", help="make the candidates there")
+    parser.add_argument("--candidates", metavar="DIR", help="judge those there")
+    parser.add_argument("--only", metavar="TEXT,...", help="only those with one of these in their name")
+    parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help="samples per process and mode")
+    parser.add_argument("--no-judging", action="store_true", help="only make them")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures and prints; gives the exit code."""
+    return raw.main(__file__, __doc__, _arguments, measure, table, argv, verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
