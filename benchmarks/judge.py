@@ -158,7 +158,14 @@ def _write(place: Path, form: Mapping[str, Any], suite: str) -> None:
 
 def _compiled(cheat: Cheat, place: Path) -> Path:
     nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if cheat.source == "launches.cu" else []
-    command = [nvcc.path, f"-arch={ARCH}", "-cubin", *flags, f"-DATTACK={cheat.attack}", SOURCES / cheat.source]
+    command: list[str | Path] = [
+        nvcc.path,
+        f"-arch={ARCH}",
+        "-cubin",
+        *flags,
+        f"-DATTACK={cheat.attack}",
+        SOURCES / cheat.source,
+    ]
     subprocess.run([*command, "-o", place / "k.cubin"], check=True, stderr=subprocess.DEVNULL)
     return place / "k.cubin"
 

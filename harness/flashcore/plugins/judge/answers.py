@@ -1,7 +1,7 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
-Reads one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …, "kind": …, "device": …, "folder":
-…, "number": …}``, and answers each with one. Contents and outputs are raw files in ``folder``: ``x.3.raw``.
+Reads one JSON object per line, ``{"task": "make", "judge" or "forget", "case": …, "seed": …, "kind": …, "device": …,
+"folder": …, "number": …}``, and answers each with one. Contents and outputs are raw files in ``folder``: ``x.3.raw``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     for line in sys.stdin:
         task = json.loads(line)
         case, problem = Case.from_json(task["case"]), load_problem(task["case"]["root"], task["case"]["problem_file"])
-        answer = (make if task["task"] == "make" else judge)(case, problem, task)
+        answer = {"make": make, "judge": judge, "forget": forget}[task["task"]](case, problem, task)
         answers.write(json.dumps(answer) + "\n")
 
 
@@ -58,6 +58,16 @@ def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     for name, file in task["files"].items():
         outputs[name].copy_(_tensor(Path(file), outputs[name]))
     return {"complaints": expected.complaints(outputs)}
+
+
+def forget(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Frees all answers, on the GPU too."""
+    import torch
+
+    _references.clear()
+    if task["device"] != "cpu":
+        torch.cuda.empty_cache()
+    return {}
 
 
 def _tensor(file: Path, like: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -30,15 +31,15 @@ from flashcore.model import intervals
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, measuring, planning
 from flashcore.plugins.judge.candidate import Candidate
+from flashcore.plugins.judge.measuring import Measured
 from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import OnShape, Verdict
+from flashcore.plugins.judge.verdict import OnShape, Status, Verdict
 from flashcore.plugins.launcher.plan import tensors_of
 
 #: Inputs that timed calls draw from, and their bytes at most; seeds of each kind of input.
 _TIMED, _TIMED_BYTES, _SEEDS = 12, 1 << 30, 2
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
-_ANSWERS_S = 1800.0
 #: Samples of each process and mode.
 ROUNDS = 10
 
@@ -69,12 +70,17 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
     """The verdict on each candidate. The next ones are sealed and compiled while one is measured."""
     gpu = Gpu.find()
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
-    with tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place, ThreadPoolExecutor(2) as ahead:
+    answers = Answers("cpu" if settings.arch else "cuda")
+    with (
+        contextlib.closing(answers),
+        tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
+        ThreadPoolExecutor(2) as ahead,
+    ):
         prepare = partial(_prepare, suite, arch or suite.archs[-1])
         work = [ahead.submit(prepare, source, Path(place, str(i))) for i, source in enumerate(folders)]
         for i, (source, future) in enumerate(zip(folders, work, strict=True)):
             say(f"judge {i + 1}/{len(folders)} {untrusted(source.name)}")
-            yield _judged(suite, future.result(), gpu, arch, settings)
+            yield _judged(suite, future.result(), gpu, arch, settings, answers)
             shutil.rmtree(Path(place, str(i)), ignore_errors=True)
 
 
@@ -93,6 +99,9 @@ def _prepare(suite: Suite, arch: str, source: Path, folder: Path) -> _Planned:
         if not shapes:
             raise UsageError("shapes: expected some of the problem's, found none")
         launches = planning.launches(suite, one, shapes, arch)
+        for shape, _ in shapes:
+            case, given = _case(suite, one, shape), launches[shape.name]
+            candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
         reasons, kernels = [], []
         for path in sorted({one.folder / x["cubin"] for each in launches.values() for x in each.launches}):
             wrong, facts = inspection.inspect(path, arch)
@@ -103,7 +112,9 @@ def _prepare(suite: Suite, arch: str, source: Path, folder: Path) -> _Planned:
         return _Planned(digest, texts, reasons=[untrusted(error, 1000)])
 
 
-def _judged(suite: Suite, planned: _Planned, gpu: Gpu | None, arch: str, settings: Settings) -> Verdict:
+def _judged(
+    suite: Suite, planned: _Planned, gpu: Gpu | None, arch: str, settings: Settings, answers: Answers
+) -> Verdict:
     files = [Path(suite.root, "suite.toml"), *(Path(suite.root, p.file) for p in suite.problems.values())]
     made = Verdict(
         candidate=planned.digest,
@@ -121,7 +132,7 @@ def _judged(suite: Suite, planned: _Planned, gpu: Gpu | None, arch: str, setting
     if not arch:
         return replace(made, status="unmeasured", reasons=("no GPU of the suite's archs on this machine",))
     try:
-        return _measured(suite, planned, planned.sealed, gpu, settings, made)
+        return _measured(suite, planned, planned.sealed, gpu, settings, made, answers)
     except UsageError as error:
         return replace(made, reasons=(untrusted(error, 1000),))
     except CapabilityError as error:
@@ -129,85 +140,115 @@ def _judged(suite: Suite, planned: _Planned, gpu: Gpu | None, arch: str, setting
 
 
 def _measured(
-    suite: Suite, planned: _Planned, one: Candidate, gpu: Gpu | None, settings: Settings, verdict: Verdict
+    suite: Suite,
+    planned: _Planned,
+    one: Candidate,
+    gpu: Gpu | None,
+    settings: Settings,
+    verdict: Verdict,
+    answers: Answers,
 ) -> Verdict:
+    """Checks the candidate on every shape, then times it if it is right."""
     problem = load_problem(suite.root, suite.problems[one.form.problem].file)
-    device = "cpu" if settings.arch else "cuda"
     edges = tuple(getattr(problem, "EDGE_KINDS", ()))
     kinds = [*(kind for kind in problem.KINDS for _ in range(_SEEDS)), *edges]
-    cases, contents, tasks = [], [], []
-    for shape, _ in planned.shapes:
-        folder = one.folder / "shapes" / shape.name
-        folder.mkdir(parents=True)
-        case = _case(suite, one, shape)
-        bytes_ = sum(math.prod(t.sizes) * 8 for t in tensors_of(case).values())
-        timed = max(2, min(_TIMED, _TIMED_BYTES // max(bytes_, 1))) if "bench" in shape.stages else 0
-        each = [(draws.seed(), kind) for kind in (*kinds, *[problem.KINDS[0]] * timed)]
-        cases.append((case, folder, len(kinds)))
-        contents.append(each)
-        for number, (seed, kind) in enumerate(each):
-            tasks.append(_task("make", case, seed, kind, device, folder=str(folder), number=number))
-    made = iter(_answers(tasks))
-    results = []
-    for (case, folder, checks), each in zip(cases, contents, strict=True):
-        scalars = [next(made)["scalars"] for _ in each]
+    on_shapes: dict[str, OnShape] = {}
+    reasons: list[str] = []
+    device: dict[str, Any] = {}
+    for stage in ("check", "bench"):
+        runs = []
+        for shape, drawn in planned.shapes if not reasons else ():
+            if stage == "check" or stage in shape.stages:
+                run = _Run(
+                    _case(suite, one, shape), one.folder / stage / shape.name, drawn, planned.launches[shape.name]
+                )
+                run.measure(problem, kinds if stage == "check" else None, one, settings, answers)
+                runs.append(run)
+        # Every process of the candidate's kernels has ended: from here on there are answers.
+        for run in runs:
+            device = run.measured.device or device
+            floor = _floor(problem, one, run.case, device, gpu) if stage == "bench" else {}
+            shape_result, wrong = run.judged(floor, answers)
+            before = on_shapes.get(run.case.shape)
+            on_shapes[run.case.shape] = before.joined(shape_result) if before else shape_result
+            reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
+        if runs:
+            answers.ask(runs[0].case, [{"task": "forget"}])
+    timed = any(one.times for one in on_shapes.values())
+    status: Status = "rejected" if reasons else "accepted" if timed else "unmeasured"
+    reasons += ["no shape of it is timed"] if status == "unmeasured" else []
+    return replace(verdict, status=status, reasons=tuple(reasons), device=device, shapes=tuple(on_shapes.values()))
+
+
+class _Run:
+    """A candidate on a shape, in one stage."""
+
+    def __init__(self, case: Case, folder: Path, drawn: bool, launches: planning.Launches) -> None:
+        self.case, self._folder, self._drawn, self._launches = case, folder, drawn, launches
+        self._contents: list[tuple[int, str]] = []
+        self.measured = Measured()
+
+    def measure(
+        self, problem: Any, kinds: Sequence[str] | None, one: Candidate, settings: Settings, answers: Answers
+    ) -> None:
+        """Draws inputs and runs the plan on them: once on each, or, without ``kinds``, timed."""
+        self._folder.mkdir(parents=True)
+        bytes_ = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values())
+        timed = max(2, min(_TIMED, _TIMED_BYTES // max(bytes_, 1)))
+        self._contents = [(draws.seed(), kind) for kind in kinds or [problem.KINDS[0]] * timed]
+        tasks = [
+            {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
+            for number, (seed, kind) in enumerate(self._contents)
+        ]
+        scalars = [answer["scalars"] for answer in answers.ask(self.case, tasks)]
         if any(numbers != scalars[0] for numbers in scalars):
             raise CapabilityError(
-                f"{case.shape}: expected numbers that do not depend on the seed", "judge another problem"
+                f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
-        given = planned.launches[case.shape]
-        plan = candidate.plan(case, given.launches, given.workspaces, scalars[0])
+        plan = candidate.plan(self.case, self._launches.launches, self._launches.workspaces, scalars[0])
         for name in {launch.cubin for launch in plan.launches}:
-            shutil.copyfile(one.folder / name, folder / name)
-        results.append(
-            measuring.measure(
-                plan,
-                folder,
-                list(range(checks)),
-                list(range(checks, len(each))),
-                settings.rounds,
-                one.form.deterministic,
-                settings.environment,
-            )
+            shutil.copyfile(one.folder / name, self._folder / name)
+        self.measured = measuring.measure(
+            plan,
+            self._folder,
+            len(self._contents),
+            0 if kinds else settings.rounds,
+            one.form.deterministic,
+            settings.environment,
         )
-    # Every process of the candidate's kernels has ended: from here on there are answers.
-    tasks = [
-        _task("judge", case, *each[output.content], device, files=output.files)
-        for (case, _, _), each, result in zip(cases, contents, results, strict=True)
-        for output in result.outputs
-    ]
-    judged = iter(_answers(tasks))
-    on_shapes, reasons, status = [], [], verdict.status
-    for (case, _, _), each, result, (shape, drawn) in zip(cases, contents, results, planned.shapes, strict=True):
+
+    def judged(self, floor: Mapping[str, Any], answers: Answers) -> tuple[OnShape, list[str]]:
+        """The shape's part of the verdict, and what is wrong."""
+        measured = self.measured
+        tasks = [
+            {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
+            for output in measured.outputs
+            for seed, kind in [self._contents[output.content]]
+        ]
         right: dict[str, list[str]] = {}
-        for output in result.outputs:
-            kind = each[output.content][1]
-            right.setdefault(f"{kind}, timed" if output.timed else kind, []).extend(next(judged)["complaints"])
-        floor = _floor(problem, one, case, result.device, gpu)
-        times = {mode: _time(series) for mode, series in result.times.items() if all(series)}
-        on_shapes.append(
-            OnShape(
-                shape=shape.name,
-                params=dict(shape.params),
-                drawn=drawn,
-                seeds={kind: [seed for seed, k in each if k == kind] for kind in dict.fromkeys(k for _, k in each)},
-                right={kind: [untrusted(text, 300) for text in complaints[:3]] for kind, complaints in right.items()},
-                times=times,
-                floor=floor,
-                calls_compared=result.compared,
-                calls_judged=len(result.outputs),
-            )
-        )
+        for output, answer in zip(measured.outputs, answers.ask(self.case, tasks), strict=True):
+            kind = self._contents[output.content][1]
+            right.setdefault(f"{kind}, timed" if measured.times else kind, []).extend(answer["complaints"])
+        shutil.rmtree(self._folder)
+        times = {mode: _time(series) for mode, series in measured.times.items() if all(series)}
         wrong = [f"{kind}: {text}" for kind, complaints in right.items() for text in complaints[:1]]
         early = [
             f"{mode}: {time['us']:.2f} us is below the floor of {floor[mode]:.2f} us"
             for mode, time in times.items()
             if time["us"] < _BELOW * floor.get(mode, 0.0)
         ]
-        reasons += [f"{shape.name}: {untrusted(text, 300)}" for text in (*result.reasons, *wrong, *early)]
-    status = "rejected" if reasons else "accepted" if any(o.times for o in on_shapes) else "unmeasured"
-    reasons += ["no shape of it is timed"] if status == "unmeasured" else []
-    return replace(verdict, status=status, reasons=tuple(reasons), device=results[0].device, shapes=tuple(on_shapes))
+        result = OnShape(
+            shape=self.case.shape,
+            params=dict(self.case.params),
+            drawn=self._drawn,
+            seeds={kind: [seed for seed, k in self._contents if k == kind] for _, kind in self._contents},
+            right={kind: [untrusted(text, 300) for text in complaints[:3]] for kind, complaints in right.items()},
+            times=times,
+            floor=floor,
+            calls_compared=measured.compared,
+            calls_judged=len(measured.outputs),
+        )
+        return result, [*measured.reasons, *wrong, *early]
 
 
 def _case(suite: Suite, one: Candidate, shape: Shape) -> Case:
@@ -228,32 +269,46 @@ def _case(suite: Suite, one: Candidate, shape: Shape) -> Case:
     )
 
 
-def _task(task: str, case: Case, seed: int, kind: str, device: str, **more: Any) -> dict[str, Any]:
-    return {"task": task, "case": asdict(case), "seed": seed, "kind": kind, "device": device, **more}
+class Answers:
+    """The process that runs the suite's code. It has answers from the first task to judge to one to forget."""
 
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process: subprocess.Popen[bytes] | None = None
 
-def _answers(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Asks a new process that runs the suite's code.
+    def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answer to each task.
 
-    Raises:
-        CapabilityError: it did not answer: the suite or the machine is at fault, not the candidate.
-    """
-    if not tasks:
-        return []
-    lines = "".join(json.dumps(task) + "\n" for task in tasks)
-    done = subprocess.run(
-        python_process.command("flashcore.plugins.judge.answers"),
-        input=lines.encode(),
-        capture_output=True,
-        env=python_process.environment(),
-        timeout=_ANSWERS_S,
-        check=False,
-    )
-    if done.returncode or done.stdout.count(b"\n") != len(tasks):
-        raise CapabilityError(
-            f"the suite's process failed: {done.stderr.decode(errors='replace')[-1000:]}", "run check"
-        )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        Raises:
+            CapabilityError: it did not answer: the suite or the machine is at fault, not the candidate.
+        """
+        if self._process is None:
+            command = python_process.command("flashcore.plugins.judge.answers")
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._log, env=python_process.environment()
+            )
+        assert self._process.stdin and self._process.stdout
+        made = []
+        for task in tasks:
+            line = json.dumps({**task, "case": asdict(case), "device": self._device})
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+            if not answer:
+                self._log.seek(0)
+                message = self._log.read()[-1000:].decode(errors="replace")
+                raise CapabilityError(f"the suite's process failed: {message}", "run flashcore check on the suite")
+            made.append(json.loads(answer))
+        return made
+
+    def close(self) -> None:
+        self._log.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
 
 
 def _time(series: Sequence[Sequence[float]]) -> dict[str, float]:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,6 @@ class Output:
 
     content: int
     files: dict[str, str]
-    timed: bool
 
 
 @dataclass(slots=True)
@@ -59,46 +59,44 @@ def built() -> Path:
 def measure(
     plan: Plan,
     folder: Path,
-    checks: list[int],
-    timed: list[int],
+    contents: int,
     rounds: int,
     deterministic: bool,
     environment: Mapping[str, str] | None = None,
 ) -> Measured:
-    """Calls the plan once on each content of ``checks``, then times it on random ones of ``timed``.
+    """Calls the plan twice on each content, or times it on random ones.
 
     Args:
         folder: where cubins and contents are, and outputs will be.
-        rounds: samples per process and mode.
+        rounds: samples per process and mode; 0: it is not timed.
         deterministic: whether calls on equal inputs must give equal bytes.
     """
     made, written = Measured(), [n for n, t in plan.tensors.items() if t.role in ("output", "inout")]
     with contextlib.ExitStack() as stack:
         try:
             arguments = (plan, folder, _LIMIT_S, environment, built())
-            runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES)]
+            runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES if rounds else 1)]
             made.device = {k: v for k, v in runs[0].device.items() if k != "event"}
-            for content in checks:
-                _check(runs, content, written, folder, deterministic, made)
-            if timed and not made.reasons:
-                _time(runs, timed, rounds, written, folder, deterministic, made)
+            if rounds:
+                _time(runs, contents, rounds, written, folder, deterministic, made)
+            else:
+                for content in range(contents):
+                    _check(runs[0], content, written, folder, deterministic, made)
         except LauncherError as error:
             made.reasons.append(untrusted(error))
     return made
 
 
-def _check(
-    runs: list[Launcher], content: int, written: list[str], folder: Path, deterministic: bool, made: Measured
-) -> None:
-    """One call in each process. The bytes before it differ, so that unwritten elements differ too."""
+def _check(run: Launcher, content: int, written: list[str], folder: Path, deterministic: bool, made: Measured) -> None:
+    """Two calls. The bytes before them differ, so that unwritten elements differ too."""
     kept = []
-    for run in runs:
+    for _ in range(2):
         answer = run.ask("once", content)
         if answer["outside"]:
             made.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
         if answer["changed"]:
             made.reasons.append(f"it changed its inputs: {answer['changed']}")
-        kept.append(_kept(run, 0, content, written, folder, timed=False))
+        kept.append(_kept(run, 0, content, written, folder))
     made.outputs += kept[: 1 if deterministic else None]
     for name in written if deterministic else ():
         if len({_hash(one.files[name]) for one in kept}) > 1:
@@ -107,7 +105,7 @@ def _check(
 
 def _time(
     runs: list[Launcher],
-    timed: list[int],
+    timed: int,
     rounds: int,
     written: list[str],
     folder: Path,
@@ -115,14 +113,14 @@ def _time(
     made: Measured,
 ) -> None:
     dice = secrets.SystemRandom()
-    count = min(*(run.sets for run in runs), len(timed))
+    count = min(*(run.sets for run in runs), timed)
     hashes: dict[int, set[str]] = {}
     looked: set[int] = set()
     for mode in MODES:
         series: list[list[float]] = [[] for _ in runs]
         for _ in range(rounds):
             for i in dice.sample(range(len(runs)), len(runs)):
-                contents = dice.sample(timed, count)
+                contents = dice.sample(range(timed), count)
                 answer = runs[i].ask("trial", mode, count, *contents)
                 series[i] += answer["us"]
                 made.host_times.setdefault(mode, []).append(answer["host_us"][0])
@@ -133,7 +131,7 @@ def _time(
                 call = dice.randrange(count)
                 if not (deterministic and contents[call] in looked):
                     looked.add(contents[call])
-                    made.outputs.append(_kept(runs[i], call, contents[call], written, folder, timed=True))
+                    made.outputs.append(_kept(runs[i], call, contents[call], written, folder))
         made.times[mode] = series
         made.reasons += _clocks(mode, [us for each in series for us in each], made.host_times[mode])
     different = sorted(content for content, values in hashes.items() if len(values) > 1)
@@ -144,18 +142,18 @@ def _time(
 
 
 def _clocks(mode: str, device: list[float], host: list[float]) -> list[str]:
-    """Compares the sums over rounds of both clocks, which forged events would not move together."""
-    ours, theirs = sum(device) / len(device), sum(host) / len(host)
+    """Compares both clocks, which forged events would not move together."""
+    ours, theirs = statistics.median(device), statistics.median(host)
     if theirs > _CLOCKS * ours + _CLOCKS_US or theirs < ours / 2 - _CLOCKS_US:
         return [f"{mode}: the clocks disagree: {ours:.2f} us by the GPU's events, {theirs:.2f} us by the host's clock"]
     return []
 
 
-def _kept(run: Launcher, call: int, content: int, written: list[str], folder: Path, *, timed: bool) -> Output:
+def _kept(run: Launcher, call: int, content: int, written: list[str], folder: Path) -> Output:
     files = {name: f"{secrets.token_hex(8)}.out" for name in written}
     for name, file in files.items():
         run.ask("result", call, name, file)
-    return Output(content, {name: os.path.join(folder, file) for name, file in files.items()}, timed)
+    return Output(content, {name: os.path.join(folder, file) for name, file in files.items()})
 
 
 def _hash(file: str) -> str:

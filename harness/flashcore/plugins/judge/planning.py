@@ -68,7 +68,10 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
     variant = {**one.form.variant, "tolerance": one.form.tolerance, "roof": one.form.roof}
     manifest = tomllib.loads((root / "suite.toml").read_text("utf-8"))
     for file in manifest.get("manifests", ()):
-        manifest["problem"] = {**tomllib.loads((root / file).read_text("utf-8")).get("problem", {}), **manifest["problem"]}
+        manifest["problem"] = {
+            **tomllib.loads((root / file).read_text("utf-8")).get("problem", {}),
+            **manifest["problem"],
+        }
     task = {
         "root": str(root),
         "candidate": str(one.folder),

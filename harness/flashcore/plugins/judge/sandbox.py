@@ -68,7 +68,15 @@ def _paths(folders: Sequence[Path]) -> list[str]:
     here = Path.cwd()  # it may have runs and verdicts
     folders_of_python = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
     packages = [p for p in folders_of_python if p and not here.is_relative_to(p)]
-    wanted: list[str | Path] = [*_SYSTEM, sys.prefix, sys.base_prefix, *nvcc, *packages, *folders, *toolchain.site_packages()]
+    wanted: list[str | Path] = [
+        *_SYSTEM,
+        sys.prefix,
+        sys.base_prefix,
+        *nvcc,
+        *packages,
+        *folders,
+        *toolchain.site_packages(),
+    ]
     return list(dict.fromkeys(str(path) for path in wanted if Path(path).exists()))
 
 

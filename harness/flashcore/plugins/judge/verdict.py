@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,17 @@ class OnShape:
     floor: Mapping[str, Any]
     calls_compared: int = 0
     calls_judged: int = 0
+
+    def joined(self, other: OnShape) -> OnShape:
+        """The results of two stages on the shape."""
+        return replace(
+            other,
+            seeds={
+                kind: [*self.seeds.get(kind, ()), *other.seeds.get(kind, ())] for kind in {**self.seeds, **other.seeds}
+            },
+            right={**self.right, **other.right},
+            calls_judged=self.calls_judged + other.calls_judged,
+        )
 
 
 @dataclass(frozen=True, slots=True)
