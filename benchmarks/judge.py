@@ -34,7 +34,7 @@ from flashcore.suites.load import load
 SOURCES = Path(__file__).parent / "attacks"
 SUITE, ARCH = "examples/row_softmax", "sm_90a"
 #: Suites whose variants are honest candidates.
-HONEST = ("examples/row_softmax",)
+HONEST = ("examples/row_softmax", "examples/triton_kernels", "kernels/attention", "examples/languages")
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
 _ARGUMENTS: list[Any] = [
     [{"tensor": "x"}],

@@ -195,7 +195,7 @@ class _Run:
         self._folder.mkdir(parents=True)
         bytes_ = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values())
         timed = max(2, min(_TIMED, _TIMED_BYTES // max(bytes_, 1)))
-        self._contents = [(draws.seed(), kind) for kind in kinds or [problem.KINDS[0]] * timed]
+        self._contents = [(draws.seed(), kind) for kind in kinds or [problem.KINDS[0]] * (timed + 1)]
         tasks = [
             {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
             for number, (seed, kind) in enumerate(self._contents)
