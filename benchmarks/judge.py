@@ -191,7 +191,7 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue
             place.mkdir(parents=True)
-            for cubin in one.folder.glob("*.cubin"):
+            for cubin in next(iter(made.values())).folder.glob("*.cubin"):
                 shutil.copy(cubin, place)
         workspaces = {
             name: max(each.workspaces.get(name, 1) for each in made.values())

@@ -89,6 +89,17 @@ static unsigned long long word(const Node* node, int i) {
   return value;
 }
 
+// The judge's copy, each word masked with splitmix64 of the key and its place.
+static void masked_copy(unsigned long long* to, const unsigned long long* from, unsigned long long bytes,
+                        unsigned long long key) {
+  for (unsigned long long i = 0; i < bytes / 8; ++i) {
+    unsigned long long z = key + (8 * i + 8) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    to[i] = from[i] ^ z ^ (z >> 31);
+  }
+}
+
 static void work(const Node* node) {
   if (node->is_event == 1) {
     ((Event*)node->at)->us = now;
@@ -108,7 +119,9 @@ static void work(const Node* node) {
       now += 1;
     } else {
       now += strstr(kernel->name, "slow") ? 2000 : 3;
-      if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
+      if (!strcmp(kernel->name, "copy")) {
+        masked_copy((void*)word(node, 1), (void*)word(node, 0), word(node, 2), word(node, 3));
+      } else if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
       if (strstr(kernel->name, "inc")) {
         for (unsigned long long i = 0; i < word(node, 2); ++i) ++((unsigned char*)word(node, 1))[i];
       }
@@ -163,8 +176,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   kernel->limit = 49152;
   const int is_text = ((const char*)module)[0] == '.';
   if (is_text ? !strstr((const char*)module, name) : strstr(name, "missing") != NULL) return CUDA_ERROR_NOT_FOUND;
-  const int is_three = !strcmp(name, "copy") || !strcmp(name, "poison");
-  const char* sizes = is_text ? (is_three ? "8,8,8" : "8,8") : getenv("LIBCUDA_PARAMETERS");
+  const char* own = !strcmp(name, "copy") ? "8,8,8,8" : !strcmp(name, "poison") ? "8,8,8" : "8,8";
+  const char* sizes = is_text ? own : getenv("LIBCUDA_PARAMETERS");
   for (char *at = (char*)sizes, *end; at && *at; at = *end == ',' ? end + 1 : end) kernel->sizes[kernel->count++] = strtoul(at, &end, 10);
   return *function = (CUfunction)kernel, CUDA_SUCCESS;
 }

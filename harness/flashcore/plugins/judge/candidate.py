@@ -82,7 +82,8 @@ def sealed(source: Path, folder: Path) -> Candidate:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy, follow_symlinks=False)
         content = copy.read_bytes()
-        whole.update(f"{len(str(relative).encode())} {relative} {len(content)} ".encode())
+        bytes_of_name = os.fsencode(relative)
+        whole.update(b"%d %b %d " % (len(bytes_of_name), bytes_of_name, len(content)))
         whole.update(content)
     return Candidate(folder, whole.hexdigest(), _form(folder / MANIFEST))
 

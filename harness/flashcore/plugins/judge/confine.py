@@ -28,7 +28,12 @@ _FLAGS = {
 }
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(EPERM)
+_ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = (
+    0x7FFF0000,
+    0x00050001,
+    0x00050026,
+    7,
+)  # SCMP_ACT_…, EPERM, ENOSYS, SCMP_CMP_…
 #: What no compiler needs, and kernels have had holes in.
 _REFUSED = (
     *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "move_mount", "open_tree"),
@@ -109,6 +114,9 @@ def restrict(limits: dict[str, int], *, required: bool) -> None:
     for name in _REFUSED:
         if (number := library.seccomp_syscall_resolve_name(name.encode())) >= 0:
             library.seccomp_rule_add(rules, _REFUSE, number, 0)
+    new_user = (ctypes.c_uint64 * 3)(_MASKED_EQUAL << 32, _FLAGS["user"], _FLAGS["user"])  # argument 0
+    library.seccomp_rule_add_array(rules, _REFUSE, library.seccomp_syscall_resolve_name(b"clone"), 1, new_user)
+    library.seccomp_rule_add(rules, _UNKNOWN, library.seccomp_syscall_resolve_name(b"clone3"), 0)  # has clone instead
     if library.seccomp_load(rules):
         raise OSError("seccomp_load: the filter was not accepted")
 

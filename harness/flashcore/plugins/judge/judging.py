@@ -36,8 +36,8 @@ from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import OnShape, Status, Verdict
 from flashcore.plugins.launcher.plan import tensors_of
 
-#: Inputs that timed calls draw from, and their bytes at most; seeds of each kind of input.
-_TIMED, _TIMED_BYTES, _SEEDS = 12, 1 << 30, 2
+#: Inputs that timed calls draw from at most, and their bytes; seeds of each kind of input.
+_TIMED, _TIMED_BYTES, _SEEDS = 320, 1 << 30, 2
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 #: Samples of each process and mode.
@@ -64,6 +64,7 @@ class _Planned:
     launches: Mapping[str, planning.Launches] = field(default_factory=dict)
     kernels: Sequence[Mapping[str, Any]] = ()
     reasons: Sequence[str] = ()
+    failed: str = ""
 
 
 def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Say) -> Iterator[Verdict]:
@@ -103,13 +104,15 @@ def _prepare(suite: Suite, arch: str, source: Path, folder: Path) -> _Planned:
             case, given = _case(suite, one, shape), launches[shape.name]
             candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
         reasons, kernels = [], []
-        for path in sorted({one.folder / x["cubin"] for each in launches.values() for x in each.launches}):
+        for path in sorted({each.folder / x["cubin"] for each in launches.values() for x in each.launches}):
             wrong, facts = inspection.inspect(path, arch)
             reasons += wrong
             kernels += facts
         return _Planned(digest, texts, one, shapes, launches, kernels, reasons)
     except UsageError as error:
         return _Planned(digest, texts, reasons=[untrusted(error, 1000)])
+    except Exception as error:
+        return _Planned(digest, texts, failed=untrusted(f"{type(error).__name__}: {error}", 1000))
 
 
 def _judged(
@@ -127,6 +130,8 @@ def _judged(
         made_by=f"flashcore {__version__}",
         time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+    if planned.failed:
+        return replace(made, status="unmeasured", reasons=(planned.failed,))
     if planned.sealed is None or planned.reasons:
         return made
     if not arch:
@@ -135,8 +140,8 @@ def _judged(
         return _measured(suite, planned, planned.sealed, gpu, settings, made, answers)
     except UsageError as error:
         return replace(made, reasons=(untrusted(error, 1000),))
-    except CapabilityError as error:
-        return replace(made, status="unmeasured", reasons=(untrusted(error, 1000),))
+    except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
+        return replace(made, status="unmeasured", reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
 
 
 def _measured(
@@ -160,7 +165,10 @@ def _measured(
         for shape, drawn in planned.shapes if not reasons else ():
             if stage == "check" or stage in shape.stages:
                 run = _Run(
-                    _case(suite, one, shape), one.folder / stage / shape.name, drawn, planned.launches[shape.name]
+                    _case(suite, one, shape),
+                    one.folder.parent / stage / shape.name,
+                    drawn,
+                    planned.launches[shape.name],
                 )
                 run.measure(problem, kinds if stage == "check" else None, one, settings, answers)
                 runs.append(run)
@@ -207,7 +215,7 @@ class _Run:
             )
         plan = candidate.plan(self.case, self._launches.launches, self._launches.workspaces, scalars[0])
         for name in {launch.cubin for launch in plan.launches}:
-            shutil.copyfile(one.folder / name, self._folder / name)
+            shutil.copyfile(self._launches.folder / name, self._folder / name)
         self.measured = measuring.measure(
             plan,
             self._folder,

@@ -6,8 +6,8 @@ import base64
 import json
 import sys
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,10 +34,11 @@ class _Answer(Form):
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """A candidate's launches and workspaces on a shape, as JSON with formulas."""
+    """A candidate's launches and workspaces on a shape, as JSON with formulas, and the folder of their cubins."""
 
     launches: list[Any]
-    workspaces: dict[str, Any] = field(default_factory=dict)
+    workspaces: Mapping[str, Any]
+    folder: Path
 
 
 def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
@@ -52,13 +53,13 @@ def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]],
         made = _compiled(suite, one, shapes, arch)
     else:
         every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s, _ in shapes}
-        made = {shape.name: Launches(every.get(shape.name, []), form.workspaces) for shape, _ in shapes}
+        made = {shape.name: Launches(every.get(shape.name, []), form.workspaces, one.folder) for shape, _ in shapes}
     for name, each in made.items():
         if not each.launches:
             raise UsageError(f"launches: expected some on {name}, found none")
         for launch in each.launches:
             file = launch.get("cubin") if isinstance(launch, dict) else None
-            if not isinstance(file, str) or "/" in file or not (one.folder / file).is_file():
+            if not isinstance(file, str) or "/" in file or not (each.folder / file).is_file():
                 raise UsageError("launches: expected the name of a cubin in the candidate's folder")
     return made
 
@@ -92,9 +93,11 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
         raise UsageError(untrusted(answer.error, 1000))
     if sum(map(len, contents.values())) > MOST_BYTES:
         raise UsageError(f"expected at most {MOST_BYTES >> 20} MiB of cubins")
+    folder = one.folder.parent / "compiled"
+    folder.mkdir()
     for name, content in contents.items():
-        (one.folder / name).write_bytes(content)
+        (folder / name).write_bytes(content)
     return {
-        shape.name: Launches(answer.launches.get(shape.name, []), dict(answer.workspaces.get(shape.name, {})))
+        shape.name: Launches(answer.launches.get(shape.name, []), answer.workspaces.get(shape.name, {}), folder)
         for shape, _ in shapes
     }

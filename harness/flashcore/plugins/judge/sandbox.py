@@ -22,12 +22,12 @@ from flashcore.plugins.judge.text import untrusted
 LIMITS = {
     "RLIMIT_CPU": 600,
     "RLIMIT_FSIZE": 1 << 30,
-    "RLIMIT_AS": 32 << 30,
+    "RLIMIT_AS": 16 << 30,
     "RLIMIT_NOFILE": 1024,
     "RLIMIT_NPROC": 256,
     "RLIMIT_CORE": 0,
 }
-_SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 256 << 20, 4 << 30
+_SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 96 << 20, 2 << 30
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
@@ -120,7 +120,7 @@ def _ended(command: Sequence[str], text: bytes, seconds: float) -> tuple[int, by
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if output.tell() > _MOST_OUTPUT:
+        if os.fstat(output.fileno()).st_size > _MOST_OUTPUT:
             raise UsageError(f"expected at most {_MOST_OUTPUT >> 20} MiB of the sandbox")
         output.seek(0)
         error.seek(0)

@@ -22,22 +22,33 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
-// Copies and fills 16 bytes per thread and step; writes a block's shared memory, and every thread's local memory.
+// Copies and fills 16 bytes per thread and step, masked by a key; writes a block's shared and every thread's local memory.
 constexpr char kScrubs[] = R"(.version 7.0
 .target sm_80
 .address_size 64
 .extern .shared .align 16 .b8 room[];
-.visible .entry copy(.param .u64 from, .param .u64 to, .param .u64 bytes) {
-  .reg .b64 %from, %to, %end, %at, %step; .reg .b32 %a<4>, %block, %size, %thread; .reg .pred %again;
-  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes];
-  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to;
+.visible .entry copy(.param .u64 from, .param .u64 to, .param .u64 bytes, .param .u64 key) {
+  .reg .b64 %from, %to, %end, %at, %step, %key, %z, %s, %v<2>; .reg .b32 %block, %size, %thread; .reg .pred %again, %is_masked;
+  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes]; ld.param.u64 %key, [key];
+  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to; setp.ne.u64 %is_masked, %key, 0;
   mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
   mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
   mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
   add.s64 %from, %from, %at; add.s64 %to, %to, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
-  ld.global.v4.u32 {%a0, %a1, %a2, %a3}, [%from]; st.global.v4.u32 [%to], {%a0, %a1, %a2, %a3};
+  ld.global.v2.u64 {%v0, %v1}, [%from];
+  @!%is_masked bra plain;
+  add.s64 %z, %at, 8; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;
+  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;
+  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;
+  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s; xor.b64 %v0, %v0, %z;
+  add.s64 %z, %at, 16; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;
+  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;
+  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;
+  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s; xor.b64 %v1, %v1, %z;
+plain:
+  st.global.v2.u64 [%to], {%v0, %v1};
   add.s64 %at, %at, %step; add.s64 %from, %from, %step; add.s64 %to, %to, %step;
   bra loop;
 }
@@ -80,6 +91,18 @@ loop:
   ret;
 })";
 
+// Masks or unmasks bytes as the kernel `copy` does: each word with splitmix64 of the key and the word's place.
+std::string masked(std::string bytes, std::uint64_t key) {
+  for (std::size_t at = 0; at < bytes.size(); at += 8) {
+    std::uint64_t z = key + (at + 8) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    for (std::size_t i = at; i < std::min(at + 8, bytes.size()); ++i) bytes[i] ^= static_cast<char>(z >> 8 * (i - at) & 255);
+  }
+  return bytes;
+}
+
 Size rounded(Size bytes, Size unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Memory of whole allocation units, so that no byte beside it is reachable that nothing writes.
@@ -90,7 +113,10 @@ struct Block {
 
 class Session {
  public:
-  explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan), draw_(std::random_device{}()) {
+  explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan) {
+    std::random_device chance;
+    std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
+    draw_.seed(seeds);
     char name[256] = {};
     unsigned char uuid[16] = {};
     int version = 0;
@@ -134,7 +160,7 @@ class Session {
       const std::string name = words.name();
       const std::size_t tensor = plan_.index(name);
       if (tensor == plan_.tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
-      const std::string path = words.file(), bytes = bytes_of(results_[call].at + at_[tensor], tensor);
+      const std::string path = words.file(), bytes = result(static_cast<int>(call), tensor);
       if (!(std::ofstream(path, std::ios::binary) << bytes << std::flush)) throw Refused(path + ": expected room for it");
       say("result");
     }
@@ -198,13 +224,13 @@ class Session {
   }
 
   void run(Handle kernel, unsigned blocks, unsigned threads, unsigned shared, std::uint64_t a, std::uint64_t b,
-           std::uint64_t c) const {
-    void* arguments[] = {&a, &b, &c};
+           std::uint64_t c, std::uint64_t d = 0) const {
+    void* arguments[] = {&a, &b, &c, &d};
     const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, machine_.stream, nullptr, 0};
     CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
   }
-  void copy(Address from, Address to, Size bytes) const {
-    run(copy_, blocks(), kThreads, 0, from, to, rounded(bytes, 16));
+  void copy(Address from, Address to, Size bytes, std::uint64_t key) const {
+    run(copy_, blocks(), kThreads, 0, from, to, rounded(bytes, 16), key);
   }
   void poison(const Block& block, unsigned value) const {
     run(poison_, blocks(), kThreads, 0, block.at, value, block.bytes);
@@ -212,7 +238,11 @@ class Session {
   unsigned blocks() const { return 4 * static_cast<unsigned>(machine_.sms); }
   unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
 
-  std::string bytes_of(Address at, std::size_t tensor) const { return bytes_at(at, plan_.tensors[tensor].bytes); }
+  // The keys of a call's tensor are in no memory that a kernel of the plan can name; the complement masks its result.
+  std::uint64_t key(int call, std::size_t tensor) const { return keys_[static_cast<std::size_t>(call) * plan_.tensors.size() + tensor]; }
+  std::string result(int call, std::size_t tensor) const {
+    return masked(bytes_at(results_[call].at + at_[tensor], plan_.tensors[tensor].bytes), ~key(call, tensor));
+  }
   std::string bytes_at(Address at, Size bytes) const {
     std::string made(bytes, '\0');
     CUDA(cuMemcpyDtoH, made.data(), at, bytes);
@@ -223,6 +253,8 @@ class Session {
   void fill(const std::vector<std::int64_t>& contents) {
     calls_ = static_cast<int>(contents.size());
     const unsigned value = byte4();
+    keys_.resize(static_cast<std::size_t>(calls_) * plan_.tensors.size());
+    for (std::uint64_t& one : keys_) one = draw_() | 1;
     for (int i = 0; i < slots_; ++i) poison(given_[i], value), poison(results_[i], value);
     machine_.wait();
     for (int i = 0; i < calls_; ++i) {
@@ -231,7 +263,9 @@ class Session {
         const std::string path = plan_.folder / (plan_.tensors[t].name + "." + std::to_string(contents[i]) + ".raw");
         const std::string bytes = flashcore::contents(path, plan_.tensors[t].bytes);
         if (bytes.size() != plan_.tensors[t].bytes) throw Refused(path + ": expected the bytes of its tensor");
-        CUDA(cuMemcpyHtoD, given_[i].at + at_[t], bytes.data(), bytes.size());
+        if (i == 0) first_[t] = bytes;
+        const std::string mixed = masked(bytes, key(i, t));
+        CUDA(cuMemcpyHtoD, given_[i].at + at_[t], mixed.data(), mixed.size());
       }
     }
     CUDA(cuStreamSynchronize, nullptr);
@@ -242,7 +276,7 @@ class Session {
     machine_.flush(value);
     poison(arena_, value);
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      if (is_given(t)) copy(given_[call].at + at_[t], addresses_[t], plan_.tensors[t].bytes);
+      if (is_given(t)) copy(given_[call].at + at_[t], addresses_[t], plan_.tensors[t].bytes, key(call, t));
     }
     run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
     if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
@@ -252,7 +286,7 @@ class Session {
   void after(int call) {
     machine_.spin(0, static_cast<unsigned>(machine_.sms));
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      if (is_written(t)) copy(addresses_[t], results_[call].at + at_[t], plan_.tensors[t].bytes);
+      if (is_written(t)) copy(addresses_[t], results_[call].at + at_[t], plan_.tensors[t].bytes, ~key(call, t));
     }
   }
 
@@ -262,14 +296,13 @@ class Session {
     launch(driver, plan_, addresses_, machine_.stream);
     after(0);
     machine_.wait();
-    const std::string now = bytes_at(arena_.at, arena_.bytes), slot = bytes_at(given_[0].at, given_[0].bytes);
+    const std::string now = bytes_at(arena_.at, arena_.bytes);
     std::map<Size, Size> taken{{now.size(), now.size()}};  // from, to
     std::string changed;
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
       const Tensor& one = plan_.tensors[t];
       taken[offsets_[t]] = offsets_[t] + (is_given(t) ? rounded(one.bytes, 16) : one.bytes);
-      const bool is_same = std::memcmp(&now[offsets_[t]], &slot[at_[t]], one.bytes) == 0;
-      if (one.role == Tensor::input && !is_same) changed += (changed.empty() ? "" : " ") + one.name;
+      if (one.role == Tensor::input && now.compare(offsets_[t], one.bytes, first_[t]) != 0) changed += (changed.empty() ? "" : " ") + one.name;
     }
     int outside = 0;
     Size at = 0;
@@ -317,7 +350,7 @@ class Session {
     std::uint64_t made = 0xcbf29ce484222325u;
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
       if (!is_written(t)) continue;
-      std::string bytes = bytes_of(results_[call].at + at_[t], t);
+      std::string bytes = result(call, t);
       bytes.resize(rounded(bytes.size(), 8), '\0');
       for (std::size_t i = 0; i < bytes.size(); i += 8) {
         std::uint64_t word = 0;
@@ -340,6 +373,8 @@ class Session {
   std::vector<Block> given_, results_;
   std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot
   std::vector<Address> addresses_;
+  std::vector<std::uint64_t> keys_;
+  std::map<std::size_t, std::string> first_;  // the inputs of the first call
   int slots_ = 0, calls_ = 1;
 };
 
