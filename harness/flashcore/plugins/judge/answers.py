@@ -1,18 +1,25 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
-Reads one JSON object per line, ``{"task": "make", "judge" or "forget", "case": …, "seed": …, "kind": …, "device": …,
-"folder": …, "number": …}``, and answers each with one. Contents and outputs are raw files in ``folder``: ``x.3.raw``.
+:class:`Answers` starts it. It reads one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
+"kind": …, "device": …, "folder": …, "number": …}``, and answers each with one; ``{}`` forgets answers. Contents and
+outputs are raw files in ``folder``: ``x.3.raw``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flashcore.errors import CapabilityError
+from flashcore.measure.machine import python_process
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case, initial
 from flashcore.measure.workers.problem_file import load_problem
@@ -24,14 +31,65 @@ if TYPE_CHECKING:
 _references = References()
 
 
+class Answers:
+    """The process. It has answers from the first task to judge until :meth:`forget`."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answer to each task.
+
+        Raises:
+            CapabilityError: it did not answer: the suite or the machine is at fault, not the candidate.
+        """
+        made = []
+        for task in tasks:
+            line = json.dumps({**task, "case": asdict(case), "device": self._device})
+            made.append(json.loads(self._answer(line.encode() + b"\n")))
+        return made
+
+    def forget(self) -> None:
+        """Frees all answers, on the GPU too."""
+        if self._process:
+            self._answer(b"{}\n")
+
+    def close(self) -> None:
+        self._log.close()
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+
+    def _answer(self, line: bytes) -> bytes:
+        if self._process is None:
+            command, pipe = python_process.command(__name__), subprocess.PIPE
+            environment = python_process.environment()
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._log, env=environment)
+        assert self._process.stdin and self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        if answer := self._process.stdout.readline():
+            return answer
+        self._log.seek(0)
+        message = self._log.read()[-1000:].decode(errors="replace")
+        raise CapabilityError(f"the suite's process failed: {message}", "run flashcore check on the suite")
+
+
 def main() -> None:
     """Answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # prints of the suite are no answers
     for line in sys.stdin:
         task = json.loads(line)
-        case, problem = Case.from_json(task["case"]), load_problem(task["case"]["root"], task["case"]["problem_file"])
-        answer = {"make": make, "judge": judge, "forget": forget}[task["task"]](case, problem, task)
+        if task:
+            case, root = Case.from_json(task["case"]), task["case"]["root"]
+            perform = {"make": make, "judge": judge}[task["task"]]
+            answer = perform(case, load_problem(root, task["case"]["problem_file"]), task)
+        else:
+            answer = _forgotten()
         answers.write(json.dumps(answer) + "\n")
 
 
@@ -60,12 +118,10 @@ def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     return {"complaints": expected.complaints(outputs)}
 
 
-def forget(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Frees all answers, on the GPU too."""
-    import torch
-
+def _forgotten() -> dict[str, Any]:
+    torch = sys.modules.get("torch")
     _references.clear()
-    if task["device"] != "cpu":
+    if torch and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     return {}
 

@@ -61,6 +61,7 @@ def _folders(given: list[str]) -> list[Path]:
 
 def line(verdict: Verdict) -> str:
     """A verdict in one line."""
-    times = [f"{one.shape} {one.times['cold']['us']:.2f} us" for one in verdict.shapes if "cold" in one.times]
+    timed = [one for one in verdict.shapes if "cold" in one["times"]]
+    times = [f"{one['shape']} {one['times']['cold']['us']:.2f} us" for one in timed]
     reasons = "; ".join(verdict.reasons[:2])
     return f"{verdict.candidate[:16]}  {verdict.status:10}  {reasons or ', '.join(times)}"

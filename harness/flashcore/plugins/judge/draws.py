@@ -1,4 +1,4 @@
-"""What is drawn after a candidate is sealed: shapes and seeds, from the system's randomness."""
+"""The shapes of a sealed candidate, drawn from the system's randomness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from flashcore.errors import UsageError
 from flashcore.model.suite import Shape, Suite
+from flashcore.plugins.judge.text import untrusted
 from flashcore.suites.schema import TableForm, Text
 
 _DRAWN = 2  # shapes of a problem
@@ -24,21 +26,21 @@ class DrawForm(TableForm):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 
 
-def seed() -> int:
-    """A seed of inputs."""
-    return secrets.randbits(31)
-
-
 def shapes(suite: Suite, problem: str, only: list[str]) -> list[tuple[Shape, bool]]:
     """The problem's shapes in a drawn order, then some that the suite does not list; and whether each was drawn.
 
     Args:
         only: names of shapes; none: all, and drawn ones.
+
+    Raises:
+        UsageError: there is no such problem or shape.
     """
     listed = [s for s in suite.shapes.values() if s.problem == problem and (not only or s.name in only)]
     made = [(listed.pop(secrets.randbelow(len(listed))), False) for _ in range(len(listed))]
+    if not made:
+        raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {untrusted(problem)}")
     ranges: Mapping[str, Any] = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
-    if ranges and made and not only:
+    if ranges and not only:
         for number in range(_DRAWN):
             params = {**made[number % len(made)][0].params, **{name: _drawn(*r) for name, r in ranges.items()}}
             made.append((replace(made[0][0], name=f"drawn_{number}", params=params, stages=("check",)), True))

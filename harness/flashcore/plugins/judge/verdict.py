@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,43 +18,24 @@ Status = Literal["accepted", "rejected", "unmeasured"]
 
 
 @dataclass(frozen=True, slots=True)
-class OnShape:
-    """The judgement on one shape. ``right``: kind of input → complaints; ``times``: mode → us with its interval."""
-
-    shape: str
-    params: Mapping[str, Any]
-    drawn: bool
-    seeds: Mapping[str, list[int]]
-    right: Mapping[str, list[str]]
-    times: Mapping[str, Mapping[str, float]]
-    floor: Mapping[str, Any]
-    calls_compared: int = 0
-    calls_judged: int = 0
-
-    def joined(self, other: OnShape) -> OnShape:
-        """The results of two stages on the shape."""
-        return replace(
-            other,
-            seeds={
-                kind: [*self.seeds.get(kind, ()), *other.seeds.get(kind, ())] for kind in {**self.seeds, **other.seeds}
-            },
-            right={**self.right, **other.right},
-            calls_judged=self.calls_judged + other.calls_judged,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was judged, on what, and the outcome. ``untrusted``: texts that the candidate chose."""
+    """What was judged, on what, and the outcome.
 
-    candidate: str  # the hash
+    Args:
+        candidate: the hash of its files.
+        untrusted: texts that the candidate chose.
+        shapes: of each its name, ``params``, whether it was ``drawn``, ``seeds`` and complaints (``right``) by kind of
+            input, ``times`` and ``floor`` in us by mode, and how many timed calls' bytes were compared and judged.
+    """
+
+    candidate: str
     suite: str
     suite_hash: str
-    status: Status
-    reasons: tuple[str, ...]
     untrusted: Mapping[str, str]
+    status: Status = "unmeasured"
+    reasons: tuple[str, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
-    shapes: tuple[OnShape, ...] = ()
+    shapes: tuple[Mapping[str, Any], ...] = ()
     kernels: tuple[Mapping[str, Any], ...] = ()
     made_by: str = ""
     time: str = ""
