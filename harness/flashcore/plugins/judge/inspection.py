@@ -57,7 +57,7 @@ def inspect(path: Path, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
         symbols = [*cubin.symbols_of(data, sections)]
         reasons = [*_reasons(data, sections, symbols)]
         kernels = cubin.parse(data, arch, name).kernels
-    except (FlashcoreError, ValueError, struct.error, IndexError) as error:
+    except (FlashcoreError, ValueError, struct.error, IndexError, OverflowError) as error:
         return [f"{name}: expected a cubin of {arch}: {untrusted(error)}"], []
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
     return [f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts
@@ -86,13 +86,14 @@ def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]
 def _unknown_tables(
     data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol], section: Section
 ) -> Iterator[str]:
-    content, covered = section.content(data), 0
+    content, covered = section.content(data), dict[int, int]()
     for symbol in symbols:
         if 0 < symbol.section < len(sections) and sections[symbol.section] is section and symbol.size:
             table = content[symbol.start : symbol.start + symbol.size]
-            covered += len(table) if hashlib.sha256(table).hexdigest() in _MATH else 0
-    if section.size - covered > 15:  # padding
-        yield f"{section.size - covered} bytes of initialized global variables, which outlive a call: use __constant__"
+            if hashlib.sha256(table).hexdigest() in _MATH:
+                covered[symbol.start] = len(table)
+    if unknown := section.size - sum(covered.values()):
+        yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
 
 
 def _unknown_relocations(content: bytes, step: int) -> Iterator[str]:

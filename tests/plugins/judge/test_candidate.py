@@ -1,0 +1,115 @@
+"""Candidates as data: files, manifests, formulas."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.plugins.judge.candidate import sealed
+from flashcore.plugins.judge.formulas import filled, value_of
+from flashcore.plugins.judge.text import untrusted
+from tests.plugins.judge.conftest import LAUNCH, Judge, written
+
+
+def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
+    first = sealed(written(tmp_path / "a"), tmp_path / "1").digest
+    assert sealed(written(tmp_path / "b"), tmp_path / "2").digest == first
+    (tmp_path / "b" / "more").write_text("")
+    other = sealed(tmp_path / "b", tmp_path / "3").digest
+    assert other != first
+    (tmp_path / "b" / "more").rename(tmp_path / "b" / "most")
+    assert sealed(tmp_path / "b", tmp_path / "4").digest not in (first, other)
+
+
+def test_links_pipes_and_large_files_are_refused(tmp_path: Path) -> None:
+    for i, make in enumerate(
+        (
+            lambda path: path.symlink_to("/etc/passwd"),
+            lambda path: path.symlink_to("/etc", target_is_directory=True),
+            os.mkfifo,
+            lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 65 << 20),
+        )
+    ):
+        make(written(tmp_path / f"c{i}") / "other")
+        with pytest.raises(UsageError, match="expected at most 256 plain files of 64 MiB in all, found other"):
+            sealed(tmp_path / f"c{i}", tmp_path / f"s{i}")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("cdiv(R, 4) * 2", 20), ("-R + max(1, R % 7)", -35), ("pow2(R)", 64), ("min(R // 5, 3)", 3)]
+)
+def test_a_formula_has_a_value(text: str, value: int) -> None:
+    assert value_of(text, {"R": 37}) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "R.real",
+        "9 ** 9 ** 9",
+        "R[0]",
+        "S",
+        "1 // 0",
+        "'a' * 9",
+        "True",
+        "[R for R in R]",
+        "R <<",
+        "(" * 150,
+        "-" * 199 + "1" + "+" * 200,
+        "9" * 30,
+        "1e400",
+        "min(key=R)",
+        "max()",
+    ],
+)
+def test_anything_else_is_no_formula(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a formula"):
+        value_of(text, {"R": 37})
+
+
+def test_typed_numbers_are_bytes() -> None:
+    assert filled([{"int32": "=-R"}, {"float32": 0.5}, {"tensor": "x"}], {"R": 2}) == [
+        {"hex": "feffffff"},
+        {"hex": "0000003f"},
+        {"tensor": "x"},
+    ]
+    with pytest.raises(UsageError, match="a number of type int32"):
+        filled({"int32": 1 << 40}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"launches": [{**LAUNCH, "programmatic": True}]}, "overlap"),
+        ({"launches": [{**LAUNCH, "cubin": "../k.cubin"}]}, "the name of a cubin"),
+        ({"launches": [{**LAUNCH, "cubin": ["k.cubin"]}]}, "the name of a cubin"),
+        ({"launches": [{**LAUNCH, "kernel": "a b"}]}, "launches.0.kernel"),
+        ({"launches": [{**LAUNCH, "grid": ["=N / 3", 1, 1]}]}, "expected a formula"),
+        ({"launches": [{**LAUNCH, "more": 1}]}, "launches.0.more"),
+        ({"launches": ["k"]}, "the name of a cubin"),
+        ({"launches": [], "variant": {}}, "either launches"),
+        ({"launches": [LAUNCH] * 1001}, "either launches"),
+        ({"workspaces": {"y": 8}}, "y is a tensor of the problem"),
+        ({"tolerance": "loose"}, "tolerance: expected one of exact"),
+        ({"roof": "fp4_tensor"}, "roof: expected one of fp32"),
+        ({"problem": "other"}, "no problem of the suite"),
+        ({"shapes": ["none"]}, "some of its shapes"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_a_wrong_candidate_is_rejected_with_its_reason(judge: Judge, changes: dict[str, Any], reason: str) -> None:
+    verdict = judge(**changes)
+    assert verdict.status == "rejected" and reason in verdict.reasons[0]
+
+
+def test_text_of_candidates_is_on_one_line_and_short(judge: Judge) -> None:
+    name = "\x1b[2J\n::error::accepted\u202e" + "x" * 500
+    assert untrusted(name) == judge(name=name, tolerance="none").untrusted["name"]
+    assert len(untrusted(name)) == 120 and not set(untrusted(name)) & set("\n\x1b\u202e")
+    assert json.dumps(judge(problem=name).reasons).isascii()

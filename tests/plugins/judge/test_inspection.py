@@ -1,0 +1,74 @@
+"""What a cubin may not bring, from the compiler's own cubins."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.plugins.judge.inspection import inspect
+
+HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
+CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
+
+
+def reasons(compiler: Nvcc, folder: Path, source: str, *flags: str) -> str:
+    (folder / "k.cu").write_text(f"#include <cstdio>\n{source}")
+    command = [compiler.path, "-arch=sm_90a", "-cubin", *flags, folder / "k.cu", "-o", folder / "k.cubin"]
+    subprocess.run(command, check=True)
+    return "; ".join(inspect(folder / "k.cubin", "sm_90a")[0])
+
+
+def test_constants_and_the_tables_of_sine_are_no_state(compiler: Nvcc, tmp_path: Path) -> None:
+    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
+    (facts,) = inspect(tmp_path / "k.cubin", "sm_90a")[1]
+    assert facts["kernel"] == "k" and facts["registers"] > 8
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("__device__ int s; __global__ void k(int* x) { *x = s++; }", "4 bytes of global variables"),
+        ("__device__ int s[2] = {1, 2}; __global__ void k(int* x) { *x = s[1]++; }", "8 bytes of initialized"),
+        ("__global__ void k(int* x) { printf(\"%d\", *x); }", "uses printf: vprintf"),
+        ("__global__ void k(void** x) { *x = malloc(8); }", "uses malloc: malloc"),
+        (
+            "__global__ void k(long long* x) { asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(*x)); }",
+            "reads %globaltimer",
+        ),
+        (
+            "__global__ void k(int* x) { asm volatile(\"mov.u32 %0, %globaltimer_hi;\" : \"=r\"(*x)); }",
+            "reads %globaltimer",
+        ),
+    ],
+)  # fmt: skip
+def test_state_output_allocation_and_clocks_are_refused(
+    compiler: Nvcc, tmp_path: Path, source: str, reason: str
+) -> None:
+    assert reason in reasons(compiler, tmp_path, source)
+
+
+def test_launches_from_the_device_and_their_relocations_are_refused(compiler: Nvcc, tmp_path: Path) -> None:
+    source = "__global__ void c(int* x) { *x = 1; } __global__ void k(int* x) { c<<<1, 1>>>(x); }"
+    wrong = reasons(compiler, tmp_path, source, "-rdc=true")
+    assert "a launch from the device" in wrong and "a relocation of type" in wrong
+
+
+def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:
+    source = "__device__ int __cudart_i2opi_f[6] = {1}; __global__ void k(int* x) { *x = __cudart_i2opi_f[*x]++; }"
+    assert "24 bytes of initialized" in reasons(compiler, tmp_path, source)
+
+
+def test_no_damaged_cubin_crashes_the_inspection(compiler: Nvcc, tmp_path: Path) -> None:
+    reasons(compiler, tmp_path, CONSTANTS + HONEST)
+    whole, dice, answers = (tmp_path / "k.cubin").read_bytes(), random.Random(1), set()
+    for _ in range(200):
+        broken = bytearray(whole)
+        for _ in range(dice.randint(1, 4)):
+            broken[dice.choice([dice.randrange(64), dice.randrange(len(broken))])] = dice.randrange(256)
+        (tmp_path / "broken").write_bytes(broken[: dice.choice([len(broken), dice.randrange(len(broken))])])
+        answers.add(bool(inspect(tmp_path / "broken", "sm_90a")[0]))
+    assert answers == {True, False}

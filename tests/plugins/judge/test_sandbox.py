@@ -1,0 +1,114 @@
+"""What code in the sandbox cannot do, in each kind of sandbox that this machine has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.plugins.judge import confine, sandbox
+
+PROBE = """
+import ctypes, json, os, socket, sys
+def fails(what):
+    try:
+        what()
+    except OSError:
+        return True
+    return False
+libc = ctypes.CDLL(None)
+print(json.dumps({
+    "environment": sorted(os.environ),
+    "secret": os.path.exists(sys.argv[1]),
+    "given": open(sys.argv[2] + "/file").read(),
+    "network": fails(lambda: socket.create_connection(("127.0.0.1", 1), 1)) and fails(socket.socket),
+    "writes": [path for path in ("/usr/x", sys.argv[2] + "/x") if not fails(lambda: open(path, "w"))],
+    "tmp": open("/tmp/x", "w").write("x"),
+    "gpus": [name for name in os.listdir("/dev") if name.startswith("nvidia")],
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+    "user namespace": libc.unshare(0x10000000),
+    "trace": libc.ptrace(0, 0, 0, 0),
+    "capabilities": [line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")],
+}))
+"""
+
+
+def bubblewrap() -> str:
+    return os.path.dirname(shutil.which("bwrap") or "")
+
+
+@pytest.fixture(params=["bubblewrap", "own"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only this kind of sandbox works."""
+    if request.param == "bubblewrap" and not bubblewrap():
+        pytest.skip("bubblewrap: not on this machine")
+    if request.param == "own":
+        if subprocess.run(["unshare", "-Ur", "true"], check=False, capture_output=True).returncode:
+            pytest.skip("user namespaces: not allowed on this machine")
+        without = [p for p in os.environ["PATH"].split(os.pathsep) if p != bubblewrap()]
+        monkeypatch.setenv("PATH", os.pathsep.join(without))
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-c", code, *arguments]
+
+
+def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "x")
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "file").write_text("content")
+    command = python(PROBE, str(tmp_path / "secret"), str(tmp_path / "given"))
+    answer = json.loads(sandbox.run(command, b"", [tmp_path / "given"]))
+    assert "A_SECRET" not in answer.pop("environment")
+    assert answer.pop("processes") < 5
+    assert answer == {
+        "secret": False,
+        "given": "content",
+        "network": True,
+        "writes": [],
+        "tmp": 1,
+        "gpus": [],
+        "user namespace": -1,
+        "trace": -1,
+        "capabilities": ["0000000000000000"],
+    }
+
+
+def test_what_it_started_ends_with_it(path: None) -> None:
+    code = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\nprint('done')"
+    assert sandbox.run(python(code), b"", [], 20.0) == b"done\n"
+    assert not subprocess.run(["pgrep", "-f", "time.sleep[(]1000"], check=False, capture_output=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import time; time.sleep(100)", "within 2 s"),
+        ("x = bytearray(1 << 40)", "MemoryError"),
+        ("open('/tmp/x', 'wb').truncate(1 << 34)", "File too large"),
+        ("import sys; sys.exit(3)", "exit code 3"),
+    ],
+)
+def test_limits(path: None, code: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        sandbox.run(python(code), b"", [], 2.0)
+
+
+def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bwrap", "python"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name}: No permissions to create namespaces >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "confine.py").write_text(
+        f"import sys\nprint('cannot confine: no namespaces', file=sys.stderr)\nsys.exit({confine.CANNOT})\n"
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(confine, "__file__", str(tmp_path / "confine.py"))
+    with pytest.raises(CapabilityError, match="nothing on this machine can confine"):
+        sandbox.run(python("open('/tmp/escaped', 'w')"), b"", [])
