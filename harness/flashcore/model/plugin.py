@@ -101,6 +101,7 @@ SHIPPED: Mapping[str, Entries] = {
         "watch": "watch",
         "phases": "phases",
         "mcp": "mcp",
+        "judge": "judge",
     },
     "options": {
         **dict.fromkeys(("--against", "--processes", "--alpha", "--effect", "git revisions"), "against"),
@@ -111,7 +112,7 @@ SHIPPED: Mapping[str, Entries] = {
         "--sanitize": "sanitize",
         "--require-signed": "signatures",
     },
-    "tables": {"space": "tune"},
+    "tables": {"space": "tune", "judge": "judge"},
     "languages": {name: name for name in ("triton", "gluon", "numba", "cute", "cutile")},
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster", "host": "ssh"},

@@ -17,8 +17,8 @@ CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
 
 def reasons(compiler: Nvcc, folder: Path, source: str, *flags: str) -> str:
     (folder / "k.cu").write_text(f"#include <cstdio>\n{source}")
-    command = [compiler.path, "-arch=sm_90a", "-cubin", *flags, folder / "k.cu", "-o", folder / "k.cubin"]
-    subprocess.run(command, check=True)
+    command = [str(compiler.path), "-arch=sm_90a", "-cubin", *flags, "k.cu", "-o", "k.cubin"]
+    subprocess.run(command, check=True, cwd=folder)
     return "; ".join(inspect(folder / "k.cubin", "sm_90a")[0])
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashcore.cli import progress
+from flashcore.cli import output, progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.plugins.judge import judging
+from flashcore.plugins.judge import board, judging
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="DIR", default="verdicts", help="the verdicts (default: %(default)s)")
     text = "a private SSH key, or the public key of one that ssh-agent has, to sign them with"
+    parser.add_argument("--board", metavar="FILE", help="render all verdicts of the folder as a page")
     parser.add_argument("--key", metavar="FILE", help=text)
     text = "samples per process and mode (default: %(default)s)"
     parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help=text)
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
             path = write(verdict, Path(arguments.output), arguments.key)
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])
+    if arguments.board:
+        output.write(board.page(Path(arguments.output)), arguments.board)
     return worst(codes)
 
 

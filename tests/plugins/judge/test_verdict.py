@@ -1,0 +1,28 @@
+"""Verdicts as files, and their signatures."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.plugins.judge.verdict import Verdict, write
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen: not on this machine")
+def test_a_signature_is_of_the_verdicts_bytes(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    one = Verdict(candidate="a" * 64, suite="s", suite_hash="", untrusted={})
+    path = write(one, tmp_path / "v", str(key))
+    check = ["ssh-keygen", "-Y", "check-novalidate", "-n", "flashcore", "-s", f"{path}.sig"]
+    assert subprocess.run(check, input=path.read_bytes(), check=False, capture_output=True).returncode == 0
+    changed = path.read_bytes().replace(b"unmeasured", b"accepted")
+    assert subprocess.run(check, input=changed, check=False, capture_output=True).returncode != 0
+    write(one, tmp_path / "v", None)
+    assert not Path(f"{path}.sig").exists()  # of another verdict
+    with pytest.raises(UsageError, match="expected an SSH key that can sign"):
+        write(one, tmp_path / "v", str(tmp_path / "none"))
