@@ -31,7 +31,7 @@ def test_links_pipes_and_large_files_are_refused(tmp_path: Path) -> None:
         (
             lambda path: path.symlink_to("/etc/passwd"),
             lambda path: path.symlink_to("/etc", target_is_directory=True),
-            os.mkfifo,
+            lambda path: os.mkfifo(path),
             lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 65 << 20),
         )
     ):

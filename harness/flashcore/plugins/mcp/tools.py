@@ -169,8 +169,25 @@ class Audit(Tool):
         return {"kernels": rows} | _gate([replace(record, suite=suite)], Rules(compare=False))
 
 
+class Judge(Tool):
+    """Judges candidates, folders with candidate.json: device code and a plan of launches, or sources, which are compiled
+    in a sandbox. Accepted, rejected with reasons, or unmeasured; times by shape."""
+
+    host_code = True
+    suite: _Path = Field(".", description="the suite's folder, which is trusted")
+    candidates: list[_Path] = Field(min_length=1, description="folders with candidate.json")
+    verdicts: _Path = "verdicts"
+
+    def run(self, say: Say) -> Any:
+        judging = plugin.resolve("flashcore.plugins.judge.judging")
+        write = plugin.resolve("flashcore.plugins.judge.verdict:write")
+        made = judging.judge_all(load(suite_folder(self.suite)), [*map(Path, self.candidates)], judging.Settings(), say)
+        paths = [write(verdict, Path(self.verdicts), None) for verdict in made]
+        return {"verdicts": [json.loads(path.read_bytes()) for path in paths]}
+
+
 TOOLS: dict[str, type[Tool]] = {
-    tool.__name__.lower(): tool for tool in (Doctor, List, Check, Bench, Profile, Explain, Compare, Audit)
+    tool.__name__.lower(): tool for tool in (Doctor, List, Check, Bench, Profile, Explain, Compare, Audit, Judge)
 }
 
 
