@@ -47,10 +47,10 @@ def bubblewrap() -> str:
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this kind of sandbox works."""
     if request.param == "bubblewrap" and not bubblewrap():
-        pytest.skip("bubblewrap: not on this machine")
+        pytest.skip("tool: no bwrap on this machine")
     if request.param == "own":
         if subprocess.run(["unshare", "-Ur", "true"], check=False, capture_output=True).returncode:
-            pytest.skip("user namespaces: not allowed on this machine")
+            pytest.skip("tool: no user namespaces on this machine")
         without = [p for p in os.environ["PATH"].split(os.pathsep) if p != bubblewrap()]
         monkeypatch.setenv("PATH", os.pathsep.join(without))
 

@@ -12,7 +12,7 @@ from flashcore.errors import UsageError
 from flashcore.plugins.judge.verdict import Verdict, write
 
 
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen: not on this machine")
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="tool: no ssh-keygen")
 def test_a_signature_is_of_the_verdicts_bytes(tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.judge.formulas import filled
-from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Plan, Tensor, tensors_of
 from flashcore.suites.schema import Form, Name, Text
 
@@ -90,11 +90,7 @@ def sealed(source: Path, folder: Path) -> Candidate:
 
 def _form(path: Path) -> CandidateForm:
     try:
-        form = CandidateForm.model_validate(json.loads(path.read_bytes()))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = untrusted(".".join(map(str, first["loc"])))
-        raise UsageError(f"{MANIFEST}: {place}: {untrusted(first['msg'])}") from None
+        form = validated(CandidateForm, json.loads(path.read_bytes()), MANIFEST)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {untrusted(error)}") from None
     if bool(form.launches) == bool(form.variant) or len(form.launches) > _MOST_LAUNCHES:
@@ -118,12 +114,7 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")
         tensors[name] = Tensor(dtype="uint8", sizes=[filled(size, numbers)], role="workspace")
-    try:
-        made = Plan.model_validate({"tensors": tensors, "launches": filled(launches, numbers)})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = untrusted(".".join(map(str, first["loc"])))
-        raise UsageError(f"{place}: {untrusted(first['msg'])}, found {untrusted(first['input'])}") from None
+    made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
     if made.launches and made.launches[0].programmatic:
         raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")
     return made

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,28 +53,23 @@ def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
     manifest = {**kept, "archs": [task["arch"]], "baseline": _NAME, "shape": shapes, "variant": {_NAME: variant}}
     (suite / "suite.toml").write_text("".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items()))
     made.mkdir()
-    context = open_context(Settings(str(suite), build=str(Path("build").resolve()), variant=_NAME, upto=None))
-    built = compile_all(context)
-    artifact = built.artifact(_NAME, task["arch"])
+    launcher = "flashcore.plugins.launcher.program:target"
+    settings = Settings(str(suite), build=str(Path("build").resolve()), variant=_NAME, upto=None, launcher=launcher)
+    context = replace(open_context(settings), gpu_arch=task["arch"])
+    context = replace(context, built=compile_all(context))
+    artifact = context.built.artifact(_NAME, task["arch"])
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
     launches: dict[str, Any] = {}
     workspaces: dict[str, Any] = {}
     for shape in context.suite.shapes.values():
-        (case,) = child_cases(_with_arch(context, task["arch"], built), [(context.suite.variants[_NAME], shape)])
+        (case,) = child_cases(context, [(context.suite.variants[_NAME], shape)])
         plan = _plan(case, artifact, made)
         data = plan.model_dump()
         launches[shape.name] = data["launches"]
         workspaces[shape.name] = {n: t["sizes"][0] for n, t in data["tensors"].items() if t["role"] == "workspace"}
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
     return {"launches": launches, "workspaces": workspaces, "cubins": cubins}
-
-
-def _with_arch(context: Any, arch: str, built: Any) -> Any:
-    from dataclasses import replace
-
-    launcher = "flashcore.plugins.launcher.program:target"
-    return replace(context, gpu_arch=arch, built=built, settings=replace(context.settings, launcher=launcher))
 
 
 def _plan(case: Case, artifact: Artifact, folder: Path) -> Any:

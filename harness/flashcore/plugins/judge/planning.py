@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from flashcore.errors import UsageError
 from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import sandbox
 from flashcore.plugins.judge.candidate import MOST_BYTES, Candidate
-from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
 
@@ -82,12 +81,12 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
         "arch": arch,
         "variant": variant,
     }
-    command = [sys.executable, *python_process.command("flashcore.plugins.judge.planner")[1:]]
+    command = python_process.command("flashcore.plugins.judge.planner")
     output = sandbox.run(command, json.dumps(task).encode(), [root, one.folder])
     try:
-        answer = _Answer.model_validate(json.loads(output))
+        answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
-    except (ValidationError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the planner's answer is not one: {untrusted(error)}") from None
     if answer.error:
         raise UsageError(untrusted(answer.error, 1000))

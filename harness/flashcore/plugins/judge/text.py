@@ -1,9 +1,16 @@
-"""Strings of candidates."""
+"""Strings and forms of candidates."""
 
 from __future__ import annotations
 
-from flashcore.model.text import visible
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
+from flashcore.errors import UsageError
+from flashcore.model.text import visible
+from flashcore.suites.schema import Form
+
+_Form = TypeVar("_Form", bound=Form)
 _MOST = 120
 
 
@@ -11,3 +18,17 @@ def untrusted(text: object, most: int = _MOST) -> str:
     """A candidate's text in our text: on one line, without control characters, shortened."""
     line = " ".join(visible(str(text)[: 4 * most]).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def validated(form: type[_Form], data: Any, what: str) -> _Form:
+    """Data as its form.
+
+    Raises:
+        UsageError: ``what`` is wrong, and where.
+    """
+    try:
+        return form.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = untrusted(".".join(map(str, first["loc"])))
+        raise UsageError(f"{what}: {place}: {untrusted(first['msg'])}, found {untrusted(first['input'])}") from None
