@@ -1,6 +1,6 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches": {shape:
+Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches": {shape:
 [launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text}``.
 """
 
@@ -26,7 +26,7 @@ from flashcore.model.record import Artifact
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
 
-_KEPT = ("name", "title", "nvcc", "archs", "include", "problem")
+_REPLACED = ("manifests", "baseline", "shape", "variant", "budget", "waiver", "judge", "space", "notes")
 _NAME = "candidate"
 
 
@@ -44,10 +44,11 @@ def main() -> None:
 
 
 def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
-    suite, made = Path("suite").resolve(), Path("made").resolve()
-    shutil.copytree(task["root"], suite, symlinks=True)
+    suite, made = Path("suites", Path(task["root"]).name).resolve(), Path("made").resolve()
+    for folder in task["folders"]:  # relative to the suite's
+        shutil.copytree(Path(task["root"], folder), suite / folder, symlinks=True, dirs_exist_ok=True)
     shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
-    kept = {key: value for key, value in task["manifest"].items() if key in _KEPT}
+    kept = {key: value for key, value in task["manifest"].items() if key not in _REPLACED}
     shapes = {name: {"params": params, "problem": task["problem"]} for name, params in task["shapes"].items()}
     variant = {"technique": "candidate", "tolerance_reason": "candidate", **task["variant"], "problem": task["problem"]}
     manifest = {**kept, "archs": [task["arch"]], "baseline": _NAME, "shape": shapes, "variant": {_NAME: variant}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,8 +73,11 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
             **tomllib.loads((root / file).read_text("utf-8")).get("problem", {}),
             **manifest["problem"],
         }
+    folders = {os.path.relpath(root / problem["file"], root) for problem in manifest["problem"].values()}
+    folders = {".", *(os.path.dirname(file) for file in folders if file.startswith(".."))}
     task = {
         "root": str(root),
+        "folders": sorted(folders),
         "candidate": str(one.folder),
         "manifest": manifest,
         "problem": one.form.problem,
@@ -82,7 +86,7 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
         "variant": variant,
     }
     command = python_process.command("flashcore.plugins.judge.planner")
-    output = sandbox.run(command, json.dumps(task).encode(), [root, one.folder])
+    output = sandbox.run(command, json.dumps(task).encode(), [root, one.folder, *(root / folder for folder in folders)])
     try:
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}

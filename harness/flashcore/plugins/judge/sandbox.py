@@ -77,7 +77,7 @@ def _paths(folders: Sequence[Path]) -> list[str]:
         *folders,
         *toolchain.site_packages(),
     ]
-    return list(dict.fromkeys(str(path) for path in wanted if Path(path).exists()))
+    return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
 
 def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | None:
