@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.machine.toolchain import Nvcc
-from flashcore.plugins.judge.inspection import inspect
+from flashcore.plugins.judge.inspection import Inspected, inspect
 
 HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
 CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
@@ -19,12 +19,12 @@ def reasons(compiler: Nvcc, folder: Path, source: str, *flags: str) -> str:
     (folder / "k.cu").write_text(f"#include <cstdio>\n{source}")
     command = [str(compiler.path), "-arch=sm_90a", "-cubin", *flags, "k.cu", "-o", "k.cubin"]
     subprocess.run(command, check=True, cwd=folder)
-    return "; ".join(inspect(folder / "k.cubin", "sm_90a")[0])
+    return "; ".join(inspect(folder / "k.cubin", "sm_90a").reasons)
 
 
 def test_constants_and_the_tables_of_sine_are_no_state(compiler: Nvcc, tmp_path: Path) -> None:
     assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
-    (facts,) = inspect(tmp_path / "k.cubin", "sm_90a")[1]
+    (facts,) = inspect(tmp_path / "k.cubin", "sm_90a").kernels
     assert facts["kernel"] == "k" and facts["registers"] > 8
 
 
@@ -57,6 +57,31 @@ def test_launches_from_the_device_and_their_relocations_are_refused(compiler: Nv
     assert "a launch from the device" in wrong and "a relocation of type" in wrong
 
 
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .global .align 4 .b32 seen[3];
+%s
+.visible .entry k(.param .u64 x) {
+  .reg .b32 %%a; .reg .b64 %%x;
+  ld.param.u64 %%x, [x]; cvta.to.global.u64 %%x, %%x; ld.global.u32 %%a, [seen+4]; st.global.u32 [%%x], %%a;
+  %s ret;
+}
+"""
+
+
+def test_state_that_can_be_written_between_calls_is_listed(compiler: Nvcc, tmp_path: Path) -> None:
+    def of(*parts: str) -> Inspected:
+        (tmp_path / "k.ptx").write_text(PTX % parts)
+        command = [str(compiler.path), "-arch=sm_90a", "-cubin", "k.ptx", "-o", "k.cubin"]
+        subprocess.run(command, check=True, cwd=tmp_path)
+        return inspect(tmp_path / "k.cubin", "sm_90a")
+
+    assert (of("", "").reasons, of("", "").state) == ([], ["seen"])
+    hidden = of(".global .align 4 .b32 hidden;", "st.global.u32 [hidden], %a;")
+    assert hidden.reasons == ["k.cubin: 4 bytes of global variables, which outlive a call: pass a workspace"]
+
+
 def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:
     source = "__device__ int __cudart_i2opi_f[6] = {1}; __global__ void k(int* x) { *x = __cudart_i2opi_f[*x]++; }"
     assert "24 bytes of initialized" in reasons(compiler, tmp_path, source)
@@ -70,5 +95,5 @@ def test_no_damaged_cubin_crashes_the_inspection(compiler: Nvcc, tmp_path: Path)
         for _ in range(dice.randint(1, 4)):
             broken[dice.choice([dice.randrange(64), dice.randrange(len(broken))])] = dice.randrange(256)
         (tmp_path / "broken").write_bytes(broken[: dice.choice([len(broken), dice.randrange(len(broken))])])
-        answers.add(bool(inspect(tmp_path / "broken", "sm_90a")[0]))
+        answers.add(bool(inspect(tmp_path / "broken", "sm_90a").reasons))
     assert answers == {True, False}

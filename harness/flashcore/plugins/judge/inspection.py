@@ -10,6 +10,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _SECTIONS = re.compile(
     r"|nv\.(info|compat|callgraph|prototype|constant\d|shared|rel\.action|host|tileir\.debug|capmerc\.text|merc)(\..*|_.*)?)"
 )
 _STATE, _TABLES = ".nv.global", ".nv.global.init"
+_GLOBAL_OBJECT, _NAME = 0x11, re.compile(r"[\w$.]*", re.ASCII)
 #: SHA-256 of the tables of CUDA's sine and cosine, which compilers put among initialized variables.
 _MATH = {
     "af58a7804afd16e4e7a715bd29412e82374ac0eb2196ae5f00fbd5835af8006d",  # __cudart_i2opi_f
@@ -48,28 +50,46 @@ _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
 
 
-def inspect(path: Path, arch: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Why a cubin is refused, empty if it is not; and its kernels' static facts."""
+@dataclass(slots=True)
+class Inspected:
+    """A cubin's static facts by kernel, the global variables to be written before each call, and why it is refused."""
+
+    reasons: list[str]
+    kernels: list[dict[str, Any]]
+    state: list[str]
+
+
+def inspect(path: Path, arch: str) -> Inspected:
+    """Inspects a cubin."""
     name = untrusted(path.name)
     try:
         data = path.read_bytes()
         sections = cubin.sections_of(data)
         symbols = [*cubin.symbols_of(data, sections)]
+        state = [s.name for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
         reasons = [*_reasons(data, sections, symbols)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, ValueError, struct.error, IndexError, OverflowError) as error:
-        return [f"{name}: expected a cubin of {arch}: {untrusted(error)}"], []
+        return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(error)}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
-    return [f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts
+    return Inspected([f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts, state)
+
+
+def _is_at(symbol: Symbol, sections: Sequence[Section], name: str) -> bool:
+    return 0 < symbol.section < len(sections) and sections[symbol.section].name == name
 
 
 def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
     for section in sections:
-        if section.name == _STATE and section.size:
-            yield f"{section.size} bytes of global variables, which outlive a call: pass a workspace"
+        if section.name == _STATE:
+            exported = {s.start: s.size for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT}
+            if unknown := section.size - sum(exported.values()):
+                yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
+            if not all(map(_NAME.fullmatch, (s.name for s in symbols if _is_at(s, sections, _STATE)))):
+                yield "a global variable's name is not one"
         elif section.name == _TABLES:
             yield from _unknown_tables(data, sections, symbols, section)
-        elif section.name != _STATE and not _SECTIONS.fullmatch(section.name):
+        elif not _SECTIONS.fullmatch(section.name):
             yield f"the section {untrusted(section.name)} is not understood"
         if section.name.startswith(".text."):
             code = section.content(data)
@@ -88,7 +108,7 @@ def _unknown_tables(
 ) -> Iterator[str]:
     content, covered = section.content(data), dict[int, int]()
     for symbol in symbols:
-        if 0 < symbol.section < len(sections) and sections[symbol.section] is section and symbol.size:
+        if _is_at(symbol, sections, _TABLES) and symbol.size:
             table = content[symbol.start : symbol.start + symbol.size]
             if hashlib.sha256(table).hexdigest() in _MATH:
                 covered[symbol.start] = len(table)

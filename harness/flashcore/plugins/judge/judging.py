@@ -147,6 +147,7 @@ class _Run:
             len(self._contents),
             settings.rounds if self._is_timed else 0,
             self._form.deterministic,
+            self._one.state,
             settings.environment,
         )
 

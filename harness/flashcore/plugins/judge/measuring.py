@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ def measure(
     contents: int,
     rounds: int,
     deterministic: bool,
+    state: Sequence[tuple[str, str]] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Measured:
     """Calls the plan twice on each content, or times it on random ones.
@@ -70,12 +71,16 @@ def measure(
         folder: where cubins and contents are, and outputs will be.
         rounds: samples per process and mode; 0: it is not timed.
         deterministic: whether calls on equal inputs must give equal bytes.
+        state: cubin and name of global variables, which are written before each call.
     """
     made, written = Measured(), [n for n, t in plan.tensors.items() if t.role in ("output", "inout")]
     with contextlib.ExitStack() as stack:
         try:
             arguments = (plan, folder, _LIMIT_S, environment, built())
             runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES if rounds else 1)]
+            for run in runs:
+                for cubin, name in state:
+                    run.ask("state", cubin, name)
             made.device = {k: v for k, v in runs[0].device.items() if k != "event"}
             if rounds:
                 _time(runs, contents - 1, rounds, written, folder, deterministic, made)

@@ -1,6 +1,7 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches": {shape:
+Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches":
+{shape:
 [launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text}``.
 """
 

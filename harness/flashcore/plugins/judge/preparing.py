@@ -26,6 +26,7 @@ class Prepared:
     candidate: Candidate | None = None
     shapes: Sequence[tuple[Shape, bool]] = ()
     launches: Mapping[str, planning.Launches] = field(default_factory=dict)
+    state: Sequence[tuple[str, str]] = ()  # cubin and name of global variables
 
 
 def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared:
@@ -54,14 +55,11 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared:
             candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
         paths = sorted({each.folder / launch["cubin"] for each in launches.values() for launch in each.launches})
         inspected = [inspection.inspect(path, arch) for path in paths]
-        reasons = tuple(reason for wrong, _ in inspected for reason in wrong)
-        kernels = tuple(kernel for _, facts in inspected for kernel in facts)
-        return Prepared(
-            replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels),
-            one,
-            shapes,
-            launches,
-        )
+        reasons = tuple(reason for each in inspected for reason in each.reasons)
+        kernels = tuple(kernel for each in inspected for kernel in each.kernels)
+        state = [(path.name, name) for path, each in zip(paths, inspected, strict=True) for name in each.state]
+        verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
+        return Prepared(verdict, one, shapes, launches, state)
     except UsageError as error:
         return Prepared(replace(verdict, status="rejected", reasons=(untrusted(error, 1000),)))
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it

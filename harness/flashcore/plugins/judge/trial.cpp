@@ -3,6 +3,7 @@
 //
 //   trial PLAN    reads a command from each line of standard input, writes events as the launcher does
 //
+//   state CUBIN NAME    a global variable, which is written before each call
 //   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
 //   trial MODE K...     a call on each content, timed together in `us`, by the host's clock in `host_us`; a hash of each
 //                       call's outputs
@@ -130,7 +131,7 @@ class Session {
     say("device", member("name", name) + member("uuid", digits) + member("driver", version) +
                       member("capability", 10 * machine_.attribute(kMajor) + machine_.attribute(kMinor)) +
                       member("reaches_host_memory", machine_.attribute(kPageable)));
-    load(driver, plan_);
+    modules_ = load(driver, plan_);
     int local = 0;
     for (const Launch& one : plan_.launches) {
       int bytes = 0;
@@ -145,7 +146,7 @@ class Session {
   // Carries out a command, and says so. Throws Refused.
   void command(const std::string& line) {
     Words words(line, plan_.folder);
-    const int which = words.one_of({"once", "trial", "result"});
+    const int which = words.one_of({"once", "trial", "result", "state"});
     if (which == 0) {
       fill({words.integer(0, kMost)});
       say("once", once());
@@ -155,6 +156,12 @@ class Session {
       for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMost));
       fill(contents);
       say("trial", trial(is_cold));
+    } else if (which == 3) {
+      const auto module = modules_.find(words.name());
+      if (module == modules_.end()) words.refuse("a cubin of the plan");
+      Block& made = states_.emplace_back();
+      CUDA(cuModuleGetGlobal, &made.at, &made.bytes, module->second, words.name().c_str());
+      say("state");
     } else {
       const auto call = static_cast<std::size_t>(words.integer(0, calls_ - 1));
       const std::string name = words.name();
@@ -275,6 +282,9 @@ class Session {
   void before(int call, bool is_cold, unsigned value) {
     machine_.flush(value);
     poison(arena_, value);
+    for (const Block& one : states_) {
+      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
+    }
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
       if (is_given(t)) copy(given_[call].at + at_[t], addresses_[t], plan_.tensors[t].bytes, key(call, t));
     }
@@ -369,6 +379,8 @@ class Session {
   Handle copy_ = nullptr, poison_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
   Size local_ = 0;
   unsigned shared_bytes_ = 0;
+  std::map<std::string, Handle> modules_;
+  std::vector<Block> states_;
   Block arena_;
   std::vector<Block> given_, results_;
   std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot

@@ -49,7 +49,8 @@ enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };       
   F(cuEventCreate, "", Handle*, unsigned) F(cuEventRecord, "", Handle, Handle) F(cuEventSynchronize, "", Handle)     \
   F(cuEventRecordWithFlags, "", Handle, Handle, unsigned) F(cuEventElapsedTime, "", float*, Handle, Handle)          \
   F(cuGraphInstantiateWithFlags, "", Handle*, Handle, unsigned long long) F(cuGraphDestroy, "", Handle)              \
-  F(cuGraphLaunch, "", Handle, Handle) F(cuGraphUpload, "", Handle, Handle) F(cuGraphExecDestroy, "", Handle) F(cuLaunchKernelEx, "", const LaunchConfig*, Handle, void**, void**)          \
+  F(cuGraphLaunch, "", Handle, Handle) F(cuModuleGetGlobal, "_v2", Address*, Size*, Handle, const char*) F(cuMemsetD8Async, "", Address, unsigned char, Size, Handle)     \
+  F(cuGraphUpload, "", Handle, Handle) F(cuGraphExecDestroy, "", Handle) F(cuLaunchKernelEx, "", const LaunchConfig*, Handle, void**, void**)          \
   F(cuTensorMapEncodeTiled, "", TensorMap*, unsigned, unsigned, void*, const unsigned long long*,                    \
     const unsigned long long*, const unsigned*, const unsigned*, unsigned, unsigned, unsigned, unsigned)
 

@@ -7,8 +7,8 @@
 
 namespace flashcore {
 
-// Loads the plan's kernels into the current context; checks the launches against them.
-inline void load(const Driver& driver, Plan& plan) {
+// Loads the plan's kernels into the current context, and checks the launches against them; the modules by cubin.
+inline std::map<std::string, Handle> load(const Driver& driver, Plan& plan) {
   std::map<std::string, Handle> modules;
   for (const auto& [name, image] : plan.cubins) {
     plan.where = "cubin " + name;
@@ -39,6 +39,7 @@ inline void load(const Driver& driver, Plan& plan) {
     }
     if (one.blocks() > 8) CUDA(cuFuncSetAttribute, one.function, kNonPortableCluster, 1);
   }
+  return modules;
 }
 
 // Enqueues the plan's launches on tensors at these addresses.
