@@ -45,6 +45,7 @@ _RESERVED = (".nv.reservedSmem.",)
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
 _RELA, _REL = 4, 9
+_CODE, _COMPRESSED = 4, 0x800
 #: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
 _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
@@ -91,6 +92,8 @@ def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]
             yield from _unknown_tables(data, sections, symbols, section)
         elif not _SECTIONS.fullmatch(section.name):
             yield f"the section {untrusted(section.name)} is not understood"
+        if section.flags & _COMPRESSED or (section.flags & _CODE and not section.name.startswith(".text.")):
+            yield f"the flags of section {untrusted(section.name)} are not understood"
         if section.name.startswith(".text."):
             code = section.content(data)
             if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from flashcore import __version__
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, planning
 from flashcore.plugins.judge.candidate import Candidate
@@ -43,7 +44,9 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared:
     try:
         folder.mkdir()
         one = candidate.sealed(source, folder / "sealed")
-        verdict = replace(verdict, candidate=one.digest, untrusted={"name": untrusted(one.form.name)})
+        claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
+        texts = {"name": untrusted(one.form.name)}
+        verdict = replace(verdict, candidate=one.digest, untrusted=texts, claims=claims)
         variants = [v for v in suite.variants.values() if v.problem == one.form.problem]
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
             if getattr(one.form, key) not in allowed:

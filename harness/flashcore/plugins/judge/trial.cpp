@@ -7,6 +7,7 @@
 //   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
 //   trial MODE K...     a call on each content, timed together in `us`, by the host's clock in `host_us`; a hash of each
 //                       call's outputs
+//   events MODE K...    the same calls, each between events: `us` of a call beyond that of nothing
 //   result CALL TENSOR FILE    an output of a call of the last command
 //
 // Content K of tensor x is in the file x.K.raw beside the plan.
@@ -146,16 +147,16 @@ class Session {
   // Carries out a command, and says so. Throws Refused.
   void command(const std::string& line) {
     Words words(line, plan_.folder);
-    const int which = words.one_of({"once", "trial", "result", "state"});
+    const int which = words.one_of({"once", "trial", "result", "state", "events"});
     if (which == 0) {
       fill({words.integer(0, kMost)});
       say("once", once());
-    } else if (which == 1) {
+    } else if (which == 1 || which == 4) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
       std::vector<std::int64_t> contents;
       for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMost));
       fill(contents);
-      say("trial", trial(is_cold));
+      say("trial", which == 1 ? trial(is_cold) : between_events(is_cold));
     } else if (which == 3) {
       const auto module = modules_.find(words.name());
       if (module == modules_.end()) words.refuse("a cubin of the plan");
@@ -324,12 +325,14 @@ class Session {
   }
 
   // Device and host time (us) of the replay of a graph of all calls, or of all but the calls.
-  std::pair<double, double> replayed(bool is_cold, bool calls, unsigned value) {
+  std::pair<double, double> replayed(bool is_cold, bool calls, unsigned value, bool events = false) {
     Handle graph = nullptr, made = nullptr;
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
     for (int i = 0; i < calls_; ++i) {
       before(i, is_cold, value);
+      if (events) machine_.record(i, 0);
       if (calls) launch(driver, plan_, addresses_, machine_.stream);
+      if (events) machine_.record(i, 1);
       after(i);
     }
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
@@ -349,10 +352,25 @@ class Session {
     CUDA(cuCtxResetPersistingL2Cache);
     const auto [spacers, host_spacers] = replayed(is_cold, false, value);
     const auto [both, host_both] = replayed(is_cold, true, value);
-    std::string hashes;
-    for (int i = 0; i < calls_; ++i) hashes += (i > 0 ? " " : "") + std::to_string(hash(i));
     return member("us", std::vector<double>{std::max((both - spacers) / calls_, kResolutionUs)}) +
-           member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes);
+           member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes());
+  }
+
+  // What a changed spacer cannot shorten.
+  std::string between_events(bool is_cold) {
+    const unsigned value = byte4();
+    double us = 0;
+    for (const bool calls : {false, true}) {
+      replayed(is_cold, calls, value, true);
+      for (int i = 0; i < calls_; ++i) us += (calls ? 1 : -1) * machine_.elapsed_us(i);
+    }
+    return member("us", std::vector<double>{us / calls_}) + member("hashes", hashes());
+  }
+
+  std::string hashes() const {
+    std::string made;
+    for (int i = 0; i < calls_; ++i) made += (i > 0 ? " " : "") + std::to_string(hash(i));
+    return made;
   }
 
   // FNV-1a over words of the call's outputs.

@@ -23,7 +23,7 @@ class Verdict:
 
     Args:
         candidate: the hash of its files.
-        untrusted: texts that the candidate chose.
+        untrusted: texts that the candidate chose. ``claims``: what else it says, which is checked.
         shapes: of each its name, ``params``, whether it was ``drawn``, ``seeds`` and complaints (``right``) by kind of
             input, ``times`` and ``floor`` in us by mode, and how many timed calls' bytes were compared and judged.
     """
@@ -32,6 +32,7 @@ class Verdict:
     suite: str
     suite_hash: str
     untrusted: Mapping[str, str]
+    claims: Mapping[str, Any] = field(default_factory=dict)
     status: Status = "unmeasured"
     reasons: tuple[str, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
