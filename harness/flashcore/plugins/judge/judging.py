@@ -22,8 +22,9 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model import intervals
 from flashcore.model.suite import Suite
-from flashcore.plugins.judge import candidate, measuring
+from flashcore.plugins.judge import candidate
 from flashcore.plugins.judge.answers import Answers
+from flashcore.plugins.judge.measuring import Measured, Trials
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
@@ -114,7 +115,7 @@ class _Run:
         self._form, self._given = one.candidate.form, one.launches[case.shape]
         self._folder = one.candidate.folder.parent / f"{case.shape}.{is_timed}"
         self._contents: list[_Content] = []
-        self.measured = measuring.Measured()
+        self.measured = Measured()
 
     def measure(self, settings: Settings, answers: Answers) -> None:
         """Draws inputs and runs the plan on them.
@@ -141,15 +142,9 @@ class _Run:
         plan = candidate.plan(self.case, self._given.launches, self._given.workspaces, scalars[0])
         for name in {launch.cubin for launch in plan.launches}:
             shutil.copyfile(self._given.folder / name, self._folder / name)
-        self.measured = measuring.measure(
-            plan,
-            self._folder,
-            len(self._contents),
-            settings.rounds if self._is_timed else 0,
-            self._form.deterministic,
-            self._one.state,
-            settings.environment,
-        )
+        trials = Trials(plan, self._folder, self._form.deterministic, settings.environment)
+        self.measured = trials.measured
+        trials.run(len(self._contents), settings.rounds if self._is_timed else 0, self._one.state)
 
     def judge(
         self, results: dict[str, dict[str, Any]], device: Mapping[str, Any], gpu: Gpu | None, answers: Answers

@@ -24,6 +24,7 @@ PROCESSES = 2
 _LIMIT_S = 30.0
 #: Other clocks may see this share and these us more, and the host's no less than half.
 _CLOCKS, _CLOCKS_US = 1.25, 6.0
+_DICE = secrets.SystemRandom()
 _LAUNCHER = Path(program.__file__).parent
 
 
@@ -55,106 +56,97 @@ def built() -> Path:
     )
 
 
-def measure(
-    plan: Plan,
-    folder: Path,
-    contents: int,
-    rounds: int,
-    deterministic: bool,
-    state: Sequence[tuple[str, str]] = (),
-    environment: Mapping[str, str] | None = None,
-) -> Measured:
-    """Calls the plan twice on each content, or times it on random ones.
+class Trials:
+    """A plan on a shape.
 
     Args:
         folder: where cubins and contents are, and outputs will be.
-        rounds: samples per process and mode; 0: it is not timed.
         deterministic: whether calls on equal inputs must give equal bytes.
-        state: cubin and name of global variables, which are written before each call.
     """
-    made, written = Measured(), [n for n, t in plan.tensors.items() if t.role in ("output", "inout")]
-    with contextlib.ExitStack() as stack:
-        try:
-            arguments = (plan, folder, _LIMIT_S, environment, built())
-            runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES if rounds else 1)]
-            for run in runs:
-                for cubin, name in state:
-                    run.ask("state", cubin, name)
-            made.device = {k: v for k, v in runs[0].device.items() if k != "event"}
-            if rounds:
-                _time(runs, contents - 1, rounds, written, folder, deterministic, made)
-            else:
-                for content in range(contents):
-                    _check(runs[0], content, written, folder, deterministic, made)
-        except LauncherError as error:
-            made.reasons.append(untrusted(error))
-    return made
 
+    def __init__(self, plan: Plan, folder: Path, deterministic: bool, environment: Mapping[str, str] | None) -> None:
+        self._plan, self._folder, self._deterministic, self._environment = plan, folder, deterministic, environment
+        self._written = [name for name, tensor in plan.tensors.items() if tensor.role in ("output", "inout")]
+        self._hashes: dict[int, set[str]] = {}
+        self._decks: dict[Launcher, list[int]] = {}  # contents that a process has not had
+        self.measured = Measured()
 
-def _check(run: Launcher, content: int, written: list[str], folder: Path, deterministic: bool, made: Measured) -> None:
-    """Two calls. The bytes before them differ, so that unwritten elements differ too."""
-    kept = []
-    for _ in range(2):
-        answer = run.ask("once", content)
-        if answer["outside"]:
-            made.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
-        if answer["changed"]:
-            made.reasons.append(f"it changed its inputs: {answer['changed']}")
-        kept.append(_kept(run, 0, content, written, folder))
-    made.outputs += kept[: 1 if deterministic else None]
-    for name in written if deterministic else ():
-        if len({_hash(one.files[name]) for one in kept}) > 1:
-            made.reasons.append(f"{name}: two calls on the same input differ: a race, or unwritten elements")
+    def run(self, contents: int, rounds: int, state: Sequence[tuple[str, str]]) -> None:
+        """Calls the plan twice on each content, or times it on random ones.
 
+        Args:
+            rounds: samples per process and mode; 0: it is not timed.
+            state: cubin and name of global variables, which are written before each call.
+        """
+        made = self.measured
+        with contextlib.ExitStack() as stack:
+            try:
+                arguments = (self._plan, self._folder, _LIMIT_S, self._environment, built())
+                runs = [stack.enter_context(program.launcher(*arguments)) for _ in range(PROCESSES if rounds else 1)]
+                made.device = {k: v for k, v in runs[0].device.items() if k != "event"}
+                for run in runs:
+                    for cubin, name in state:
+                        run.ask("state", cubin, name)
+                    if rounds:  # loads the kernels, on inputs that no timed call has
+                        run.ask("once", contents - 1)
+                for content in () if rounds else range(contents):
+                    self._check(runs[0], content)
+                for mode in MODES if rounds else ():
+                    self._time(runs, mode, contents - 1, rounds)
+            except LauncherError as error:
+                made.reasons.append(untrusted(error))
+        different = sum(len(values) > 1 for values in self._hashes.values())
+        if self._deterministic and different:
+            inputs = f"{different} of {len(self._hashes)} inputs"
+            made.reasons.append(
+                f"calls on the same input gave different bytes, on {inputs}: a race, or unwritten elements"
+            )
 
-def _time(
-    runs: list[Launcher],
-    timed: int,
-    rounds: int,
-    written: list[str],
-    folder: Path,
-    deterministic: bool,
-    made: Measured,
-) -> None:
-    dice = secrets.SystemRandom()
-    count = min(*(run.sets for run in runs), timed)
-    decks: list[list[int]] = [[] for _ in runs]  # of each process: contents that it has not had
-    hashes: dict[int, set[str]] = {}
-    for run in runs:  # loads the kernels, on inputs that no timed call has
-        run.ask("once", timed)
-    looked: set[int] = set()
+    def _check(self, run: Launcher, content: int) -> None:
+        """Two calls. The bytes before them differ, so that unwritten elements differ too."""
+        for _ in range(2):
+            answer = run.ask("once", content)
+            if answer["outside"]:
+                self.measured.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
+            if answer["changed"]:
+                self.measured.reasons.append(f"it changed its inputs: {answer['changed']}")
+            self._look(run, [content], answer)
 
-    def sample(i: int, command: str, mode: str) -> dict[str, Any]:
-        if len(decks[i]) < count:
-            decks[i] = dice.sample(range(timed), timed)
-        contents = [decks[i].pop() for _ in range(count)]
-        answer: dict[str, Any] = runs[i].ask(command, mode, count, *contents)
-        for content, value in zip(contents, answer["hashes"].split(), strict=True):
-            hashes.setdefault(content, set()).add(value)
-        made.compared += count
-        # Which calls are looked at is decided after they ran. Those of equal bytes need to be seen once.
-        call = dice.randrange(count)
-        if not (deterministic and contents[call] in looked):
-            looked.add(contents[call])
-            made.outputs.append(_kept(runs[i], call, contents[call], written, folder))
-        return answer
-
-    for mode in MODES:
-        series: list[list[float]] = [[] for _ in runs]
+    def _time(self, runs: Sequence[Launcher], mode: str, timed: int, rounds: int) -> None:
+        series: dict[Launcher, list[float]] = {run: [] for run in runs}
         host: list[float] = []
         for _ in range(rounds):
-            for i in dice.sample(range(len(runs)), len(runs)):
-                answer = sample(i, "trial", mode)
-                series[i] += answer["us"]
+            for run in _DICE.sample(runs, len(runs)):
+                answer = self._sample(run, "trial", mode, timed)
+                series[run] += answer["us"]
                 host += answer["host_us"]
-        made.times[mode] = series
-        between = [sample(i, "events", mode)["us"][0] for i in range(len(runs))]
-        made.reasons += _clocks(mode, statistics.median([us for each in series for us in each]), host, min(between))
-    different = sorted(content for content, values in hashes.items() if len(values) > 1)
-    if deterministic and different:
-        made.reasons.append(
-            f"timed calls on the same input gave different bytes, on {len(different)} of {len(hashes)} inputs"
-        )
+        self.measured.times[mode] = [*series.values()]
+        between = min(self._sample(run, "events", mode, timed)["us"][0] for run in runs)
+        us = statistics.median([us for each in series.values() for us in each])
+        self.measured.reasons += _clocks(mode, us, host, between)
+
+    def _sample(self, run: Launcher, command: str, mode: str, timed: int) -> Any:
+        count, deck = min(run.sets, timed), self._decks.setdefault(run, [])
+        if len(deck) < count:
+            deck[:] = _DICE.sample(range(timed), timed)
+        contents = [deck.pop() for _ in range(count)]
+        answer = run.ask(command, mode, count, *contents)
+        self.measured.compared += count
+        self._look(run, contents, answer)
+        return answer
+
+    def _look(self, run: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
+        """Keeps one call's outputs, chosen when it has run. Of equal bytes on an input one is enough."""
+        for content, value in zip(contents, answer["hashes"].split(), strict=True):
+            self._hashes.setdefault(content, set()).add(value)
+        call = _DICE.randrange(len(contents))
+        if self._deterministic and contents[call] in (output.content for output in self.measured.outputs):
+            return
+        files = {name: f"{secrets.token_hex(8)}.out" for name in self._written}
+        for name, file in files.items():
+            run.ask("result", call, name, file)
+        paths = {name: os.path.join(self._folder, file) for name, file in files.items()}
+        self.measured.outputs.append(Output(contents[call], paths))
 
 
 def _clocks(mode: str, us: float, host: list[float], between: float) -> list[str]:
@@ -165,15 +157,3 @@ def _clocks(mode: str, us: float, host: list[float], between: float) -> list[str
         others = f"{low:.2f} to {high:.2f} us by the host's clock, {between:.2f} us by events around single calls"
         return [f"{mode}: the clocks disagree: {us:.2f} us by difference, {others}"]
     return []
-
-
-def _kept(run: Launcher, call: int, content: int, written: list[str], folder: Path) -> Output:
-    files = {name: f"{secrets.token_hex(8)}.out" for name in written}
-    for name, file in files.items():
-        run.ask("result", call, name, file)
-    return Output(content, {name: os.path.join(folder, file) for name, file in files.items()})
-
-
-def _hash(file: str) -> str:
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

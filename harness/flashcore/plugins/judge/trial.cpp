@@ -95,13 +95,17 @@ loop:
 
 // Masks or unmasks bytes as the kernel `copy` does: each word with splitmix64 of the key and the word's place.
 std::string masked(std::string bytes, std::uint64_t key) {
+  const std::size_t size = bytes.size();
+  bytes.resize((size + 7) / 8 * 8, '\0');
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    std::uint64_t z = key + (at + 8) * 0x9E3779B97F4A7C15u;
+    std::uint64_t word = 0, z = key + (at + 8) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    z ^= z >> 31;
-    for (std::size_t i = at; i < std::min(at + 8, bytes.size()); ++i) bytes[i] ^= static_cast<char>(z >> 8 * (i - at) & 255);
+    std::memcpy(&word, &bytes[at], 8);
+    word ^= z ^ (z >> 31);
+    std::memcpy(&bytes[at], &word, 8);
   }
+  bytes.resize(size);
   return bytes;
 }
 
@@ -221,7 +225,7 @@ class Session {
     for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
     Size bytes = 0;
     for (const Tensor& one : plan_.tensors) bytes += one.role == Tensor::workspace ? 0 : one.bytes;
-    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 29) / std::max<Size>(bytes, 1), 2, 16));
+    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 28) / std::max<Size>(bytes, 1), 2, 16));
     at_.resize(count);
     Size packed = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -321,7 +325,7 @@ class Session {
       for (; at < from; ++at) outside += static_cast<unsigned char>(now[at]) != (value & 255);
       at = to;
     }
-    return member("outside", outside) + member("changed", changed);
+    return member("outside", outside) + member("changed", changed) + member("hashes", hashes());
   }
 
   // Device and host time (us) of the replay of a graph of all calls, or of all but the calls.
