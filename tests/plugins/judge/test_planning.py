@@ -1,0 +1,60 @@
+"""Sources of candidates: compiled and planned in the sandbox, from an example's variants and from attackers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.pipeline import plugins
+from flashcore.plugins.judge import planning
+from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge.verdict import Verdict
+from flashcore.suites.load import load
+from tests.conftest import ROOT
+
+SUITE = ROOT / "examples" / "row_softmax"
+
+
+@pytest.fixture(autouse=True)
+def confined() -> None:
+    if not shutil.which("bwrap") and subprocess.run(["unshare", "-Ur", "true"], check=False).returncode:
+        pytest.skip("tool: neither bwrap nor user namespaces on this machine")
+
+
+def judged(folder: Path, source: Path, **config: Any) -> Verdict:
+    plugins.load()
+    folder.mkdir()
+    text = source.read_text().replace("FLASHCORE_ATTACKED", json.dumps(planning.__file__))
+    (folder / source.name).write_text(text)
+    form = {"name": "a", "problem": "rows", "tolerance": "fp32", "variant": {"source": source.name, "config": config}}
+    (folder / "candidate.json").write_text(json.dumps(form))
+    (verdict,) = judge_all(load(SUITE), [folder], Settings(), lambda _: None)
+    return verdict
+
+
+def test_a_source_is_compiled_and_planned(compiler: Nvcc, tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "c", SUITE / "warp.cu", WARPS=4)
+    assert (verdict.status, len(verdict.reasons)) == ("unmeasured", 1) and "GPU" in verdict.reasons[0]
+    assert [kernel["kernel"] for kernel in verdict.kernels] == ["row_softmax_warp_kernel"]
+
+
+def test_a_source_that_does_not_compile_is_rejected(compiler: Nvcc, tmp_path: Path) -> None:
+    (tmp_path / "bad.cu").write_text("int x = \x1b[2J;")
+    verdict = judged(tmp_path / "c", tmp_path / "bad.cu")
+    assert verdict.status == "rejected" and "does not compile" in verdict.reasons[0]
+    assert "\x1b" not in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("attack", [1, 3, 4, 5, 7, 9])  # see the source; none tells that it escaped
+def test_host_code_that_attacks_gets_nowhere(
+    compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: int
+) -> None:
+    monkeypatch.setenv("FLASHCORE_SECRET", "x")
+    verdict = judged(tmp_path / "c", ROOT / "benchmarks" / "attacks" / "host.cu", ATTACK=attack)
+    assert verdict.status in ("rejected", "unmeasured") and "ESCAPED" not in str(verdict.reasons)
