@@ -97,6 +97,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"launches": ["k"]}, "the name of a cubin"),
         ({"launches": [], "variant": {}}, "either launches"),
         ({"launches": [LAUNCH] * 1001}, "either launches"),
+        ({"workspaces": {"w": "x"}}, "workspaces: sizes.0"),
         ({"workspaces": {"y": 8}}, "y is a tensor of the problem"),
         ({"tolerance": "loose"}, "tolerance: expected one of exact"),
         ({"roof": "fp4_tensor"}, "roof: expected one of fp32"),

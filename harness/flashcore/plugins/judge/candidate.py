@@ -113,7 +113,8 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
     for name, size in workspaces.items():
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")
-        tensors[name] = Tensor(dtype="uint8", sizes=[filled(size, numbers)], role="workspace")
+        form = {"dtype": "uint8", "sizes": [filled(size, numbers)], "role": "workspace"}
+        tensors[name] = validated(Tensor, form, "workspaces")
     made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
     if made.launches and made.launches[0].programmatic:
         raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")

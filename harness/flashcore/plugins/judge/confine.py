@@ -18,14 +18,8 @@ from pathlib import Path
 from typing import Any
 
 CANNOT = 125
-_FLAGS = {
-    "user": 0x10000000,
-    "mount": 0x20000,
-    "pid": 0x20000000,
-    "net": 0x40000000,
-    "ipc": 0x8000000,
-    "uts": 0x4000000,
-}
+_NEW_USER = 0x10000000
+_NAMESPACES = _NEW_USER | 0x6C020000  # mount, uts, ipc, pid, network
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
 _ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = (
@@ -35,13 +29,12 @@ _ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = (
     7,
 )  # SCMP_ACT_…, EPERM, ENOSYS, SCMP_CMP_…
 #: What no compiler needs, and kernels have had holes in.
-_REFUSED = (
-    *("mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "move_mount", "open_tree"),
-    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "bpf", "perf_event_open"),
-    *("userfaultfd", "keyctl", "add_key", "request_key", "io_uring_setup", "io_uring_enter", "io_uring_register"),
-    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "open_by_handle_at"),
-    *("name_to_handle_at", "socket", "mknod", "mknodat", "quotactl", "acct", "swapon", "reboot", "syslog"),
-)
+_REFUSED = """
+mount umount2 pivot_root chroot unshare setns fsopen fsmount move_mount open_tree ptrace process_vm_readv
+process_vm_writev kcmp pidfd_getfd bpf perf_event_open userfaultfd keyctl add_key request_key io_uring_setup
+io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module
+open_by_handle_at name_to_handle_at socket mknod mknodat quotactl acct swapon reboot syslog
+"""
 _DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,7 +55,7 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     """Leaves this process without network, other processes, users, devices, and files but ``readable``, read-only, and
     an empty ``/tmp``."""
     user, group = os.getuid(), os.getgid()
-    _call("unshare", sum(_FLAGS.values()))
+    _call("unshare", _NAMESPACES)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -111,10 +104,10 @@ def restrict(limits: dict[str, int], *, required: bool) -> None:
         return
     library.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(library.seccomp_init(_ALLOW))
-    for name in _REFUSED:
+    for name in _REFUSED.split():
         if (number := library.seccomp_syscall_resolve_name(name.encode())) >= 0:
             library.seccomp_rule_add(rules, _REFUSE, number, 0)
-    new_user = (ctypes.c_uint64 * 3)(_MASKED_EQUAL << 32, _FLAGS["user"], _FLAGS["user"])  # argument 0
+    new_user = (ctypes.c_uint64 * 3)(_MASKED_EQUAL << 32, _NEW_USER, _NEW_USER)  # argument 0
     library.seccomp_rule_add_array(rules, _REFUSE, library.seccomp_syscall_resolve_name(b"clone"), 1, new_user)
     library.seccomp_rule_add(rules, _UNKNOWN, library.seccomp_syscall_resolve_name(b"clone3"), 0)  # has clone instead
     if library.seccomp_load(rules):

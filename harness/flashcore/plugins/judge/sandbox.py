@@ -28,6 +28,7 @@ LIMITS = {
     "RLIMIT_CORE": 0,
 }
 _SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 96 << 20, 2 << 30
+_BUBBLEWRAP = "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --dev /dev"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
@@ -85,18 +86,9 @@ def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | N
     if program is None:
         return None
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
-    options = (
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--cap-drop",
-        "ALL",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-    )
-    return [program, *options, "--size", str(_SIZE), "--tmpfs", "/tmp", *shown, "--chdir", "/tmp"], {"limits": LIMITS}
+    return [program, *_BUBBLEWRAP.split(), "--size", str(_SIZE), "--tmpfs", "/tmp", *shown, "--chdir", "/tmp"], {
+        "limits": LIMITS
+    }
 
 
 def _own(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
