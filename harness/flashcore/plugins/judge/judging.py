@@ -8,8 +8,9 @@ import secrets
 import shutil
 import statistics
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from flashcore.plugins.launcher.plan import tensors_of
 ROUNDS = 10
 #: Inputs that timed calls draw from at most, and their bytes; seeds of each kind of input.
 _TIMED, _TIMED_BYTES, _SEEDS = 320, 1 << 30, 2
+#: Candidates that are prepared while one is measured.
+_AHEAD = 4
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 _Content = tuple[int, str]  # seed and kind of an input
@@ -57,19 +60,20 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(2) as ahead,
     ):
-        places = [Path(place, str(i)) for i in range(len(folders))]
-        work = [
-            ahead.submit(prepared, suite, arch or suite.archs[-1], *pair) for pair in zip(folders, places, strict=True)
-        ]
-        for i, future in enumerate(work):
-            say(f"judge {i + 1}/{len(folders)} {untrusted(folders[i].name)}")
-            one = future.result()
-            yield (
-                _judged(suite, one, gpu, settings, answers)
-                if arch or one.verdict.reasons
-                else replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
-            )
-            shutil.rmtree(places[i], ignore_errors=True)
+        built_for = arch or suite.archs[-1]
+        pending: deque[Future[Prepared]] = deque()
+        for i in range(len(folders) + _AHEAD):
+            if i < len(folders):
+                pending.append(ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i))))
+            if i < _AHEAD:
+                continue
+            say(f"judge {i - _AHEAD + 1}/{len(folders)} {untrusted(folders[i - _AHEAD].name)}")
+            one = pending.popleft().result()
+            if not arch and not one.verdict.reasons:
+                yield replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
+            else:
+                yield _judged(suite, one, gpu, settings, answers)
+            shutil.rmtree(Path(place, str(i - _AHEAD)), ignore_errors=True)
 
 
 def _judged(suite: Suite, one: Prepared, gpu: Gpu | None, settings: Settings, answers: Answers) -> Verdict:
