@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.plugins.judge.conftest import LAUNCH, Judge
 
 
@@ -28,3 +30,18 @@ def test_bytes_beside_a_tensor_are_noticed(judge: Judge) -> None:
     arguments: list[Any] = [[{"tensor": "x"}], [{"tensor": "y"}], [{"int32": "=N + 40"}]]
     verdict = judge(launches=[{**LAUNCH, "arguments": arguments}])
     assert any("outside its tensors" in reason for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize(
+    ("fails", "status"),
+    [("cuStreamSynchronize:3", "rejected"), ("cuGraphLaunch:2", "rejected"), ("cuInit", "unmeasured")],
+)
+def test_a_failed_call_is_the_candidates_and_a_missing_gpu_is_not(judge: Judge, fails: str, status: str) -> None:
+    verdict = judge(environment={"LIBCUDA_FAILS": fails})
+    assert verdict.status == status and fails.partition(":")[0] in verdict.reasons[0]
+
+
+def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COPIES_FAIL", "1")
+    verdict = judge()
+    assert verdict.status == "unmeasured" and "COPIES_FAIL" in verdict.reasons[0]

@@ -57,10 +57,14 @@ class Answers:
             self._answer(b"{}\n")
 
     def close(self) -> None:
+        self._end()
         self._log.close()
+
+    def _end(self) -> None:
         if self._process:
             self._process.kill()
             self._process.communicate()
+            self._process = None
 
     def _answer(self, line: bytes) -> bytes:
         if self._process is None:
@@ -73,6 +77,7 @@ class Answers:
             self._process.stdin.flush()
         if answer := self._process.stdout.readline():
             return answer
+        self._end()  # the next candidate gets another
         self._log.seek(0)
         message = self._log.read()[-1000:].decode(errors="replace")
         raise CapabilityError(f"the suite's process failed: {message}", "run flashcore check on the suite")

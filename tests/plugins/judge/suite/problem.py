@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 KINDS = ("random", "ones")
@@ -12,6 +13,8 @@ FENCE = {"max": 0.0, "mean": 0.0}
 def make_inputs(params: dict[str, Any], seed: int, device: str, kind: str = "random") -> dict[str, Any]:
     import torch
 
+    if "COPIES_FAIL" in os.environ:
+        raise RuntimeError("COPIES_FAIL")
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(0, 256, (params["N"],), generator=generator, dtype=torch.uint8)
     return {"x": (torch.ones_like(x) if kind == "ones" else x).to(device)}
