@@ -170,8 +170,8 @@ class Audit(Tool):
 
 
 class Judge(Tool):
-    """Judges candidates, folders with candidate.json: device code and a plan of launches, or sources, which are compiled
-    in a sandbox. Accepted, rejected with reasons, or unmeasured; times by shape."""
+    """Judges candidates: device code and launches, or sources, which are compiled in a sandbox. A candidate is accepted,
+    with its times by shape, rejected with reasons, or unmeasured."""
 
     host_code = True
     suite: _Path = Field(".", description="the suite's folder, which is trusted")
