@@ -2,7 +2,8 @@
 
 Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches":
 {shape:
-[launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text}``.
+[launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or
+``{"error": text, "incapable": bool}``, the latter if the machine is at fault.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import FlashcoreError
+from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
@@ -38,7 +39,7 @@ def main() -> None:
     try:
         answer = _planned(task)
     except FlashcoreError as error:
-        answer = {"error": str(error)}
+        answer = {"error": str(error), "incapable": isinstance(error, CapabilityError)}
     answers.write(json.dumps(answer))
     answers.close()
     os._exit(0)  # whatever the candidate left running

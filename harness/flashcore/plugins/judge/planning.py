@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from flashcore.errors import UsageError
+from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import sandbox
@@ -30,6 +30,7 @@ class _Answer(Form):
     workspaces: dict[str, dict[Word, Annotated[int, Field(ge=0)]]] = Field(default={})
     cubins: dict[Word, str] = Field(default={})
     error: str = ""
+    incapable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the planner's answer is not one: {untrusted(error)}") from None
+    if answer.incapable:
+        raise CapabilityError(untrusted(answer.error, 1000), "see flashcore doctor")
     if answer.error:
         raise UsageError(untrusted(answer.error, 1000))
     if sum(map(len, contents.values())) > MOST_BYTES:

@@ -68,7 +68,8 @@ def _paths(folders: Sequence[Path]) -> list[str]:
     nvcc = [toolchain.find_nvcc().root] if toolchain.optional_tool("nvcc") else []
     here = Path.cwd()  # it may have runs and verdicts
     folders_of_python = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
-    packages = [p for p in folders_of_python if p and not here.is_relative_to(p)]
+    ours = str(Path(confine.__file__).parents[3])
+    packages = [ours, *(p for p in folders_of_python if p and not here.is_relative_to(p))]
     wanted: list[str | Path] = [
         *_SYSTEM,
         sys.prefix,

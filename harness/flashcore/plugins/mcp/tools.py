@@ -170,8 +170,8 @@ class Audit(Tool):
 
 
 class Judge(Tool):
-    """Judges candidates: device code and launches, or sources, which are compiled in a sandbox. A candidate is accepted,
-    with its times by shape, rejected with reasons, or unmeasured."""
+    """Judges candidates: device code and launches, or sources, which a sandbox compiles. A candidate is accepted, with
+    its times by shape, rejected with reasons, or unmeasured."""
 
     host_code = True
     suite: _Path = Field(".", description="the suite's folder, which is trusted")
