@@ -1,9 +1,8 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``; writes ``{"launches":
-{shape:
-[launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or
-``{"error": text, "incapable": bool}``, the latter if the machine is at fault.
+Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``. Writes ``{"launches":
+{shape: [launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text, "incapable":
+bool}``, where the latter blames the machine.
 """
 
 from __future__ import annotations
