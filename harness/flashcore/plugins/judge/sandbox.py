@@ -45,7 +45,7 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
     inside = [sys.executable, "-P", confine.__file__]
     paths = _paths(folders)
     errors = []
-    for outer in (_bubblewrap(paths), _own(paths)):
+    for outer in (_bubblewrap(paths), _namespaces(paths)):
         if outer is None:
             errors.append("no bwrap on PATH")
             continue
@@ -92,7 +92,7 @@ def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | N
     }
 
 
-def _own(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
+def _namespaces(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     return [], {"limits": LIMITS, "readable": paths, "size": str(_SIZE)}
 
 
