@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from flashcore.errors import UsageError
 from flashcore.model.suite import Suite, Variant
 from flashcore.model.text import did_you_mean
-from flashcore.plugins.tune.space import Space, holds, parse, spaces_of
+from flashcore.plugins.tune.space import Space, spaces_of
+from flashcore.suites.expressions import holds, parse
 
 Point = dict[str, int | str]
 _SHARED = ("kind", "problem", "tolerance")  # shared by all variants of a space

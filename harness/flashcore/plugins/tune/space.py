@@ -1,31 +1,20 @@
-"""``[space.<name>]`` of a manifest: the configs of one variant's source to search, and the conditions between axes.
-
-A condition is an expression of integers, words and comparisons: ``ROWS // 16 * GROUPS <= 32``, ``STAGES == 1 or COPY ==
-'async'``. Python parses and compiles it, after all syntax but the nodes below (calls, attributes, powers, shifts) is
-refused.
-"""
+"""``[space.<name>]`` of a manifest: the configs of one variant's source to search, and the conditions between axes."""
 
 from __future__ import annotations
 
-import ast
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import CodeType
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from flashcore.model.suite import Suite
 from flashcore.model.text import misspelled
+from flashcore.suites.expressions import parse
 from flashcore.suites.schema import Name, TableForm, Text
 
 MOST_POINTS = 100_000
-MOST_LETTERS = 300
-
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or)
-_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
-_TERMS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +24,7 @@ class Space:
     Args:
         variant: provides everything except the axes: source, other macros, tolerance, archs.
         axes: macro of its config → its values, in order.
-        conditions: on the axes and the variant's other macros; see :func:`parse`.
+        conditions: on the axes and the variant's other macros; see :mod:`flashcore.suites.expressions`.
         shapes: the shapes to time; the first one ranks.
         objectives: the quantities to minimize: ``time`` at each shape, ``error``, ``smem``.
         hard: static budgets that reject a candidate; the others are soft, and the candidate may still win.
@@ -99,64 +88,3 @@ class SpaceForm(TableForm):
         rival = variants.get(self.against or self.variant)
         if rival is None or rival.is_reference or (base is not None and rival.problem != base.problem):
             yield "against", "a variant of the same problem", misspelled(str(self.against), variants)
-
-
-# --- conditions -------------------------------------------------------------------------------------
-
-
-class Word(str):
-    """A word compares as text, but is not an operand: times a number it would be a longer word."""
-
-    __slots__ = ()
-
-    def _refuse(self, _: object) -> NoReturn:
-        raise TypeError(f"{str(self)!r} is no number")
-
-    __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __rmod__ = _refuse
-
-
-def parse(text: str, names: Collection[str]) -> CodeType:
-    """Compiles the condition for :func:`holds`.
-
-    Args:
-        names: the names that it may contain.
-
-    Raises:
-        ValueError: it is not a condition.
-    """
-    if len(text) > MOST_LETTERS:
-        raise ValueError(f"at most {MOST_LETTERS} letters")
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError("a comparison such as 'ROWS * STAGES <= 256'") from error
-    for node in ast.walk(tree.body):
-        if isinstance(node, ast.Name) and node.id not in names:
-            raise ValueError(f"only the names {', '.join(names)}")
-        if not _is_allowed(node):
-            raise ValueError("names, whole numbers, words, + - * // %, comparisons, and, or, not")
-    return compile(tree, text, "eval")
-
-
-def _is_allowed(node: ast.AST) -> bool:
-    match node:
-        case ast.Constant(value):
-            return isinstance(value, (int, str))
-        case ast.BinOp(ast.Constant(str()) | ast.Tuple() | ast.List()):
-            return False
-        case ast.BinOp(_, _, ast.Constant(str()) | ast.Tuple() | ast.List()):
-            return False
-    return isinstance(node, (*_TERMS, *_OPERATORS, *_COMPARISONS))
-
-
-def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
-    """Whether a parsed condition is true of these values.
-
-    Raises:
-        ValueError: it does arithmetic with a word, or divides by zero.
-    """
-    wrapped = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
-    try:
-        return bool(eval(condition, {"__builtins__": {}}, wrapped))
-    except (TypeError, ZeroDivisionError) as error:
-        raise ValueError(f"{condition.co_filename}: {error}") from error

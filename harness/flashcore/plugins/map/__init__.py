@@ -1,0 +1,15 @@
+"""Maps a family of kernels: which variant wins where, by how much, and what a dispatcher's choice costs.
+
+``table`` draws the points, ``measure`` times them as shapes of the suite, ``child`` is the timing process, ``regions``
+reads the record, ``tree`` fits a dispatcher.
+"""
+
+from flashcore.model.plugin import Plugin
+
+PLUGIN = Plugin(
+    name="map",
+    commands={"map": "flashcore.plugins.map.command"},
+    help={"map": "which variant wins where, and what a dispatcher's choice costs"},
+    groups={"map": "measure"},
+    tables={"map": "flashcore.plugins.map.table:MapForm"},
+)

@@ -1,0 +1,44 @@
+"""``flashcore map``: times a family at the points of a distribution, and shows or fits what wins where."""
+
+from __future__ import annotations
+
+import argparse
+
+from flashcore.cli import options, progress
+from flashcore.errors import Exit, UsageError
+from flashcore.plugins.map import measure
+from flashcore.plugins.map.table import points
+from flashcore.suites.load import load
+
+EXAMPLES = (
+    ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
+    ("flashcore map --dispatch", "fit a dispatcher to the newest map"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_run(parser)
+    options.add_suite(parser)
+    options.add_places(parser)
+    options.add_records(parser)
+    options.add_measuring(parser)
+    add = parser.add_argument
+    add("--map", dest="name", metavar="NAME", help="a [map.NAME] of the manifest (default: the only one)")
+    add("--points", type=int, metavar="N", help="time N points of the map")
+    add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
+    add("--seconds", type=float, metavar="S", help="record the points timed within S seconds")
+    parser.set_defaults(profiles=options.of_project("maps"), **{"bench.samples": 20, "bench.first": 1})
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.points is not None:
+        if arguments.points < 1:
+            raise UsageError(f"--points {arguments.points}: expected a number above 0")
+        settings = options.settings(arguments, upto="bench", join=False)
+        suite = load(settings.suite)
+        name = measure.chosen_map(suite, arguments.name)
+        chosen = points(suite, name, arguments.points, arguments.seed)
+        with progress.shown(arguments.quiet) as say:
+            runs = measure.measured(settings, name, chosen, arguments.seconds, arguments.resume, say)
+        records = [run.record for run in runs]
+    return Exit.OK

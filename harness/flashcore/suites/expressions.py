@@ -1,0 +1,81 @@
+"""Expressions of integers, words and comparisons in manifests: ``ROWS // 16 * GROUPS <= 32``, ``STAGES == 1 or COPY ==
+'async'``.
+
+Python parses and compiles one, after all syntax but the nodes below (calls, attributes, powers, shifts) is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from types import CodeType
+from typing import Any, NoReturn
+
+MOST_LETTERS = 300
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+_TERMS = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.List)
+
+
+class Word(str):
+    """A word compares as text, but is not an operand: times a number it would be a longer word."""
+
+    __slots__ = ()
+
+    def _refuse(self, _: object) -> NoReturn:
+        raise TypeError(f"{str(self)!r} is no number")
+
+    __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __rmod__ = _refuse
+
+
+def parse(text: str, names: Collection[str]) -> CodeType:
+    """Compiles the expression for :func:`holds` and :func:`value`.
+
+    Args:
+        names: the names that it may contain.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if len(text) > MOST_LETTERS:
+        raise ValueError(f"at most {MOST_LETTERS} letters")
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError("a comparison such as 'ROWS * STAGES <= 256'") from error
+    for node in ast.walk(tree.body):
+        if isinstance(node, ast.Name) and node.id not in names:
+            raise ValueError(f"only the names {', '.join(names)}")
+        if not _is_allowed(node):
+            raise ValueError("names, whole numbers, words, + - * // %, comparisons, and, or, not")
+    return compile(tree, text, "eval")
+
+
+def _is_allowed(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value):
+            return isinstance(value, (int, str))
+        case ast.BinOp(ast.Constant(str()) | ast.Tuple() | ast.List()):
+            return False
+        case ast.BinOp(_, _, ast.Constant(str()) | ast.Tuple() | ast.List()):
+            return False
+    return isinstance(node, (*_TERMS, *_OPERATORS, *_COMPARISONS))
+
+
+def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
+    """Whether a parsed condition is true of these values; raises as :func:`value`."""
+    return bool(value(condition, values))
+
+
+def value(expression: CodeType, values: Mapping[str, object]) -> Any:
+    """A parsed expression's value.
+
+    Raises:
+        ValueError: it does arithmetic with a word, or divides by zero.
+    """
+    wrapped = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
+    try:
+        return eval(expression, {"__builtins__": {}}, wrapped)
+    except (TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"{expression.co_filename}: {error}") from error

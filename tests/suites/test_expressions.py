@@ -1,0 +1,47 @@
+"""Expressions of manifests: what Python would say of them, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from flashcore.suites import expressions
+
+VALUES = {"ROWS": 64, "STAGES": 2, "COPY": "async"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ROWS * STAGES <= 128", True),
+        ("ROWS * STAGES < 128", False),
+        ("ROWS // 48 == 1 and ROWS % 48 == 16", True),
+        ("COPY == 'plain' or STAGES in (2, 3)", True),
+        ("not (COPY == 'async') or STAGES > 2", False),
+        ("1 < STAGES <= 2 < ROWS", True),
+        ("-STAGES + 2 == 0", True),
+        ("COPY not in ['plain', 'bulk']", True),
+    ],
+)
+def test_a_condition_is_what_python_would_say(text: str, expected: bool) -> None:
+    assert expressions.holds(expressions.parse(text, VALUES), VALUES) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "ROWS.__class__", "ROWS ** 9", "ROWS << 60", "ROWS / 2 == 1",
+        "[x for x in (1,)]",
+        "lambda: 1", "ROWS if STAGES else 1", "f'{ROWS}'", "(ROWS := 1)", "1.5 < ROWS", "ROWS is STAGES", "{1: 2}", "",
+        "ROWS <", "OTHER == 1", "ROWS == 1 " + "and ROWS == 1 " * 30, "COPY[0] == 'a'", "None == ROWS",
+        "~ROWS == 1", "*ROWS",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused_where_it_is_parsed(text: str) -> None:
+    with pytest.raises(ValueError):
+        expressions.parse(text, VALUES)
+
+
+@pytest.mark.parametrize("text", ["ROWS // (STAGES - 2) == 1", "COPY * 1000000000 == 'a'", "COPY < ROWS", "-COPY == 1"])
+def test_what_cannot_be_reckoned_says_so(text: str) -> None:
+    with pytest.raises(ValueError, match=r"STAGES|COPY"):
+        expressions.holds(expressions.parse(text, VALUES), VALUES)
