@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from flashcore.model.suite import CudaSource
-from flashcore.plugins.tune import space
 from flashcore.plugins.tune.space import MOST_POINTS, SpaceForm
 from tests import factory
 

@@ -1,7 +1,7 @@
 """The process that times a map's points: every variant's answer is checked, and only those that may win are timed.
 
-A first look takes a few single calls of each variant. One that is far slower than the fastest variant keeps these times;
-so does a reference that is far slower than the fastest reference. The others race as in ``bench --first 1``.
+A first look takes a few single calls of each variant. One that is far slower than the fastest variant keeps these
+times; so does a reference that is far slower than the fastest reference. The others race as in ``bench --first 1``.
 
 Run as ``python -m flashcore.plugins.map.child TASKFILE JOURNAL``, this module is that process.
 """
@@ -110,11 +110,10 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
         for name, looked in looks.items()
         if name not in failed
     }
-    of_empty = {mode: samples[_EMPTY]} if samples else {}
     return ShapeTimes(
         variants=variants,
         failed=failed,
-        empty=of_empty,
+        empty={str(mode): samples[_EMPTY]} if samples else {},
         clock=timer.clock,
         doubt=timer.doubt,
         state=watch.seen,

@@ -8,6 +8,7 @@ from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
 from flashcore.plugins.map import measure
 from flashcore.plugins.map.table import points
+from flashcore.suites.find import of_project
 from flashcore.suites.load import load
 
 EXAMPLES = (
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
     add("--seconds", type=float, metavar="S", help="record the points timed within S seconds")
-    parser.set_defaults(profiles=options.of_project("maps"), **{"bench.samples": 20, "bench.first": 1})
+    parser.set_defaults(profiles=of_project("maps"), **{"bench.samples": 20, "bench.first": 1})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,6 +40,5 @@ def run(arguments: argparse.Namespace) -> int:
         name = measure.chosen_map(suite, arguments.name)
         chosen = points(suite, name, arguments.points, arguments.seed)
         with progress.shown(arguments.quiet) as say:
-            runs = measure.measured(settings, name, chosen, arguments.seconds, arguments.resume, say)
-        records = [run.record for run in runs]
+            measure.measured(settings, name, chosen, arguments.seconds, arguments.resume, say)
     return Exit.OK

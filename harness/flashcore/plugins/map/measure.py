@@ -70,7 +70,7 @@ def context_of(opened: Context, name: str, chosen: Sequence[Point]) -> Context:
     return replace(
         opened,
         suite=suite,
-        variants=tuple(v for v in opened.variants if v.name in suite.variants),
+        variants=tuple(suite.variants[v.name] for v in opened.variants if v.name in suite.variants),
         shapes=tuple(suite.shapes.values()),
         resident=CHILD,
     )
@@ -79,14 +79,8 @@ def context_of(opened: Context, name: str, chosen: Sequence[Point]) -> Context:
 def mapped(suite: Suite, name: str, chosen: Sequence[Point]) -> Suite:
     """The suite of a map's variants and points. Budgets are left out: they are on the suite's shapes."""
     table = suite.tables["map"][name]
-    problems = {p.problem for p in chosen}
-    variants = {
-        n: v for n, v in suite.variants.items() if v.problem in problems and matches_any(n, (*table["variants"],))
-    }
-    variants |= {n: suite.variants[n] for n in table["dispatchers"] if suite.variants[n].problem in problems}
-    if not variants:
-        raise UsageError(f"map.{name}: expected variants of {', '.join(problems)}, found none")
-    names = [*variants]
+    problems, globs = table["problems"] or suite.problems, (*table["variants"], *table["dispatchers"])
+    variants = {n: v for n, v in suite.variants.items() if v.problem in problems and matches_any(n, globs)}
     return replace(
         suite,
         shapes={p.name: p.shape(table["rank_by"]) for p in chosen},
@@ -94,12 +88,12 @@ def mapped(suite: Suite, name: str, chosen: Sequence[Point]) -> Suite:
             n: replace(
                 v,
                 where=replace(v.where, shapes=("*",)),
-                parent=v.parent if v.parent in names else None,
+                parent=v.parent if v.parent in variants else None,
                 predictions=(),
             )
             for n, v in variants.items()
         },
-        baseline=suite.baseline if suite.baseline in variants else names[0],
+        baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
         tables={"map": {name: {**table, "points": {p.name: p.weight for p in chosen}}}},

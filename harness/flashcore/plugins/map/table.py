@@ -199,5 +199,7 @@ def _point(table: Mapping[str, Any], suite: Suite, drawn: dict[str, Any], weight
         raise UsageError(f"map: {error}; found {drawn}") from error
     problem = drawn.pop(PROBLEM)
     if missing := [d for d in suite.problems[problem].dims if not isinstance(drawn.get(d), int)]:
-        raise UsageError(f"map: expected a number for every dimension of {problem}, found none for {missing} in {drawn}")
+        raise UsageError(
+            f"map: expected a number for every dimension of {problem}, found none for {missing} in {drawn}"
+        )
     return Point(problem, drawn, weight)
