@@ -1,4 +1,4 @@
-"""A point's cases in a real child process on the CPU: wrong ones are not timed, those that cannot win only looked at."""
+"""A point's cases in a real child process on the CPU: wrong ones are not timed, those that cannot win hardly."""
 
 from __future__ import annotations
 

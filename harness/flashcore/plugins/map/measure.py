@@ -17,7 +17,7 @@ from flashcore.model.text import matches_any, misspelled
 from flashcore.pipeline import resume, run
 from flashcore.pipeline.opening import each_kind, open_recordable
 from flashcore.pipeline.run import Run
-from flashcore.plugins.map.table import Point, points
+from flashcore.plugins.map.table import Point
 
 CHILD = python_process.child("flashcore.plugins.map.child")
 
@@ -103,13 +103,8 @@ def mapped(suite: Suite, name: str, chosen: Sequence[Point]) -> Suite:
 def chosen_map(suite: Suite, name: str | None) -> str:
     """The name of the map: the given one, or the suite's only one."""
     maps = suite.tables.get("map", {})
-    if name is None and len(maps) == 1:
-        return next(iter(maps))
-    if name not in maps:
-        found = "found none" if name is None else f"found {misspelled(name, maps)}"
-        hint = f"one of {', '.join(maps)}" if maps else "a table [map.NAME] with params and features"
-        raise UsageError(f"{suite.root}: expected a map, {found}\n  hint: give {hint}")
-    return name
-
-
-__all__ = ["chosen_map", "measured", "points"]
+    chosen = name or ("" if len(maps) != 1 else next(iter(maps)))
+    if chosen not in maps:
+        hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
+        raise UsageError(f"{suite.root}: expected a map, found {misspelled(chosen, maps)}\n  hint: give {hint}")
+    return chosen

@@ -47,17 +47,19 @@ class MapForm(TableForm):
     """``[map.<name>]``"""
 
     problems: list[Name] = Field(default=[])  # by default all
-    params: dict[Name | Text, Scalar | _Values | RangeForm] = {}  # a constant, values to choose from, or a range
-    weights: dict[Text, _Weights] = {}  # of a param's values, or of `problem`
-    derived: dict[Text, Text] = {}  # params computed from others, in order
-    conditions: list[Text] = []
+    params: dict[Name | Text, Scalar | _Values | RangeForm] = Field(
+        default={}
+    )  # a constant, values to choose from, or a range
+    weights: dict[Text, _Weights] = Field(default={})  # of a param's values, or of `problem`
+    derived: dict[Text, Text] = Field(default={})  # params computed from others, in order
+    conditions: list[Text] = Field(default=[])
     csv: Text | None = None
     seed: int = 0
     rank_by: Regime = "back_to_back"
     variants: list[Text] = Field(default=["*"], min_length=1)
-    dispatchers: list[Name] = []  # the variants that choose a kernel by the shape
-    features: list[Text] = []  # expressions that a fitted dispatcher may compare
-    regret: dict[_Quantile, Annotated[float | int, Field(ge=1)]] = {}  # the most that a quantile may be
+    dispatchers: list[Name] = Field(default=[])  # the variants that choose a kernel by the shape
+    features: list[Text] = Field(default=[])  # expressions that a fitted dispatcher may compare
+    regret: dict[_Quantile, Annotated[float | int, Field(ge=1)]] = Field(default={})  # the most that a quantile may be
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         problems = self.problems or list(suite.problems)
@@ -124,7 +126,7 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> list[Point]
         else _drawn(table, problems, random.Random(table["seed"] if seed is None else seed), count)
     )
     constants = {k: v for k, v in table["params"].items() if table["csv"] and not isinstance(v, (list, dict))}
-    chosen: dict[str, Point] = {}
+    chosen: dict[str, Point] = Field(default={})
     tried = 0
     for drawn, weight in draws:
         tried += 1
