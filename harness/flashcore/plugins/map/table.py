@@ -126,7 +126,7 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> list[Point]
         else _drawn(table, problems, random.Random(table["seed"] if seed is None else seed), count)
     )
     constants = {k: v for k, v in table["params"].items() if table["csv"] and not isinstance(v, (list, dict))}
-    chosen: dict[str, Point] = Field(default={})
+    chosen: dict[str, Point] = {}
     tried = 0
     for drawn, weight in draws:
         tried += 1
