@@ -6,6 +6,7 @@ import argparse
 
 from flashcore.cli import options, progress
 from flashcore.errors import Exit, UsageError
+from flashcore.model.text import misspelled
 from flashcore.plugins.map import measure
 from flashcore.plugins.map.table import points
 from flashcore.suites.find import of_project
@@ -37,7 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--points {arguments.points}: expected a number above 0")
         settings = options.settings(arguments, upto="bench", join=False)
         suite = load(settings.suite)
-        name = measure.chosen_map(suite, arguments.name)
+        maps = suite.tables.get("map", {})
+        name = arguments.name or (next(iter(maps)) if len(maps) == 1 else "")
+        if name not in maps:
+            hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
+            raise UsageError(f"{suite.root}: expected a map, found {misspelled(name, maps)}\n  hint: give {hint}")
         chosen = points(suite, name, arguments.points, arguments.seed)
         with progress.shown(arguments.quiet) as say:
             measure.measured(settings, name, chosen, arguments.seconds, arguments.resume, say)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from flashcore.errors import UsageError
 from flashcore.measure.context import Context, Say
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers import journal
 from flashcore.model.progress import Step
-from flashcore.model.suite import Suite
-from flashcore.model.text import matches_any, misspelled
+from flashcore.model.record import Record
+from flashcore.model.suite import Shape, Suite
+from flashcore.model.text import matches_any
 from flashcore.pipeline import resume, run
 from flashcore.pipeline.opening import each_kind, open_recordable
-from flashcore.pipeline.run import Run
-from flashcore.plugins.map.table import Point
 
 CHILD = python_process.child("flashcore.plugins.map.child")
+#: A point's shape and its weight, by the shape's name.
+Points = Mapping[str, tuple[Shape, float]]
 
 
 class _TimeUp(Exception):
@@ -27,8 +28,8 @@ class _TimeUp(Exception):
 
 
 def measured(
-    settings: Settings, name: str, chosen: Sequence[Point], seconds: float | None, resumed: bool, say: Say
-) -> list[Run]:
+    settings: Settings, name: str, points: Points, seconds: float | None, resumed: bool, say: Say
+) -> list[Record]:
     """Times the points and records a run for each GPU model.
 
     Args:
@@ -39,72 +40,55 @@ def measured(
         FlashcoreError: see :func:`flashcore.pipeline.run.run`.
     """
     folder = resume.unfinished(settings, say).folder if resumed else None
-    return [_run(one, name, chosen, seconds, folder, say) for one in each_kind(settings, say)]
+    rank_by = next(iter(points.values()))[0].rank_by
+    settings = replace(settings, bench=replace(settings.bench, modes=(rank_by,)))
+    return [_record(one, name, points, seconds, folder, say) for one in each_kind(settings, say)]
 
 
-def _run(settings: Settings, name: str, chosen: Sequence[Point], seconds: float | None, folder: Any, say: Say) -> Run:
-    began: list[float] = []
+def _record(
+    settings: Settings, name: str, points: Points, seconds: float | None, folder: Path | None, say: Say
+) -> Record:
+    ends: list[float] = []
 
     def limited(text: str) -> None:
         say(text)
         if seconds is not None and isinstance(text, Step) and text.startswith("bench "):
-            import time
-
-            began.append(time.monotonic())
-            if began[-1] - began[0] >= seconds:
+            ends.append(time.monotonic() + seconds)
+            if time.monotonic() >= ends[0]:
                 raise _TimeUp
 
     try:
-        return run.run(context_of(open_recordable(settings, limited, needs_gpu=True), name, chosen), folder)
+        return run.run(_context(settings, name, points, limited), folder).record
     except _TimeUp:
-        folder = resume.unfinished(settings, lambda _: None).folder
+        folder = resume.unfinished(settings, limited).folder
         answered = {task.partition("~")[0] for task in journal.answers(folder / "bench")}
-        rest = [p for p in chosen if p.name in answered]
-        say(f"map: {len(rest)} of {len(chosen)} points in {seconds:g} s; the others are left out")
-        return run.run(context_of(open_recordable(settings, say, needs_gpu=True), name, rest), folder)
+        rest = {point: points[point] for point in points if point in answered}
+        say(f"map: {len(rest)} of {len(points)} points in {seconds:g} s; the others are left out")
+        return run.run(_context(settings, name, rest, say), folder).record
 
 
-def context_of(opened: Context, name: str, chosen: Sequence[Point]) -> Context:
-    """The context of a run that times the points instead of the suite's shapes, by the map's variants."""
-    suite = mapped(opened.suite, name, chosen)
-    return replace(
-        opened,
-        suite=suite,
-        variants=tuple(suite.variants[v.name] for v in opened.variants if v.name in suite.variants),
-        shapes=tuple(suite.shapes.values()),
-        resident=CHILD,
-    )
+def _context(settings: Settings, name: str, points: Points, say: Say) -> Context:
+    opened = open_recordable(settings, say, needs_gpu=True)
+    suite = mapped(opened.suite, name, points)
+    variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
+    return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
 
 
-def mapped(suite: Suite, name: str, chosen: Sequence[Point]) -> Suite:
+def mapped(suite: Suite, name: str, points: Points) -> Suite:
     """The suite of a map's variants and points. Budgets are left out: they are on the suite's shapes."""
     table = suite.tables["map"][name]
-    problems, globs = table["problems"] or suite.problems, (*table["variants"], *table["dispatchers"])
-    variants = {n: v for n, v in suite.variants.items() if v.problem in problems and matches_any(n, globs)}
+    globs = (*table["variants"], *table["dispatchers"])
+    variants = {
+        n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
+        for n, v in suite.variants.items()
+        if v.problem in table["problems"] and matches_any(n, globs)
+    }
     return replace(
         suite,
-        shapes={p.name: p.shape(table["rank_by"]) for p in chosen},
-        variants={
-            n: replace(
-                v,
-                where=replace(v.where, shapes=("*",)),
-                parent=v.parent if v.parent in variants else None,
-                predictions=(),
-            )
-            for n, v in variants.items()
-        },
+        shapes={point: shape for point, (shape, _) in points.items()},
+        variants=variants,
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**table, "points": {p.name: p.weight for p in chosen}}}},
+        tables={"map": {name: {**table, "points": {point: weight for point, (_, weight) in points.items()}}}},
     )
-
-
-def chosen_map(suite: Suite, name: str | None) -> str:
-    """The name of the map: the given one, or the suite's only one."""
-    maps = suite.tables.get("map", {})
-    chosen = name or ("" if len(maps) != 1 else next(iter(maps)))
-    if chosen not in maps:
-        hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
-        raise UsageError(f"{suite.root}: expected a map, found {misspelled(chosen, maps)}\n  hint: give {hint}")
-    return chosen
