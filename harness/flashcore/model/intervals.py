@@ -35,11 +35,16 @@ _LEVEL_D = 4.5
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of medians and its bootstrap interval."""
+    """A ratio of medians, or a quantile, and its bootstrap interval."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def text(self) -> str:
+        """``1.031 [1.012, 1.040]``."""
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,31 @@ def ratios(
     ends = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)).tolist()
     # With few rounds, all resamples may miss the value by a rounding error.
     return [Ratio(v, min(x, v), max(y, v)) for v, (x, y) in zip(values, ends, strict=True)]
+
+
+def quantiles(weighted: Sequence[tuple[float, float]], shares: Mapping[str, float]) -> dict[str, Ratio]:
+    """The quantiles of weighted values, such as ratios at points of a map, with bootstrap intervals over the values.
+
+    A quantile is the least value that has at least this share of the weight at or below it.
+
+    Args:
+        weighted: values and their weights, at least one; a value may be infinite.
+        shares: the name of each quantile, and its share of the weight.
+    """
+    import numpy as np
+
+    values, weights = np.array(sorted(weighted)).T
+    count = len(values)
+    drawn = np.random.default_rng(_SEED).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    sums = np.cumsum(np.vstack([np.ones(count), drawn]) * weights, axis=1)
+    tail = round(RESAMPLES * (1 - CONFIDENCE) / 2)
+    results = {}
+    for name, share in shares.items():
+        below = sums < share * sums[:, -1:] * (1 - 1e-12)
+        value, *resampled = values[below.sum(axis=1)].tolist()
+        resampled.sort()
+        results[name] = Ratio(value, min(value, resampled[tail]), max(value, resampled[-1 - tail]))
+    return results
 
 
 @functools.lru_cache(maxsize=4096)  # a large run compares each time with many others

@@ -6,23 +6,30 @@ Regret is the time of a choice over the time of the point's fastest variant; ref
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
-from flashcore.model.intervals import CONFIDENCE, RESAMPLES, Ratio
-from flashcore.model.record import Record, Subject
+from flashcore.gate.judge import Verdict
+from flashcore.model.catalogue import FactSpec, Kind
+from flashcore.model.causes import NotRecorded
+from flashcore.model.groups import grouped
+from flashcore.model.intervals import Ratio, quantiles
+from flashcore.model.record import Record, Source, Subject
 from flashcore.model.suite import Shape
 
-QUANTILES = ("p50", "p90", "p99", "p100")
+WHY = "the time of a dispatcher's choice over the fastest variant's, as a quantile over a map's points"
+REGRET = FactSpec("regret", "1", None, Kind.NONE, WHY, better="lower", group="timing")
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
+_WORST = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A point with at least one timed variant: us by variant and by reference, fastest first.
+    """A point with a timed variant: us by variant and by reference, fastest first.
 
     ``ran`` is the variant that the suite's dispatcher is at this point; ``floor`` is the fastest variant's, us.
     """
@@ -31,95 +38,119 @@ class Spot:
     weight: float
     times: Mapping[str, float]
     references: Mapping[str, float]
-    ran: str | None
-    floor: float | None
+    ran: str
+    floor: float
 
     @property
     def best(self) -> str:
-        return next(iter(self.times))
+        """The fastest variant that is no dispatcher, or the dispatcher if there is no other."""
+        return next((name for name in self.times if name != self.ran), self.ran)
 
     @property
-    def margin(self) -> float | None:
-        """The second fastest variant's time over the fastest's; ``None`` if only one was timed."""
-        first, *others = self.times.values()
-        return others[0] / first if others else None
+    def margin(self) -> float:
+        """The second fastest time of those that are no dispatcher over the fastest; NaN if there is one."""
+        first, second, *_ = [*(us for name, us in self.times.items() if name != self.ran), math.nan, math.nan]
+        return second / first
 
     @property
-    def share(self) -> float | None:
-        """The floor over the fastest variant's time."""
-        return self.floor and self.floor / self.times[self.best]
+    def share(self) -> float:
+        """The floor over the fastest variant's time; NaN if it is unknown."""
+        return self.floor / self.times[self.best]
 
     @property
-    def over_reference(self) -> float | None:
-        """The fastest variant's time over the fastest reference's."""
-        return next((self.times[self.best] / us for us in self.references.values()), None)
+    def over_reference(self) -> float:
+        """The fastest variant's time over the fastest reference's; NaN if none was timed."""
+        return self.times[self.best] / next(iter(self.references.values()), math.nan)
 
-    def regret(self, choice: str | None) -> float:
+    @property
+    def dispatched(self) -> float:
+        """The regret of the suite's dispatcher; NaN without one."""
+        return self.regret(self.ran) if self.ran else math.nan
+
+    def regret(self, choice: str) -> float:
         """The regret of a choice; infinite if it has no time here."""
-        return self.times.get(choice or "", math.inf) / self.times[self.best]
+        return self.times.get(choice, math.inf) / min(self.times.values())
 
 
 class Regions:
-    """A recorded map.
-
-    Attributes:
-        spots: the points with a timed variant; ``untimed`` the shapes of the others.
+    """A recorded map. ``untimed`` counts the points without a timed variant; the others are ``spots``.
 
     Raises:
         UsageError: the record is of no map, or no point has a time.
     """
 
     def __init__(self, record: Record) -> None:
-        maps = record.suite.tables.get("map", {})
-        if len(maps) != 1 or "points" not in next(iter(maps.values())):
-            raise UsageError(f"run {record.id}: expected the record of a map, found another\n  hint: map --points N")
         self.record = record
-        ((self.name, self.table),) = maps.items()
-        variants, readings = record.suite.variants, Readings(record)
-        bounds = {b.subject: b for b in case_bounds(record)}
-        dispatcher = {variants[name].problem: name for name in self.table["dispatchers"]}
-        self.spots: list[Spot] = []
-        self.untimed: list[Shape] = []
-        for shape in record.suite.shapes.values():
-            row = Row(readings, [shape])
-            own = {n: us for n, us in row.times.items() if not variants[n].is_reference}
-            if not own:
-                self.untimed.append(shape)
-                continue
-            case = bounds.get(Subject(next(iter(own)), shape=shape.name))
-            gap = case.gap(shape.time) if case else None
-            libraries = {n: us for n, us in row.times.items() if n not in own}
-            weight = self.table["points"][shape.name]
-            ran = dispatcher.get(shape.problem)
-            self.spots.append(Spot(shape, weight, own, libraries, ran, gap.floor_us if gap else None))
-        if not self.spots:
-            raise UsageError(f"run {record.id}: expected points with times, found none of {len(self.untimed)}")
+        for self.name, self.table in record.suite.tables.get("map", {}).items():
+            weights = self.table.get("points", {})
+            variants, readings = record.suite.variants, Readings(record)
+            bounds = {b.subject: b for b in case_bounds(record)}
+            dispatcher = {variants[name].problem: name for name in self.table["dispatchers"] if weights}
+            self.spots: list[Spot] = []
+            for shape in (record.suite.shapes[point] for point in weights):
+                row = Row(readings, [shape])
+                of_role = grouped((variants[name].is_reference, (name, us)) for name, us in row.times.items())
+                times, references = (dict(of_role.get(is_reference, ())) for is_reference in (False, True))
+                case = bounds.get(Subject(next(iter(times), ""), shape=shape.name))
+                floor = gap.floor_us if case and (gap := case.gap(shape.time)) else math.nan
+                ran = dispatcher.get(shape.problem, "")
+                if times:
+                    self.spots.append(Spot(shape, weights[shape.name], times, references, ran, floor))
+            self.untimed = len(weights) - len(self.spots)
+            if self.spots:
+                return
+        raise UsageError(
+            f"run {record.id}: expected the record of a map with timed points, found none\n"
+            "  hint: flashcore map --points 200"
+        )
+
+    def quantiles(self, of: Callable[[Spot], float]) -> dict[str, Ratio]:
+        """The weighted quantiles of a figure over the points that have it; empty if no point has it."""
+        pairs = [(of(spot), spot.weight) for spot in self.spots if not math.isnan(of(spot))]
+        return quantiles(pairs, QUANTILES) if pairs else {}
 
     @property
-    def dispatched(self) -> list[Spot]:
-        """The points whose problem has a dispatcher."""
-        return [spot for spot in self.spots if spot.ran]
+    def tables(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+        """Title, heads and rows of each table of the map."""
+        total = sum(spot.weight for spot in self.spots) / 100
+        won = sorted(grouped((s.best, s) for s in self.spots).items(), key=lambda item: -len(item[1]))
+        rows = [[n, f"{len(of)}", f"{sum(s.weight for s in of) / total:.1f}"] for n, of in won]
+        yield "Winners", ("fastest variant", "points", "% of weight"), rows
+        figures = {
+            "regret of the dispatcher": lambda s: s.dispatched,
+            "fastest variant over fastest reference": lambda s: s.over_reference,
+            "floor over fastest variant": lambda s: s.share,
+        }
+        rows = [
+            [name, *(ratio.text for ratio in self.quantiles(of).values())]
+            for name, of in figures.items()
+        ]
+        yield "Quantiles over the points, with 95 % intervals", ("", *QUANTILES), rows
+        worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:_WORST]
+        rows = [
+            [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
+            for s in worst
+        ]
+        yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
 
-
-def quantiles(spots: Sequence[Spot], of: Callable[[Spot], float]) -> dict[str, Ratio]:
-    """The weighted quantiles of a figure over points, with bootstrap intervals over the points.
-
-    A quantile is the least value that has at least this share of the weight at or below it.
-    """
-    import numpy as np
-
-    order = sorted(range(len(spots)), key=lambda i: of(spots[i]))
-    values, weights = (np.array([f(spots[i]) for i in order]) for f in (of, lambda spot: spot.weight))
-    drawn = np.random.default_rng(0).multinomial(len(spots), np.full(len(spots), 1 / len(spots)), RESAMPLES)
-    results = {}
-    for name in QUANTILES:
-        share = int(name[1:]) / 100 - 1e-12
-
-        def at(counts: np.ndarray, share: float = share) -> np.ndarray:
-            total = np.cumsum(counts * weights, axis=-1)
-            return values[(total < share * total[..., -1:]).sum(axis=-1)]
-
-        low, high = np.quantile(at(drawn), ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2), method="nearest")
-        value = float(at(np.ones(len(spots))))
-        results[name] = Ratio(value, min(value, float(low)), max(value, float(high)))
-    return results
+    @property
+    def verdicts(self) -> Iterator[Verdict]:
+        """The limits of the map on its dispatcher's regret."""
+        measured = self.quantiles(lambda spot: spot.dispatched)
+        for name, limit in self.table["regret"].items():
+            value = measured[name].value if measured else None
+            yield Verdict(
+                budget=f"{self.name}_regret_{name}",
+                fact=REGRET.name,
+                subject=Subject(self.name),
+                tier="timing",
+                severity="limit",
+                status="unmeasured" if value is None else "pass" if value <= limit else "fail",
+                value=value if value is None or math.isfinite(value) else None,
+                unit=REGRET.unit,
+                limit=f"≤ {limit:g}",
+                source=f"map.{self.name}",
+                fact_source=Source.EVENTS if measured else None,
+                reason=f"{len(self.spots)} points, {self.untimed} without a time",
+                cause=None if measured else NotRecorded(),
+            )

@@ -6,48 +6,48 @@ point is chosen for by a tree that was fitted without it.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flashcore.errors import UsageError
 from flashcore.model.intervals import Ratio
-from flashcore.plugins.map.regions import Regions, Spot, quantiles
+from flashcore.plugins.map.regions import Regions, Spot
 from flashcore.suites.expressions import parse, value
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
-#: A split must save this mean regret, over all points.
-_GAIN = 0.0005
-_REFUSED = 10.0  # the regret of a variant without a time, for choosing a leaf's
-_CPP = {"//": "/", "and": "&&", "or": "||", "not": "!"}
+#: A split must save this mean regret over all points. A variant without a time has this regret in choosing a part's.
+_GAIN, _REFUSED = 0.0005, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The variants of a part by what they lose there; the first one that runs is chosen."""
+    """The variants of a part by what they lose there; the first one that runs at a point is chosen."""
 
     variants: Sequence[str]
     spots: Sequence[Spot]
 
+    def choice(self, spot: Spot) -> str:
+        return next(v for v in (*self.variants, spot.best) if v in spot.times)
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
+    """The parts where a feature is at most, and above, a number."""
+
     feature: str
     most: int
     low: Tree
     high: Tree
 
+    def choice(self, spot: Spot) -> str:
+        return (self.low if _feature(spot, self.feature) <= self.most else self.high).choice(spot)
+
 
 Tree = Leaf | Split
-
-
-def chosen(tree: Tree, spot: Spot) -> str:
-    """The tree's choice at a point."""
-    while isinstance(tree, Split):
-        tree = tree.low if _feature(spot, tree.feature) <= tree.most else tree.high
-    return next((v for v in tree.variants if v in spot.times), tree.variants[0])
 
 
 def _feature(spot: Spot, text: str) -> int:
@@ -55,90 +55,89 @@ def _feature(spot: Spot, text: str) -> int:
     return int(value(parse(text, values), values))
 
 
-def fitted(spots: Sequence[Spot], variants: Sequence[str], features: Sequence[str]) -> Tree:
-    """The tree that loses least at these points."""
+def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> Tree:
+    """The tree that loses least at these points, over all variants but those in ``without``."""
     import numpy as np
 
+    variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
     total = sum(spot.weight for spot in spots)
-    losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) / total for v in variants] for s in spots])
-    at = np.array([[_feature(s, f) for f in features] for s in spots], dtype=float).reshape(len(spots), len(features))
+    losses = np.array([[s.weight / total * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
+    at = np.array([[_feature(s, f) for f in features] for s in spots])
 
-    def grown(rows: np.ndarray, depth: int) -> Tree:
+    def grown(rows: list[int], depth: int) -> Tree:
         loss = losses[rows].sum(axis=0)
-        best, split = loss.min() - _GAIN, None
+        least, split = loss.min() - _GAIN, None
         for i in range(len(features) if depth else 0):
-            order = rows[np.argsort(at[rows, i], kind="stable")]
-            below = np.cumsum(losses[order], axis=0)
-            cuts = np.flatnonzero(np.diff(at[order, i]))
-            cuts = cuts[(cuts >= _LEAST - 1) & (cuts < len(rows) - _LEAST)]
-            if len(cuts):
-                lost = below[cuts].min(axis=1) + (below[-1] - below[cuts]).min(axis=1)
-                if lost.min() < best:
-                    best, split = lost.min(), (i, order, int(cuts[lost.argmin()]))
+            order = sorted(rows, key=lambda row: at[row, i])
+            below = losses[order].cumsum(axis=0)
+            for cut in range(_LEAST, len(rows) - _LEAST + 1):
+                lost = below[cut - 1].min() + (below[-1] - below[cut - 1]).min()
+                low, high = at[order[cut - 1], i], at[order[cut], i]
+                if lost < least and low < high:
+                    middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
+                    least, split = lost, (features[i], math.floor(middle), order[:cut], order[cut:])
         if split is None:
-            return Leaf([variants[v] for v in np.argsort(loss, kind="stable")], [spots[r] for r in rows])
-        i, order, cut = split
-        low, high = at[order[cut], i], at[order[cut + 1], i]
-        most = math.floor(math.sqrt(low * high)) if low > 0 else math.floor((low + high) / 2)
-        return Split(features[i], most, grown(order[: cut + 1], depth - 1), grown(order[cut + 1 :], depth - 1))
+            return Leaf([variants[v] for v in loss.argsort(kind="stable")], [spots[row] for row in rows])
+        feature, most, low_rows, high_rows = split
+        return Split(feature, most, grown(low_rows, depth - 1), grown(high_rows, depth - 1))
 
-    return grown(np.arange(len(spots)), _DEPTH)
+    return grown([*range(len(spots))], _DEPTH)
 
 
-@dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """A tree per problem, and the cross-validated quantiles of its regret over all points."""
-
-    trees: dict[str, Tree]
-    regret: dict[str, Ratio]
-
-
-def dispatcher(regions: Regions) -> Dispatcher:
-    """Fits and cross-validates.
+    """A fitted dispatcher: a tree per problem, and the cross-validated quantiles of its regret over all points.
 
     Raises:
         UsageError: the map names no features, or has fewer than two points of a problem.
     """
-    features, names = regions.table["features"], regions.table["dispatchers"]
-    if not features:
-        raise UsageError(f"map.{regions.name}: expected features to choose by, found none\n  hint: features = ['S']")
-    trees: dict[str, Tree] = {}
-    choices: dict[str, str] = {}
-    for problem in dict.fromkeys(spot.shape.problem for spot in regions.spots):
-        spots = [spot for spot in regions.spots if spot.shape.problem == problem]
-        variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in names]
-        if len(spots) < 2 or not variants:
-            raise UsageError(f"map.{regions.name}: expected two points of {problem} or more to fit, found {len(spots)}")
-        trees[problem] = fitted(spots, variants, features)
-        order = random.Random(regions.table["seed"]).sample(spots, len(spots))
-        for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
-            tree = fitted([s for s in spots if s not in fold], variants, features)
-            choices |= {s.shape.name: chosen(tree, s) for s in fold}
-    return Dispatcher(trees, quantiles(regions.spots, lambda s: s.regret(choices[s.shape.name])))
+
+    def __init__(self, regions: Regions) -> None:
+        fit = functools.partial(fitted, features=regions.table["features"], without=regions.table["dispatchers"])
+        self.regions = regions
+        self.trees: dict[str, Tree] = {}
+        choices: dict[str, str] = {}
+        for problem in dict.fromkeys(spot.shape.problem for spot in regions.spots):
+            spots = [spot for spot in regions.spots if spot.shape.problem == problem]
+            if len(spots) < 2 or not regions.table["features"]:
+                expected = f"map.{regions.name}: expected features and two points of {problem} or more"
+                raise UsageError(f"{expected}, found {regions.table['features']} and {len(spots)}")
+            self.trees[problem] = fit(spots)
+            order = random.Random(regions.table["seed"]).sample(spots, len(spots))
+            for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
+                tree = fit([spot for spot in spots if spot not in fold])
+                choices |= {spot.shape.name: tree.choice(spot) for spot in fold}
+        self.regret: Mapping[str, Ratio] = regions.quantiles(lambda spot: spot.regret(choices[spot.shape.name]))
+
+    @property
+    def rows(self) -> Iterator[tuple[str, list[str], str, str]]:
+        """Problem, conditions, variant and remark of each part, in the order of the function's tests."""
+        for problem, tree in self.trees.items():
+            for conditions, leaf in _leaves(tree, {}):
+                worst = max(spot.regret(leaf.choice(spot)) for spot in leaf.spots)
+                remark = f"{len(leaf.spots)} points, regret at most {worst:.3f}"
+                yield problem, [f"{text} {most}" for text, most in conditions.items()], leaf.variants[0], remark
+
+    @property
+    def source(self) -> str:
+        """The dispatcher as a C++ header, with its regret and its table in comments."""
+        record, regret = self.regions.record, ", ".join(f"{n} {r.text}" for n, r in self.regret.items())
+        lines = [
+            f"// Which variant where on {record.gpu}, from {len(self.regions.spots)} points of the map {record.id}.",
+            f"// Cross-validated regret, with 95 % intervals: {regret}.",
+        ]
+        for problem in self.trees:
+            lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
+            for conditions, variant, remark in (row[1:] for row in self.rows if row[0] == problem):
+                test = re.sub(r"\b[A-Za-z_]\w*", r"s.\g<0>", " && ".join(conditions)).replace("//", "/")
+                lines.append(f'  {test and f"if ({test}) "}return "{variant}";  // {remark}')
+            lines[-1] = re.sub(r"if \(.*\) ", "", lines[-1])
+            lines.append("}")
+        return "\n".join(lines)
 
 
-def source(regions: Regions, fit: Dispatcher) -> str:
-    """The dispatcher as a C++ header, with its regret and its table in comments."""
-    parts = [f"// Which variant where, on {regions.record.gpu}: fitted to {len(regions.spots)} points of map run"]
-    return "\n".join([*parts, *(line for item in fit.trees.items() for line in _function(*item))]) + "\n"
-
-
-def _function(problem: str, tree: Tree) -> Iterator[str]:
-    yield from ("", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{")
-    yield from _branches(tree, "  ")
-    yield "}"
-
-
-def _branches(tree: Tree, indent: str) -> Iterator[str]:
+def _leaves(tree: Tree, conditions: Mapping[str, int]) -> Iterator[tuple[Mapping[str, int], Leaf]]:
     if isinstance(tree, Leaf):
-        worst = max(spot.regret(chosen(tree, spot)) for spot in tree.spots)
-        yield f'{indent}return "{tree.variants[0]}";  // {len(tree.spots)} points, regret at most {worst:.3f}'
-        return
-    names = re.sub(r"\b[A-Za-z_]\w*\b|//", lambda m: _CPP.get(m[0], f"s.{m[0]}"), tree.feature)
-    yield f"{indent}if ({names} <= {tree.most}) {{"
-    yield from _branches(tree.low, indent + "  ")
-    yield f"{indent}}}"
-    yield from _branches(tree.high, indent)
-
-
-_Choice = Callable[[Spot], str]
+        yield conditions, tree
+    else:
+        for part, sign in ((tree.low, "<="), (tree.high, ">")):
+            yield from _leaves(part, {**conditions, f"{tree.feature} {sign}": tree.most})

@@ -1,0 +1,96 @@
+// The map's chart: points over two parameters, colored by winner or by a figure; the other parameters filter by sliders.
+"use strict";
+(() => {
+  const COLORS = ["#3b78b4", "#d08a1d", "#4c9f70", "#c2504a", "#8668b0", "#2f9fa8", "#b5679a", "#7a8793", "#9a8b2f", "#5a6fd0", "#a0522d", "#2e8b57"];
+  const NAMES = { margin: "margin to the second", dispatched: "regret of the dispatcher", share: "share of the floor", over_reference: "winner over the fastest reference" };
+  const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+  const short = (x) => (x === null || x === undefined ? "unmeasured" : Number(x.toPrecision(4)).toString());
+  const first = (times) => Object.entries(times)[0];
+  const values = (points, name) => [...new Set(points.map((p) => p.params[name]))].sort((a, b) => (typeof a === "number" ? a - b : a < b ? -1 : 1));
+  const number = (points, name) => points.every((p) => typeof p.params[name] === "number");
+  const log = (list) => list[0] > 0 && list.at(-1) / list[0] >= 16;
+  const form = (plot) => document.querySelector(`form[data-for="${plot.id}"]`);
+
+  function prepare(plot, points) {
+    const choices = form(plot);
+    if (choices.dataset.ready) return choices;
+    choices.dataset.ready = "1";
+    const names = Object.keys(points[0].params).filter((n) => values(points, n).length > 1);
+    const numbers = names.filter((n) => number(points, n)).sort((a, b) => values(points, b).length - values(points, a).length);
+    for (const axis of ["x", "y"]) {
+      const select = choices.elements[axis];
+      select.innerHTML = names.map((n) => `<option>${escaped(n)}</option>`).join("");
+      select.value = numbers[axis === "x" ? 0 : 1] ?? names[axis === "x" ? 0 : 1] ?? names[0] ?? "";
+    }
+    const sliders = choices.querySelector(".sliders");
+    sliders.innerHTML = names.map((n) => {
+      const most = values(points, n).length;
+      return `<label data-param="${escaped(n)}">${escaped(n)} <input type="range" min="0" max="${most}" value="0" name="only-${escaped(n)}"> <output>all</output></label> `;
+    }).join("");
+    const redraw = () => window.charts.draw(plot);
+    choices.addEventListener("input", redraw);
+    choices.addEventListener("change", redraw);
+    plot.addEventListener("drawn", () => plot.on("plotly_click", (event) => tell(points.find((p) => p.name === event.points[0].customdata))), { once: true });
+    return choices;
+  }
+  function tell(point) {
+    const rows = (times) => Object.entries(times).map(([n, us]) => `<tr><td>${escaped(n)}</td><td class="number">${short(us)}</td></tr>`).join("");
+    const link = document.getElementById(point.name)?.querySelector("a")?.getAttribute("href");
+    document.querySelector(".map-point").innerHTML = `<h2>${escaped(point.name)}</h2><p>${escaped(Object.entries(point.params).map(([k, v]) => `${k}=${v}`).join(", "))}${link ? `; <a href="${escaped(link)}">the fastest variant's page</a>` : ""}</p><table><thead><tr><th scope="col">variant or reference</th><th scope="col">µs</th></tr></thead><tbody>${rows(point.times)}${rows(point.references)}</tbody></table>`;
+  }
+  function build(plot, source) {
+    const choices = prepare(plot, source.points);
+    const chosen = (name) => choices.elements[name].value;
+    const [x, y, layer] = [chosen("x"), chosen("y"), chosen("layer")];
+    let points = source.points;
+    for (const label of choices.querySelectorAll("[data-param]")) {
+      const name = label.dataset.param;
+      label.hidden = name === x || name === y;
+      const at = Number(label.querySelector("input").value);
+      const of = values(source.points, name);
+      label.querySelector("output").textContent = at && !label.hidden ? of[at - 1] : "all";
+      if (at && !label.hidden) points = points.filter((p) => p.params[name] === of[at - 1]);
+    }
+    const axis = (name) => {
+      const of = values(source.points, name);
+      const numeric = number(source.points, name);
+      return { title: { text: escaped(name), standoff: 6 }, automargin: true, zeroline: false, type: numeric ? (log(of) ? "log" : "linear") : "category", ...(numeric && of.length < 6 ? { tickvals: of } : {}) };
+    };
+    const [across, up] = [axis(x), axis(y)];
+    // Points at the same place are moved apart, by a fixed amount for each.
+    const seen = new Map();
+    const moved = (p, name, scale, turn) => {
+      if (scale.type === "category") return p.params[name];
+      const angle = turn * 2.4, by = 0.014 * Math.sqrt(turn) * turn ** 0 * (name === x ? Math.cos(angle) : Math.sin(angle));
+      const of = values(source.points, name);
+      const span = scale.type === "log" ? Math.log(of.at(-1) / of[0]) : of.at(-1) - of[0];
+      return scale.type === "log" ? p.params[name] * Math.exp(by * span) : p.params[name] + by * span;
+    };
+    const placed = points.map((p) => {
+      const key = `${p.params[x]} ${p.params[y]}`;
+      const turn = seen.get(key) ?? 0;
+      seen.set(key, turn + 1);
+      return { ...p, px: moved(p, x, across, turn), py: moved(p, y, up, turn), best: first(p.times)[0], better: p.over_reference > 1 };
+    });
+    const winner = (p) => (choices.elements.references.checked && p.better ? first(p.references)[0] : source.winners[p.name]);
+    const text = (p) => `<b>${escaped(winner(p))}</b><br>${escaped(Object.entries(p.params).map(([k, v]) => `${k}=${v}`).join(", "))}<br>${Object.entries(p.times).slice(0, 3).map(([n, us]) => `${escaped(n)} ${short(us)} µs`).join("<br>")}${first(p.references) ? `<br>${escaped(first(p.references)[0])} ${short(first(p.references)[1])} µs` : ""}<br>regret ${short(p.dispatched)}, of the floor ${short(p.share)}`;
+    const size = (p) => 8 + 14 * Math.min(1, ((p.margin ?? 1) - 1) / 0.5);
+    const trace = (list, marker, name) => ({
+      type: "scatter", mode: "markers", name, x: list.map((p) => p.px), y: list.map((p) => p.py), customdata: list.map((p) => p.name),
+      text: list.map(text), hovertemplate: "%{text}<extra></extra>",
+      marker: { symbol: list.map((p) => (choices.elements.references.checked && p.better ? "diamond" : "circle")), size: list.map(size), line: { width: 1, color: "@bg" }, ...marker },
+    });
+    const layout = { xaxis: across, yaxis: up, hovermode: "closest", showlegend: layer === "best", legend: { orientation: "h", y: 1.02, yanchor: "bottom", itemsizing: "constant" }, margin: { t: 60 } };
+    if (layer === "best") {
+      const all = [...new Set([...Object.values(source.winners), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
+      const names = [...new Set(placed.map(winner))].sort();
+      return { data: names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: COLORS[all.indexOf(n) % COLORS.length] }, n)), layout };
+    }
+    const timed = placed.filter((p) => p[layer] !== null);
+    const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;
+    const to = layer === "share" ? 1 : 1.5;
+    const scale = layer === "share" ? "Viridis" : layer === "over_reference" ? "RdBu" : "YlOrRd";
+    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer !== "share" && layer !== "over_reference" ? false : layer === "over_reference", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
+  }
+  window.charts.kinds.map = build;
+})();

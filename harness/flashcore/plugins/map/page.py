@@ -1,0 +1,34 @@
+"""The report's page *Map* of a map's record: a chart of its points over two params, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flashcore.errors import UsageError
+from flashcore.plugins.map.regions import Regions, Spot
+from flashcore.report.cells import six_digits
+from flashcore.report.view import Book, Page
+
+HERE = Path(__file__).parent
+_FIGURES = ("margin", "dispatched", "share", "over_reference")
+
+
+def page(book: Book) -> Page[dict[str, Any]] | None:
+    """The page ``map``; ``None`` for other records."""
+    try:
+        regions = Regions(book.record)
+    except UsageError:
+        return None
+    winners = {spot.shape.name: spot.best for spot in regions.spots}
+    drawn = {"kind": "map", "winners": winners, "points": [_drawn(spot) for spot in regions.spots]}
+    view = {"regions": regions, "drawn": drawn, "verdicts": [*regions.verdicts]}
+    return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),))
+
+
+def _drawn(spot: Spot) -> dict[str, Any]:
+    """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
+    figures = {name: six_digits(value) if (value := getattr(spot, name)) < 1e9 else None for name in _FIGURES}
+    shape = spot.shape
+    params = {"problem": shape.problem, **shape.params}
+    return {"name": shape.name, "params": params, **figures, "times": spot.times, "references": spot.references}
