@@ -61,7 +61,7 @@
     const seen = new Map();
     const moved = (p, name, scale, turn) => {
       if (scale.type === "category") return p.params[name];
-      const angle = turn * 2.4, by = 0.014 * Math.sqrt(turn) * turn ** 0 * (name === x ? Math.cos(angle) : Math.sin(angle));
+      const angle = turn * 2.4, by = 0.014 * Math.sqrt(turn) * (name === x ? Math.cos(angle) : Math.sin(angle));
       const of = values(source.points, name);
       const span = scale.type === "log" ? Math.log(of.at(-1) / of[0]) : of.at(-1) - of[0];
       return scale.type === "log" ? p.params[name] * Math.exp(by * span) : p.params[name] + by * span;
@@ -90,7 +90,7 @@
     const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;
     const to = layer === "share" ? 1 : 1.5;
     const scale = layer === "share" ? "Viridis" : layer === "over_reference" ? "RdBu" : "YlOrRd";
-    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer !== "share" && layer !== "over_reference" ? false : layer === "over_reference", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
+    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer !== "share", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
   }
   window.charts.kinds.map = build;
 })();

@@ -125,7 +125,7 @@ class Regions:
             [name, *(ratio.text for ratio in self.quantiles(of).values())]
             for name, of in figures.items()
         ]
-        yield "Quantiles over the points, with 95 % intervals", ("", *QUANTILES), rows
+        yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:_WORST]
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
