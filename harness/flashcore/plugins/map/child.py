@@ -39,10 +39,21 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     times = bench_child.perform(Task(task.name, {**payload, "cases": near, "rule": rule}), log)
     mode = payload["cases"][0]["rank_by"]
     for name, us in looks.items():
-        unmeasured = dict.fromkeys(CaseTimes.__slots__)
-        counted = {"launches": 1, "eager_calls": 1, "copies": 0, "seconds": round(sum(us) / 1e6, 3)}
-        shown = {"samples": {mode: us}, "calls": {}, "kernel_clock": {}, "proved": {}, "stopped": [mode]}
-        times["variants"][name] = asdict(CaseTimes(**(unmeasured | counted | shown)))  # type: ignore[arg-type]
+        times["variants"][name] = asdict(
+            CaseTimes(
+                samples={mode: us},
+                calls={},
+                kernel_clock={},
+                kernels=None,
+                copies=0,
+                launches=1,
+                eager_calls=1,
+                seconds=round(sum(us) / 1e6, 3),
+                proved={},
+                new=None,
+                stopped=[mode],
+            )
+        )
     return times
 
 

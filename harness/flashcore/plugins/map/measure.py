@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +12,13 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers import journal
 from flashcore.model.progress import Step
 from flashcore.model.record import Record
-from flashcore.model.suite import Shape, Suite
+from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.pipeline import resume, run
 from flashcore.pipeline.opening import each_kind, open_recordable
+from flashcore.plugins.map.table import Points
 
 CHILD = python_process.child("flashcore.plugins.map.child")
-#: A point's shape and its weight, by the shape's name.
-Points = Mapping[str, tuple[Shape, float]]
 
 
 class _TimeUp(Exception):
@@ -70,18 +68,17 @@ def _record(
 def _context(settings: Settings, name: str, points: Points, say: Say) -> Context:
     opened = open_recordable(settings, say, needs_gpu=True)
     suite = mapped(opened.suite, name, points)
-    variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
-    return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
+    shapes = tuple(suite.shapes.values())
+    return replace(opened, suite=suite, variants=tuple(suite.variants.values()), shapes=shapes, resident=CHILD)
 
 
 def mapped(suite: Suite, name: str, points: Points) -> Suite:
     """The suite of a map's variants and points. Budgets are left out: they are on the suite's shapes."""
     table = suite.tables["map"][name]
-    globs = (*table["variants"], *table["dispatchers"])
     variants = {
         n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
         for n, v in suite.variants.items()
-        if v.problem in table["problems"] and matches_any(n, globs)
+        if v.problem in table["problems"] and matches_any(n, table["variants"])
     }
     return replace(
         suite,

@@ -121,10 +121,7 @@ class Regions:
             "fastest variant over fastest reference": lambda s: s.over_reference,
             "floor over fastest variant": lambda s: s.share,
         }
-        rows = [
-            [name, *(ratio.text for ratio in self.quantiles(of).values())]
-            for name, of in figures.items()
-        ]
+        rows = [[name, *(ratio.text for ratio in self.quantiles(of).values())] for name, of in figures.items()]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:_WORST]
         rows = [

@@ -37,46 +37,47 @@ class RangeForm(Form):
     log: bool = False
 
 
-_Weight = Annotated[float | int, Field(ge=0)]
-_Values = Annotated[list[Scalar], Field(min_length=1)]
+Points = dict[str, tuple[Shape, float]]
 
 
 class MapForm(TableForm):
-    """``[map.<name>]``"""
+    """``[map.<name>]``
+
+    A param is a constant, a list to choose from, in which a value may be repeated, or a range. ``derived`` params are
+    computed from those before them. ``dispatchers`` are variants that choose a kernel by the shape; ``features`` are
+    expressions that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
+    """
 
     problems: list[Name] = Field(min_length=1)
-    params: dict[Text, Scalar | _Values | RangeForm] = Field(default={})  # a constant, a choice, a range
-    weights: dict[Text, list[_Weight]] = Field(default={})  # of a choice's values
-    derived: dict[Text, Text] = Field(default={})  # params computed from others, in order
+    params: dict[Text, Scalar | list[Scalar] | RangeForm] = Field(default={})
+    derived: dict[Text, Text] = Field(default={})
     conditions: list[Text] = Field(default=[])
     csv: Text | None = None
     seed: int = 0
     rank_by: Regime = "back_to_back"
     variants: list[Text] = Field(default=["*"])
-    dispatchers: list[Name] = Field(default=[])  # the variants that choose a kernel by the shape
-    features: list[Text] = Field(default=[])  # expressions that a fitted dispatcher may compare
+    dispatchers: list[Name] = Field(default=[])
+    features: list[Text] = Field(default=[])
     regret: dict[Literal["p50", "p90", "p99", "p100"], Annotated[float | int, Field(ge=1)]] = Field(default={})
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         variants = {n: v for n, v in suite.variants.items() if v.problem in self.problems}
         names = [PROBLEM, *self.params, *self.derived]
-        for problem in self.problems:
-            if problem not in suite.problems:
-                yield "problems", "a problem of the suite", misspelled(problem, suite.problems)
-            elif self.csv is None and (missing := [d for d in suite.problems[problem].dims if d not in names]):
-                yield "params", f"every dimension of {problem}", f"no {', '.join(missing)}"
-        for name in self.dispatchers:
-            if name not in variants:
-                yield "dispatchers", "a variant of its problems", misspelled(name, variants)
-        if not any(matches_any(name, (*self.variants, *self.dispatchers)) for name in variants):
-            yield "variants", "a variant of its problems", repr(self.variants)
+        for key, expected, names_of in (
+            ("problems", "a problem", suite.problems),
+            ("dispatchers", "a variant", variants),
+        ):
+            for name in getattr(self, key):
+                if name not in names_of:
+                    yield key, f"{expected} of the suite's map", misspelled(name, names_of)
+        for problem in (suite.problems[name] for name in self.problems if name in suite.problems):
+            if missing := [dim for dim in problem.dims if not self.csv and dim not in names]:
+                yield "params", f"every dimension of {problem.name}", f"no {', '.join(missing)}"
+        if not any(matches_any(name, self.variants) for name in variants):
+            yield "variants", "globs of a variant of its problems", repr(self.variants)
         for name, given in self.params.items():
-            if isinstance(given, RangeForm) and given.high < max(given.low, given.step):
-                yield f"params.{name}", f"to >= {max(given.low, given.step)}", str(given.high)
-        for name, weights in self.weights.items():
-            values = self.params.get(name)
-            if not isinstance(values, list) or len(values) != len(weights) or not sum(weights):
-                yield f"weights.{name}", "a weight for each value that the param may have", repr(weights)
+            if given == [] or (isinstance(given, RangeForm) and given.high < max(given.low, given.step)):
+                yield f"params.{name}", "a value, or a range that has a multiple of its step", repr(given)
         for text in () if self.csv else (*self.derived.values(), *self.conditions, *self.features):
             try:
                 parse(text, names)
@@ -84,7 +85,7 @@ class MapForm(TableForm):
                 yield "derived, conditions or features", str(error), repr(text)
 
 
-def points(suite: Suite, name: str, count: int, seed: int | None) -> dict[str, tuple[Shape, float]]:
+def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
     """The first ``count`` different points, with their weights: drawn with the seed, or the most frequent in the CSV
     file, which may have fewer.
 
@@ -94,7 +95,7 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> dict[str, t
     table = suite.tables["map"][name]
     rng = random.Random(table["seed"] if seed is None else seed)
     draws = _traffic(suite, table) if table["csv"] else _drawn(table, rng, _MOST_DRAWS * count)
-    chosen: dict[str, tuple[Shape, float]] = {}
+    chosen: Points = {}
     for drawn, weight in draws:
         try:
             for param, text in table["derived"].items():
@@ -125,7 +126,7 @@ def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[
                     at = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
                     drawn[name] = min(high // step, max(math.ceil(low / step), round(at / step))) * step
                 case list():
-                    drawn[name] = rng.choices(given, table["weights"].get(name))[0]
+                    drawn[name] = rng.choice(given)
                 case _:
                     drawn[name] = given
         yield drawn, 1.0
@@ -140,7 +141,11 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
         with file.open(newline="", encoding="utf-8") as stream:
             for number, row in enumerate(csv.DictReader(stream), 2):
                 weight = float(row.pop(WEIGHT, None) or 1)
-                drawn = {PROBLEM: table["problems"][0], **constants, **{k: _number(v) for k, v in row.items()}}
+                drawn = {
+                    PROBLEM: table["problems"][0],
+                    **constants,
+                    **{k: int(v) if v.isdigit() else v for k, v in row.items()},
+                }
                 if drawn[PROBLEM] not in table["problems"] or not 0 <= weight < math.inf or None in row:
                     raise ValueError(f"line {number}: {row}")
                 total[json.dumps(drawn)] += weight  # type: ignore[assignment]
@@ -148,10 +153,3 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
         expected = f"a CSV file of params, with {PROBLEM} (one of {', '.join(table['problems'])}) and {WEIGHT} if any"
         raise UsageError(f"{file}: expected {expected}; found: {error}") from error
     yield from ((json.loads(text), weight) for text, weight in total.most_common() if weight)
-
-
-def _number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return text.strip()

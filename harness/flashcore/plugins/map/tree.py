@@ -109,28 +109,22 @@ class Dispatcher:
         self.regret: Mapping[str, Ratio] = regions.quantiles(lambda spot: spot.regret(choices[spot.shape.name]))
 
     @property
-    def rows(self) -> Iterator[tuple[str, list[str], str, str]]:
-        """Problem, conditions, variant and remark of each part, in the order of the function's tests."""
-        for problem, tree in self.trees.items():
-            for conditions, leaf in _leaves(tree, {}):
-                worst = max(spot.regret(leaf.choice(spot)) for spot in leaf.spots)
-                remark = f"{len(leaf.spots)} points, regret at most {worst:.3f}"
-                yield problem, [f"{text} {most}" for text, most in conditions.items()], leaf.variants[0], remark
-
-    @property
     def source(self) -> str:
-        """The dispatcher as a C++ header, with its regret and its table in comments."""
-        record, regret = self.regions.record, ", ".join(f"{n} {r.text}" for n, r in self.regret.items())
+        """The dispatcher as a C++ header: a line is a part, with its number of points and its largest regret."""
+        record, regret = self.regions.record, ", ".join(f"{name} {r.text}" for name, r in self.regret.items())
         lines = [
             f"// Which variant where on {record.gpu}, from {len(self.regions.spots)} points of the map {record.id}.",
             f"// Cross-validated regret, with 95 % intervals: {regret}.",
         ]
-        for problem in self.trees:
+        for problem, tree in self.trees.items():
             lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
-            for conditions, variant, remark in (row[1:] for row in self.rows if row[0] == problem):
-                test = re.sub(r"\b[A-Za-z_]\w*", r"s.\g<0>", " && ".join(conditions)).replace("//", "/")
-                lines.append(f'  {test and f"if ({test}) "}return "{variant}";  // {remark}')
-            lines[-1] = re.sub(r"if \(.*\) ", "", lines[-1])
+            for conditions, leaf in _leaves(tree, {}):
+                most = max(spot.regret(leaf.choice(spot)) for spot in leaf.spots)
+                text = " && ".join(f"{feature} {limit}" for feature, limit in conditions.items())
+                test = re.sub(r"\b[A-Za-z_]\w*", r"s.\g<0>", text).replace("//", "/")
+                remark = f"{len(leaf.spots)} points, regret at most {most:.3f}"
+                lines.append(f'  if ({test or "true"}) return "{leaf.variants[0]}";  // {remark}')
+            lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
             lines.append("}")
         return "\n".join(lines)
 
