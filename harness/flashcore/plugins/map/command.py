@@ -11,7 +11,7 @@ from flashcore.model.text import misspelled
 from flashcore.plugins.map import measure
 from flashcore.plugins.map.regions import Regions
 from flashcore.plugins.map.table import points
-from flashcore.plugins.map.tree import Dispatcher
+from flashcore.plugins.map.tree import dispatcher
 from flashcore.suites.find import of_project
 from flashcore.suites.load import load
 
@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--map", dest="name", metavar="NAME", help="a [map.NAME] of the manifest (default: the only one)")
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
-    add("--seconds", type=float, metavar="S", help="record the points timed within S seconds")
     add("--dispatch", action="store_true", help="fit a dispatcher to the map, and print it as C++")
     parser.set_defaults(profiles=of_project("maps"), **{"bench.samples": 20, "bench.first": 1})
 
@@ -49,14 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{suite.root}: expected a map, found {misspelled(name, maps)}\n  hint: give {hint}")
         chosen = points(suite, name, arguments.points, arguments.seed)
         with progress.shown(arguments.quiet) as say:
-            records = measure.measured(settings, name, chosen, arguments.seconds, arguments.resume, say)
+            records = measure.measured(settings, name, chosen, arguments.resume, say)
     else:
         records = [options.recorded(arguments)]
     codes = [Exit.OK]
     for regions in map(Regions, records):
         print(f"map {regions.name} of {regions.record.suite.name} on {regions.record.gpu}: run {regions.record.id}\n")
         if arguments.dispatch:
-            print(Dispatcher(regions).source)
+            print(dispatcher(regions))
             continue
         print("\n\n".join(f"{title}\n{grid(heads, rows)}" for title, heads, rows in regions.tables if rows))
         for verdict in regions.verdicts:

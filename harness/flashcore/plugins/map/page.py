@@ -29,6 +29,5 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
     figures = {name: six_digits(value) if (value := getattr(spot, name)) < 1e9 else None for name in _FIGURES}
-    shape = spot.shape
-    params = {"problem": shape.problem, **shape.params}
-    return {"name": shape.name, "params": params, **figures, "times": spot.times, "references": spot.references}
+    times = {"times": spot.times, "references": spot.references}
+    return {"name": spot.shape.name, "params": spot.params, **figures, **times}

@@ -42,6 +42,11 @@ class Spot:
     floor: float
 
     @property
+    def params(self) -> Mapping[str, object]:
+        """The point's params, and its problem."""
+        return {"problem": self.shape.problem, **self.shape.params}
+
+    @property
     def best(self) -> str:
         """The fastest variant that is no dispatcher, or the dispatcher if there is no other."""
         return next((name for name in self.times if name != self.ran), self.ran)

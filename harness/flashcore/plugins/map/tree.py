@@ -6,7 +6,6 @@ point is chosen for by a tree that was fitted without it.
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 import re
@@ -14,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flashcore.errors import UsageError
-from flashcore.model.intervals import Ratio
 from flashcore.plugins.map.regions import Regions, Spot
-from flashcore.suites.expressions import parse, value
+from flashcore.suites.expressions import holds, parse, value
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
 #: A split must save this mean regret over all points. A variant without a time has this regret in choosing a part's.
@@ -24,47 +22,33 @@ _GAIN, _REFUSED = 0.0005, 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """The variants of a part by what they lose there; the first one that runs at a point is chosen."""
+class Part:
+    """A leaf of a tree: ``S <=`` and its number for each condition, and the variants by what they lose there."""
 
+    conditions: Mapping[str, int]
     variants: Sequence[str]
     spots: Sequence[Spot]
 
-    def choice(self, spot: Spot) -> str:
-        return next(v for v in (*self.variants, spot.best) if v in spot.times)
+    @property
+    def test(self) -> str:
+        """The conditions as one expression."""
+        return " and ".join(f"{feature} {most}" for feature, most in self.conditions.items()) or "1 == 1"
+
+    def regret(self, spot: Spot) -> float:
+        """The regret of the first variant that runs at a point."""
+        return next(spot.regret(v) for v in (*self.variants, spot.best) if v in spot.times)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The parts where a feature is at most, and above, a number."""
-
-    feature: str
-    most: int
-    low: Tree
-    high: Tree
-
-    def choice(self, spot: Spot) -> str:
-        return (self.low if _feature(spot, self.feature) <= self.most else self.high).choice(spot)
-
-
-Tree = Leaf | Split
-
-
-def _feature(spot: Spot, text: str) -> int:
-    values = {"problem": spot.shape.problem, **spot.shape.params}
-    return int(value(parse(text, values), values))
-
-
-def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> Tree:
-    """The tree that loses least at these points, over all variants but those in ``without``."""
+def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
+    """The parts of the tree that loses least at these points, over all variants but those in ``without``."""
     import numpy as np
 
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
     total = sum(spot.weight for spot in spots)
     losses = np.array([[s.weight / total * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
-    at = np.array([[_feature(s, f) for f in features] for s in spots])
+    at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
 
-    def grown(rows: list[int], depth: int) -> Tree:
+    def grown(rows: list[int], conditions: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
         least, split = loss.min() - _GAIN, None
         for i in range(len(features) if depth else 0):
@@ -77,61 +61,46 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
                     middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
                     least, split = lost, (features[i], math.floor(middle), order[:cut], order[cut:])
         if split is None:
-            return Leaf([variants[v] for v in loss.argsort(kind="stable")], [spots[row] for row in rows])
-        feature, most, low_rows, high_rows = split
-        return Split(feature, most, grown(low_rows, depth - 1), grown(high_rows, depth - 1))
+            order = [variants[v] for v in loss.argsort(kind="stable")]
+            yield Part(conditions, order, [spots[row] for row in rows])
+        else:
+            feature, most, *parts = split
+            for sign, part in zip(("<=", ">"), parts, strict=True):
+                yield from grown(part, {**conditions, f"{feature} {sign}": most}, depth - 1)
 
-    return grown([*range(len(spots))], _DEPTH)
+    return [*grown([*range(len(spots))], {}, _DEPTH)]
 
 
-class Dispatcher:
-    """A fitted dispatcher: a tree per problem, and the cross-validated quantiles of its regret over all points.
+def dispatcher(regions: Regions) -> str:
+    """A fitted dispatcher as a C++ header: a line is a part, with its number of points and its largest regret.
 
     Raises:
         UsageError: the map names no features, or has fewer than two points of a problem.
     """
-
-    def __init__(self, regions: Regions) -> None:
-        fit = functools.partial(fitted, features=regions.table["features"], without=regions.table["dispatchers"])
-        self.regions = regions
-        self.trees: dict[str, Tree] = {}
-        choices: dict[str, str] = {}
-        for problem in dict.fromkeys(spot.shape.problem for spot in regions.spots):
-            spots = [spot for spot in regions.spots if spot.shape.problem == problem]
-            if len(spots) < 2 or not regions.table["features"]:
-                expected = f"map.{regions.name}: expected features and two points of {problem} or more"
-                raise UsageError(f"{expected}, found {regions.table['features']} and {len(spots)}")
-            self.trees[problem] = fit(spots)
-            order = random.Random(regions.table["seed"]).sample(spots, len(spots))
-            for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
-                tree = fit([spot for spot in spots if spot not in fold])
-                choices |= {spot.shape.name: tree.choice(spot) for spot in fold}
-        self.regret: Mapping[str, Ratio] = regions.quantiles(lambda spot: spot.regret(choices[spot.shape.name]))
-
-    @property
-    def source(self) -> str:
-        """The dispatcher as a C++ header: a line is a part, with its number of points and its largest regret."""
-        record, regret = self.regions.record, ", ".join(f"{name} {r.text}" for name, r in self.regret.items())
-        lines = [
-            f"// Which variant where on {record.gpu}, from {len(self.regions.spots)} points of the map {record.id}.",
-            f"// Cross-validated regret, with 95 % intervals: {regret}.",
-        ]
-        for problem, tree in self.trees.items():
-            lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
-            for conditions, leaf in _leaves(tree, {}):
-                most = max(spot.regret(leaf.choice(spot)) for spot in leaf.spots)
-                text = " && ".join(f"{feature} {limit}" for feature, limit in conditions.items())
-                test = re.sub(r"\b[A-Za-z_]\w*", r"s.\g<0>", text).replace("//", "/")
-                remark = f"{len(leaf.spots)} points, regret at most {most:.3f}"
-                lines.append(f'  if ({test or "true"}) return "{leaf.variants[0]}";  // {remark}')
-            lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
-            lines.append("}")
-        return "\n".join(lines)
-
-
-def _leaves(tree: Tree, conditions: Mapping[str, int]) -> Iterator[tuple[Mapping[str, int], Leaf]]:
-    if isinstance(tree, Leaf):
-        yield conditions, tree
-    else:
-        for part, sign in ((tree.low, "<="), (tree.high, ">")):
-            yield from _leaves(part, {**conditions, f"{tree.feature} {sign}": tree.most})
+    features, dispatchers = regions.table["features"], regions.table["dispatchers"]
+    lines: list[str] = []
+    regrets: dict[str, float] = {}
+    for problem in dict.fromkeys(spot.shape.problem for spot in regions.spots):
+        spots = [spot for spot in regions.spots if spot.shape.problem == problem]
+        if len(spots) < 2 or not features:
+            expected = f"map.{regions.name}: expected features and at least two points of {problem}"
+            raise UsageError(f"{expected}, found {features} and {len(spots)}")
+        order = random.Random(0).sample(spots, len(spots))
+        for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
+            parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
+            for spot in fold:
+                part = next(p for p in parts if holds(parse(p.test, spot.params), spot.params))
+                regrets[spot.shape.name] = part.regret(spot)
+        lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
+        for part in fitted(spots, features, dispatchers):
+            test = re.sub(r"\b(?!and\b)[A-Za-z_]\w*", r"s.\g<0>", part.test).replace("//", "/").replace("and", "&&")
+            remark = f"{len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
+            lines.append(f'  if ({test}) return "{part.variants[0]}";  // {remark}')
+        lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
+        lines.append("}")
+    quantiles = regions.quantiles(lambda spot: regrets[spot.shape.name]).items()
+    head = [
+        f"// Which variant where on {regions.record.gpu}, from {len(regions.spots)} points of the map {regions.record.id}.",
+        f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{name} {r.text}' for name, r in quantiles)}.",
+    ]
+    return "\n".join([*head, *lines])
