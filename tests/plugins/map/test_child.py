@@ -40,9 +40,10 @@ def test_a_variant_falls_by_itself_and_the_others_are_timed(tmp_path: Path, firs
 
 
 def test_only_cases_that_may_be_the_fastest_are_timed_further() -> None:
-    looks = {"fast": 90.0, "near": 130.0, "far": 136.0, "library": 500.0, "slow_library": 800.0}
-    assert {*child.far(looks, {"library", "slow_library"})} == {"far", "slow_library"}
-    assert {*child.far({"a": 2.0, "b": 6.9, "c": 7.1}, ())} == {"c"}, "the noise of a launch is some µs"
+    looks = {"fast": 90.0, "near": 130.0, "far": 136.0} | {"library": 500.0, "slow_library": 800.0}
+    assert {*child.far({n: ("library" in n, [us, us + 9]) for n, us in looks.items()})} == {"far", "slow_library"}
+    few = {"a": 2.0, "b": 6.9, "c": 7.1}
+    assert {*child.far({n: (False, [us]) for n, us in few.items()})} == {"c"}, "the noise of a launch is some µs"
 
 
 def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:

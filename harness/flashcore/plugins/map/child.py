@@ -1,7 +1,8 @@
 """The process that times a map's points: bench's, after a first look at every variant.
 
-A first look is one checked call and a few timed ones. A variant far slower than the fastest right one keeps these times,
-and so does a reference far slower than the fastest reference: they are timed no further. ``--first 0`` times all.
+A first look is one checked call and a few timed ones. A variant far slower than the fastest right one keeps these
+times, and so does a reference far slower than the fastest reference: they are timed no further. ``--first 0`` times
+all.
 
 Run as ``python -m flashcore.plugins.map.child TASKFILE JOURNAL``, this module is that process.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -27,18 +28,21 @@ _LOOKS, _FEWEST = 3, 6
 _FAR, _FAR_US = 1.5, 5.0
 _COVER_CLOCKS = 200_000  # the device waits while the host enqueues a call: about 100 us
 
+#: A case's name → whether it is a reference, and us of its looks.
+Looks = Mapping[str, tuple[bool, list[float]]]
+
 
 def perform(task: Task, log: Journal) -> dict[str, Any]:
     """Times the cases of one point."""
     payload = task.payload
     looks = _first_looks(task, log) if payload["race"] else {}
-    references = {case["variant"] for case in payload["cases"] if Case.from_json(case).is_reference}
-    looks = {name: looks[name] for name in far({name: min(us) for name, us in looks.items()}, references)}
-    near = [case for case in payload["cases"] if case["variant"] not in looks]
+    dropped = {*far(looks)}
+    near = [case for case in payload["cases"] if case["variant"] not in dropped]
     rule = {**payload["rule"], "fewest": _FEWEST}
     times = bench_child.perform(Task(task.name, {**payload, "cases": near, "rule": rule}), log)
     mode = payload["cases"][0]["rank_by"]
-    for name, us in looks.items():
+    for name in dropped:
+        _, us = looks[name]
         times["variants"][name] = asdict(
             CaseTimes(
                 samples={mode: us},
@@ -57,15 +61,15 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     return times
 
 
-def _first_looks(task: Task, log: Journal) -> dict[str, list[float]]:
-    """us of each case's looks; none of one that fails, which bench then reports."""
+def _first_looks(task: Task, log: Journal) -> Looks:
+    """The looks of each right case; bench then reports those that fail."""
     device, expected = task.payload["device"], References()
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
     seed, kind = cases[0].seeds[0], problem.KINDS[0]
     inputs = problem.make_inputs(dict(cases[0].params), seed, device)
     hung_before = hung(answers(log.path.parent).values())
-    looks = {}
+    looks: dict[str, tuple[bool, list[float]]] = {}
     for case in (case for case in cases if case.variant not in hung_before):
         log.step(task.name, "first look", case.variant)
         try:
@@ -73,18 +77,18 @@ def _first_looks(task: Task, log: Journal) -> dict[str, list[float]]:
             outputs = caller.outputs()
             caller.call(inputs, outputs)
             if not expected.get(case, problem, device, seed, kind).complaints(outputs):
-                looks[case.variant] = [_look(caller, inputs, outputs) for _ in range(_LOOKS)]
+                looks[case.variant] = case.is_reference, [_look(caller, inputs, outputs) for _ in range(_LOOKS)]
         except Exception:
             if is_poisoned(device):
                 raise
     return looks
 
 
-def far(looks: Mapping[str, float], references: Collection[str]) -> Iterator[str]:
+def far(looks: Looks) -> Iterator[str]:
     """The variants, and the references, that cannot be the fastest of them."""
-    for name, us in looks.items():
-        least = min(t for other, t in looks.items() if (other in references) is (name in references))
-        if us > max(_FAR * least, least + _FAR_US):
+    for name, (is_reference, us) in looks.items():
+        least = min(min(others) for role, others in looks.values() if role is is_reference)
+        if min(us) > max(_FAR * least, least + _FAR_US):
             yield name
 
 

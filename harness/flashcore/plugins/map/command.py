@@ -6,8 +6,8 @@ import argparse
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit, UsageError, worst
-from flashcore.model.text import misspelled
+from flashcore.errors import Exit, UsageError
+from flashcore.model.text import misspelled, number
 from flashcore.plugins.map import measure
 from flashcore.plugins.map.regions import Regions
 from flashcore.plugins.map.table import points
@@ -51,14 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
             records = measure.measured(settings, name, chosen, arguments.resume, say)
     else:
         records = [options.recorded(arguments)]
-    codes = [Exit.OK]
+    code = Exit.OK
     for regions in map(Regions, records):
-        print(f"map {regions.name} of {regions.record.suite.name} on {regions.record.gpu}: run {regions.record.id}\n")
         if arguments.dispatch:
             print(dispatcher(regions))
             continue
-        print("\n\n".join(f"{title}\n{grid(heads, rows)}" for title, heads, rows in regions.tables if rows))
+        print(f"map {regions.name} on {regions.record.gpu}: run {regions.record.id}")
+        for title, heads, rows in regions.tables:
+            print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
-            codes += [Exit.FAILED] if verdict.status == "fail" else []
-            print(f"{verdict.status}: {verdict.budget} {verdict.value} {verdict.limit} ({verdict.reason})")
-    return worst(codes)
+            print(f"\n{verdict.status}: {verdict.budget} {number(verdict.value)} {verdict.limit} ({verdict.reason})")
+            code = Exit.FAILED if verdict.status == "fail" else code
+    return code

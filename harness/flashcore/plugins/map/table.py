@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -63,26 +64,28 @@ class MapForm(TableForm):
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         variants = {n: v for n, v in suite.variants.items() if v.problem in self.problems}
         names = [PROBLEM, *self.params, *self.derived]
-        for key, expected, names_of in (
-            ("problems", "a problem", suite.problems),
-            ("dispatchers", "a variant", variants),
-        ):
-            for name in getattr(self, key):
-                if name not in names_of:
-                    yield key, f"{expected} of the suite's map", misspelled(name, names_of)
-        for problem in (suite.problems[name] for name in self.problems if name in suite.problems):
-            if missing := [dim for dim in problem.dims if not self.csv and dim not in names]:
-                yield "params", f"every dimension of {problem.name}", f"no {', '.join(missing)}"
-        if not any(matches_any(name, self.variants) for name in variants):
-            yield "variants", "globs of a variant of its problems", repr(self.variants)
+        chosen = [name for name in variants if matches_any(name, self.variants)]
+        for name in self.problems:
+            if (problem := suite.problems.get(name)) is None:
+                yield "problems", "a problem of the suite", misspelled(name, suite.problems)
+            elif missing := [dim for dim in problem.dims if not self.csv and dim not in names]:
+                yield "params", f"every dimension of {name}", f"no {', '.join(missing)}"
+            elif not any(variants[n].problem == name for n in chosen):
+                yield "variants", f"globs that match a variant of {name}", repr(self.variants)
+        for name in self.dispatchers:
+            if name not in chosen:
+                yield "dispatchers", "one of its variants", misspelled(name, chosen)
         for name, given in self.params.items():
-            if given == [] or (isinstance(given, RangeForm) and given.high < max(given.low, given.step)):
+            if given == [] or (isinstance(given, RangeForm) and given.high // given.step * given.step < given.low):
                 yield f"params.{name}", "a value, or a range that has a multiple of its step", repr(given)
         for text in () if self.csv else (*self.derived.values(), *self.conditions, *self.features):
             try:
                 parse(text, names)
             except ValueError as error:
                 yield "derived, conditions or features", str(error), repr(text)
+        for text in self.features:
+            if re.search(r"[^\w +*/%()-]|\b(and|or|not|in)\b", text):
+                yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
 def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:

@@ -61,8 +61,8 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
                     middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
                     least, split = lost, (features[i], math.floor(middle), order[:cut], order[cut:])
         if split is None:
-            order = [variants[v] for v in loss.argsort(kind="stable")]
-            yield Part(conditions, order, [spots[row] for row in rows])
+            ranked = [variants[v] for v in loss.argsort(kind="stable")]
+            yield Part(conditions, ranked, [spots[row] for row in rows])
         else:
             feature, most, *parts = split
             for sign, part in zip(("<=", ">"), parts, strict=True):
@@ -99,8 +99,9 @@ def dispatcher(regions: Regions) -> str:
         lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
         lines.append("}")
     quantiles = regions.quantiles(lambda spot: regrets[spot.shape.name]).items()
+    record = regions.record
     head = [
-        f"// Which variant where on {regions.record.gpu}, from {len(regions.spots)} points of the map {regions.record.id}.",
+        f"// Which variant where on {record.gpu}, from {len(regions.spots)} points of the map {record.id}.",
         f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{name} {r.text}' for name, r in quantiles)}.",
     ]
     return "\n".join([*head, *lines])
