@@ -70,9 +70,9 @@
       const key = `${p.params[x]} ${p.params[y]}`;
       const turn = seen.get(key) ?? 0;
       seen.set(key, turn + 1);
-      return { ...p, px: moved(p, x, across, turn), py: moved(p, y, up, turn), best: first(p.times)[0], better: p.over_reference > 1 };
+      return { ...p, px: moved(p, x, across, turn), py: moved(p, y, up, turn), better: p.over_reference > 1 };
     });
-    const winner = (p) => (choices.elements.references.checked && p.better ? first(p.references)[0] : source.winners[p.name]);
+    const winner = (p) => (choices.elements.references.checked && p.better ? first(p.references)[0] : p.best);
     const text = (p) => `<b>${escaped(winner(p))}</b><br>${escaped(Object.entries(p.params).map(([k, v]) => `${k}=${v}`).join(", "))}<br>${Object.entries(p.times).slice(0, 3).map(([n, us]) => `${escaped(n)} ${short(us)} µs`).join("<br>")}${first(p.references) ? `<br>${escaped(first(p.references)[0])} ${short(first(p.references)[1])} µs` : ""}<br>regret ${short(p.dispatched)}, of the floor ${short(p.share)}`;
     const size = (p) => 8 + 14 * Math.min(1, ((p.margin ?? 1) - 1) / 0.5);
     const trace = (list, marker, name) => ({
@@ -82,7 +82,7 @@
     });
     const layout = { xaxis: across, yaxis: up, hovermode: "closest", showlegend: layer === "best", legend: { orientation: "h", y: 1.02, yanchor: "bottom", itemsizing: "constant" }, margin: { t: 60 } };
     if (layer === "best") {
-      const all = [...new Set([...Object.values(source.winners), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
+      const all = [...new Set([...source.points.map((p) => p.best), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
       const names = [...new Set(placed.map(winner))].sort();
       return { data: names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: COLORS[all.indexOf(n) % COLORS.length] }, n)), layout };
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         regions = Regions(book.record)
     except UsageError:
         return None
-    winners = {spot.shape.name: spot.best for spot in regions.spots}
-    drawn = {"kind": "map", "winners": winners, "points": [_drawn(spot) for spot in regions.spots]}
+    drawn = {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}
     view = {"regions": regions, "drawn": drawn, "verdicts": [*regions.verdicts]}
     return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),))
 
 
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
-    figures = {name: six_digits(value) if (value := getattr(spot, name)) < 1e9 else None for name in _FIGURES}
-    times = {"times": spot.times, "references": spot.references}
-    return {"name": spot.shape.name, "params": spot.params, **figures, **times}
+    figures: dict[str, Any] = {
+        name: six_digits(value) if (value := getattr(spot, name)) < 1e9 else None for name in _FIGURES
+    }
+    figures |= {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
+    return {"name": spot.shape.name, **figures}

@@ -18,13 +18,11 @@ from flashcore.model.catalogue import FactSpec, Kind
 from flashcore.model.causes import NotRecorded
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
-from flashcore.model.record import Record, Source, Subject
+from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape
 
-WHY = "the time of a dispatcher's choice over the fastest variant's, as a quantile over a map's points"
-REGRET = FactSpec("regret", "1", None, Kind.NONE, WHY, better="lower", group="timing")
+REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
-_WORST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ class Regions:
         }
         rows = [[name, *(ratio.text for ratio in self.quantiles(of).values())] for name, of in figures.items()]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
-        worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:_WORST]
+        worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:20]
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
             for s in worst
@@ -152,7 +150,6 @@ class Regions:
                 unit=REGRET.unit,
                 limit=f"≤ {limit:g}",
                 source=f"map.{self.name}",
-                fact_source=Source.EVENTS if measured else None,
                 reason=f"{len(self.spots)} points, {self.untimed} without a time",
                 cause=None if measured else NotRecorded(),
             )

@@ -105,7 +105,7 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
                 drawn[param] = value(parse(text, drawn), drawn)
             met = all(holds(parse(text, drawn), drawn) for text in table["conditions"])
         except ValueError as error:
-            raise UsageError(f"map.{name}: {error}; found {drawn}") from error
+            raise UsageError(f"map.{name}: expected {error}; found {drawn}") from error
         if met:
             text = json.dumps(drawn, sort_keys=True)
             point, problem = f"p{hashlib.sha256(text.encode()).hexdigest()[:8]}", drawn.pop(PROBLEM)
@@ -140,6 +140,7 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
     file = Path(suite.root, table["csv"])
     constants = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
     total: Counter[str] = Counter()
+    number = 1
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             for number, row in enumerate(csv.DictReader(stream), 2):
@@ -149,10 +150,10 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
                     **constants,
                     **{k: int(v) if v.isdigit() else v for k, v in row.items()},
                 }
-                if drawn[PROBLEM] not in table["problems"] or not 0 <= weight < math.inf or None in row:
-                    raise ValueError(f"line {number}: {row}")
+                if drawn[PROBLEM] not in table["problems"] or not 0 <= weight < math.inf:
+                    raise ValueError(row)
                 total[json.dumps(drawn)] += weight  # type: ignore[assignment]
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
         expected = f"a CSV file of params, with {PROBLEM} (one of {', '.join(table['problems'])}) and {WEIGHT} if any"
-        raise UsageError(f"{file}: expected {expected}; found: {error}") from error
+        raise UsageError(f"{file}:{number}: expected {expected}; found: {error}") from error
     yield from ((json.loads(text), weight) for text, weight in total.most_common() if weight)

@@ -1,0 +1,74 @@
+"""``flashcore map`` on the command line, the gate of a map's run, and its page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli import main
+from flashcore.model.record import Record
+from flashcore.plugins.map.page import page
+from flashcore.records import store
+from flashcore.report.view import Book
+from tests import factory
+from tests.plugins.map import maps
+
+
+def stored(folder: Path, record: Record) -> str:
+    """Writes a run, and returns its id."""
+    run = store.begin(folder, record.id)
+    store.write(record, run)
+    store.complete(run)
+    return record.id
+
+
+def test_a_recorded_map_is_shown_and_its_limit_decides_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(tmp_path, maps.record())
+    assert main.main(["map", "--profiles", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("map rows on NVIDIA H200: run 2026") and "should have run" in printed
+    assert re.search(r"fail: rows_regret_p99 1\.\d+ ≤ 1\.05 \(60 points, 0 without a time\)", printed)
+    assert main.main(["map", "--dispatch", "--profiles", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("// Which variant where on NVIDIA H200, from 60 points of the map 2026")
+
+
+@pytest.mark.parametrize(("limit", "code"), [(1.05, 1), (9.0, 0)])
+def test_the_gate_of_a_map_judges_its_regret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: float, code: int
+) -> None:
+    run = stored(tmp_path, maps.record(regret={"p99": limit}))
+    assert main.main(["gate", run, "--profiles", str(tmp_path), "--format", "json"]) == code
+    verdicts = {v["budget"]: v for v in json.loads(capsys.readouterr().out)["verdicts"]}
+    assert verdicts["rows_regret_p99"]["status"] == ("fail" if code else "pass")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--points", "0"], "--points 0: expected a number above 0"),
+        (["--points", "5", "--map", "lost"], "expected a map, found 'lost'"),
+        (["--points", "5", "--suite", "examples/tune"], r"expected a map, found ''\n  hint: give the manifest"),
+        (["--points", "1000000", "--map", "row"], "did you mean rows"),
+        ([], "expected a recorded run"),
+    ],
+)
+def test_bad_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str) -> None:
+    words = words if "--suite" in words else [*words, "--suite", "examples/row_softmax"]
+    assert main.main(["map", "--profiles", str(tmp_path), *words]) == 2
+    assert re.search(text, capsys.readouterr().err)
+
+
+def test_the_page_has_every_point_and_other_records_have_none() -> None:
+    record = maps.record(40)
+    made = page(Book(record, "static", None))
+    assert made is not None
+    points = made.view["drawn"]["points"]
+    assert {p["name"] for p in points} == record.suite.shapes.keys()
+    assert all(p["params"]["problem"] == "attention" and p["times"] and p["references"] for p in points)
+    assert json.dumps(made.view["drawn"], allow_nan=False)
+    assert page(Book(factory.record(), "static", None)) is None

@@ -1,0 +1,120 @@
+"""Points of a map: seeded, log-uniform, within the conditions; or the most frequent rows of a CSV file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flashcore.errors import UsageError
+from flashcore.model.suite import Suite
+from flashcore.plugins.map.table import MapForm, points
+from tests import factory
+from tests.plugins.map import maps
+
+
+def shapes(suite: Suite, count: int, seed: int | None = None) -> list[dict[str, Any]]:
+    return [dict(shape.params) for shape, _ in points(suite, "rows", count, seed).values()]
+
+
+def test_a_seed_draws_the_same_points_and_more_points_begin_with_them() -> None:
+    suite = maps.suite()
+    first = points(suite, "rows", 50, 7)
+    assert list(points(suite, "rows", 80, 7))[:50] == list(first) and len({*first}) == 50
+    assert points(suite, "rows", 50, 8) != first and points(suite, "rows", 50, 0) == points(suite, "rows", 50, None)
+    for name, (shape, weight) in first.items():
+        assert shape.name == name and weight == 1.0 and (shape.stages, shape.rank_by) == (("bench",), "back_to_back")
+
+
+def test_params_are_in_their_ranges_and_meet_the_conditions() -> None:
+    for params in shapes(maps.suite(derived={"H": "B + 1"}, params={**maps.TABLE["params"], "H": 1}), 200):
+        assert params["S"] % 64 == 0 and 64 <= params["S"] <= 8192 and 1 <= params["B"] <= 64
+        assert params["H"] == params["B"] + 1 and params["B"] * params["S"] <= 65536 and params["D"] in (64, 128)
+
+
+def test_a_logarithmic_range_is_uniform_over_factors_of_two() -> None:
+    table = {**maps.TABLE["params"], "B": 1, "S": {"from": 1024, "to": 1 << 20, "log": True}}
+    drawn = [math.floor(math.log2(p["S"])) for p in shapes(maps.suite(params=table, conditions=[]), 1000)]
+    count = Counter(drawn)
+    assert all(65 < count[octave] < 145 for octave in range(10, 20)), count  # 100 each, less the repeated ones
+
+
+def test_a_repeated_value_is_more_likely() -> None:
+    table = {**maps.TABLE["params"], "D": [64, 128, 128, 128]}
+    count = Counter(p["D"] for p in shapes(maps.suite(params=table), 400))
+    assert 240 < count[128] < 350
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({}, []),
+        ({"problems": ["atention"]}, ["problems", "dispatchers"]),
+        ({"params": {"B": 1, "H": 1, "S": 64}, "features": ["S"]}, ["params"]),
+        ({"params": {**maps.TABLE["params"], "S": {"from": 65, "to": 100, "step": 64}}}, ["params.S"]),
+        ({"params": {**maps.TABLE["params"], "S": []}}, ["params.S"]),
+        ({"variants": ["nothing*"], "dispatchers": []}, ["variants"]),
+        ({"dispatchers": ["choose"]}, ["dispatchers"]),
+        ({"features": ["LENGTH"]}, ["derived, conditions or features"]),
+        ({"features": ["S == 64"]}, ["features"]),
+        ({"conditions": ["__import__('os')"]}, ["derived, conditions or features"]),
+    ],
+)
+def test_mistakes_are_told_with_their_field(changes: dict[str, Any], fields: list[str]) -> None:
+    form = MapForm.model_validate(maps.TABLE | changes)
+    suite = factory.suite([factory.variant(n) for n in ("small", "large", "chooses")])
+    assert [field for field, _, _ in form.mistakes(suite)] == fields
+
+
+def test_conditions_that_hardly_anything_meets_end_with_a_hint() -> None:
+    with pytest.raises(UsageError, match=r"expected 5 points, 1 meet the conditions\n  hint: loosen"):
+        points(maps.suite(params={"B": 1, "H": 8, "S": 64, "D": 64}), "rows", 5, None)
+    with pytest.raises(UsageError, match=r"B // \(S - 64\).*found \{"):
+        points(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
+
+
+# --- traffic --------------------------------------------------------------------------------------
+
+
+def traffic(folder: Path, text: str, **changes: Any) -> Suite:
+    Path(folder, "traffic.csv").write_text(text)
+    path = str(Path(folder, "traffic.csv"))
+    return maps.suite(csv=path, params={"H": 8, "D": 64}, conditions=["S <= 4096"], **changes)
+
+
+def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> None:
+    text = "B,S,weight\n1,64,2\n2,128,5\n1,64,4\n4,8192,100\n8,256,0\n"
+    chosen = points(traffic(tmp_path, text), "rows", 10, None)
+    assert [(s.params["B"], s.params["S"], w) for s, w in chosen.values()] == [(1, 64, 6.0), (2, 128, 5.0)]
+    assert len(points(traffic(tmp_path, text), "rows", 1, None)) == 1
+    assert [w for _, w in points(traffic(tmp_path, "B,S\n1,64\n1,64\n"), "rows", 9, None).values()] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("B,S,weight\n1,64,many\n", "many"),
+        ("B,S,weight\n1,64,-1\n", ":2: expected"),
+        ("B,S\n1,64,5\n", ":2: expected"),
+        ("B,S\n1\n", ":2: expected"),
+        ("B\n1\n", "only the names"),
+        ("B,S\nx,64\n", "B"),
+        ("B,S\n1,8192\n", "0 meet the conditions"),
+        ("", "0 meet the conditions"),
+        ("problem,B,S\nother,1,64\n", ":2: expected"),
+    ],
+)
+def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: str, found: str) -> None:
+    with pytest.raises(UsageError, match=found) as error:
+        points(traffic(tmp_path, text), "rows", 5, None)
+    assert "expected" in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    suite = traffic(tmp_path, "")
+    Path(tmp_path, "traffic.csv").unlink()
+    with pytest.raises(UsageError, match=r"traffic.csv:1: expected a CSV file of params"):
+        points(suite, "rows", 5, None)
