@@ -84,6 +84,7 @@ class Plugin(NamedTuple):
 SHIPPED: Mapping[str, Entries] = {
     "commands": {
         "tune": "tune",
+        "map": "map",
         "import": "imports",
         "capture": "capture",
         "publish": "history",
@@ -112,12 +113,12 @@ SHIPPED: Mapping[str, Entries] = {
         "--sanitize": "sanitize",
         "--require-signed": "signatures",
     },
-    "tables": {"space": "tune", "judge": "judge"},
+    "tables": {"space": "tune", "judge": "judge", "map": "map"},
     "languages": {name: name for name in ("triton", "gluon", "numba", "cute", "cutile")},
     "plans": {"recorded": "recorded"},
     "executors": {"cluster": "cluster", "host": "ssh"},
     "formats": dict.fromkeys(("junit", "sarif", "gitlab", "github"), "formats"),
-    "pages": {"compare": "compare"},
+    "pages": {"compare": "compare", "map": "map"},
     "api": {
         **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
         **dict.fromkeys(("compare", "ComparedRuns"), "compare"),

@@ -76,7 +76,7 @@ def test_the_header_compiles_and_chooses_as_the_tree(tmp_path: Path) -> None:
 def test_what_cannot_be_fitted_says_so() -> None:
     with pytest.raises(UsageError, match=r"expected features .*, found \[\]"):
         tree.dispatcher(Regions(maps.record(features=[])))
-    with pytest.raises(UsageError, match="at least two points of attention, found .* and 1"):
+    with pytest.raises(UsageError, match=r"at least two points of attention, found .* and 1"):
         tree.dispatcher(Regions(maps.record(1)))
     two = tree.dispatcher(Regions(maps.record(2)))
     assert two.count("return") == 1 and "if (" not in two

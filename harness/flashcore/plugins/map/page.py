@@ -28,8 +28,6 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
 
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
-    figures: dict[str, Any] = {
-        name: six_digits(value) if (value := getattr(spot, name)) < 1e9 else None for name in _FIGURES
-    }
+    figures: dict[str, Any] = {n: six_digits(x) if (x := getattr(spot, n)) < math.inf else None for n in _FIGURES}
     figures |= {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
     return {"name": spot.shape.name, **figures}

@@ -143,7 +143,7 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
     number = 1
     try:
         with file.open(newline="", encoding="utf-8") as stream:
-            for number, row in enumerate(csv.DictReader(stream), 2):
+            for number, row in enumerate(csv.DictReader(stream), 2):  # noqa: B007  told in the message
                 weight = float(row.pop(WEIGHT, None) or 1)
                 drawn = {
                     PROBLEM: table["problems"][0],

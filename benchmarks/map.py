@@ -1,0 +1,121 @@
+"""What racing costs a map, and what it misses: ``python -m benchmarks.map`` (needs a GPU).
+
+The same points are mapped twice: racing, as ``flashcore map`` does, and with every case timed in full (``--first 0``).
+Accepted is:
+
+1. *Cost*: racing takes at most 35 % of the seconds of timing everything, over the points that both have.
+2. *Winner*: at 98 % of the points or more, the variant that wins the race takes at most 1 % longer than the fastest
+   variant, both as timed in full.
+
+``--folders RACED FULL`` takes two recorded runs instead. Exit code 0 if both hold, 1 if not, 4 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import raw
+from flashcore.cli import main as command_line
+from flashcore.errors import Exit, FlashcoreError
+from flashcore.measure.workers import journal
+from flashcore.pipeline import plugins
+from flashcore.plugins.map.regions import Regions
+from flashcore.records import lookup, store
+
+COST, NEAR, SHARE = 0.35, 1.01, 0.98
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """For each point that both runs timed: each run's seconds, and its times by variant."""
+    plugins.load()
+    with tempfile.TemporaryDirectory(prefix="flashcore-map-") as folder:
+        folders = options.folders or [_mapped(options, Path(folder, first), first) for first in ("1", "0")]
+        runs = [_run(Path(place)) for place in folders]
+    (raced, of_raced), (full, of_full) = runs
+    times = [{spot.shape.name: dict(spot.times) for spot in regions.spots} for regions in (raced, full)]
+    points = {
+        name: {"seconds": [of_raced[name], of_full[name]], "us": [times[0][name], times[1][name]]}
+        for name in times[0]
+        if name in times[1]
+    }
+    return {"machine": raw.machine(str(raced.record.gpu)), "points": points}
+
+
+def _mapped(options: argparse.Namespace, folder: Path, first: str) -> Path:
+    words = ["map", "--suite", options.suite, "--points", str(options.points), "--build-dir", options.build]
+    code = command_line.main([*words, "--first", first, "--profiles", str(folder)])
+    if code not in (Exit.OK, Exit.FAILED):  # a limit on regret may be missed
+        raise FlashcoreError("flashcore map: expected two maps to compare, but one could not be recorded")
+    return folder
+
+
+def _run(folder: Path) -> tuple[Regions, dict[str, float]]:
+    """A run's map, and the seconds of each point's process."""
+    run = lookup.find((folder,), None)
+    lines = (
+        line
+        for path in sorted(Path(str(run)).glob("bench/journal-*.jsonl.gz"))
+        for line in journal.parse(gzip.decompress(path.read_bytes()))
+    )
+    seconds: dict[str, float] = {}
+    for line in lines:
+        if line["event"] == "result":
+            name = line["name"].partition("~")[0]
+            seconds[name] = seconds.get(name, 0.0) + line["seconds"]
+    return Regions(store.read(run)), seconds
+
+
+def cost(results: raw.Results) -> float:
+    """The seconds of racing over those of timing everything."""
+    raced, full = (sum(point["seconds"][i] for point in results["points"].values()) for i in (0, 1))
+    return float(raced / full)
+
+
+def losses(results: raw.Results) -> list[float]:
+    """Each point's time of the race's winner over the least time, both as timed in full."""
+    pairs = (point["us"] for point in results["points"].values())
+    return sorted(full[min(raced, key=lambda v: raced[v])] / min(full.values()) for raced, full in pairs)
+
+
+def near(results: raw.Results) -> float:
+    """The share of points whose loss is at most 1 %."""
+    every = losses(results)
+    return sum(loss <= NEAR for loss in every) / len(every)
+
+
+def table(results: raw.Results) -> list[str]:
+    """The figures as text."""
+    verdicts = ["" if hold else " MISSED" for hold in (cost(results) <= COST, near(results) >= SHARE)]
+    return [
+        f"{results['machine']}: {len(results['points'])} points",
+        f"racing takes {100 * cost(results):.1f} % of timing everything, at most {100 * COST:.0f} %{verdicts[0]}",
+        f"its winner is within 1 % of the best at {100 * near(results):.1f} % of points, at least {100 * SHARE:.0f} %; "
+        f"the largest loss is {100 * (losses(results)[-1] - 1):.1f} %{verdicts[1]}",
+    ]
+
+
+def verdict(results: raw.Results) -> int:
+    """The exit code."""
+    return Exit.OK if cost(results) <= COST and near(results) >= SHARE else Exit.FAILED
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--suite", default=str(raw.ROOT / "kernels/attention"), metavar="DIR")
+    parser.add_argument("--points", type=int, default=100, metavar="N")
+    parser.add_argument("--build", default="build", metavar="DIR")
+    parser.add_argument("--folders", nargs=2, metavar=("RACED", "FULL"), help="two folders of runs, each with a map")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures and prints; gives the exit code."""
+    return raw.main(__file__, __doc__, _arguments, measure, table, argv, verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""The figures of ``make bench-map``, of raw data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks import map as benchmark
+
+
+def data(raced: float, *winners: str) -> Any:
+    """Points that took a second in full, where `best` takes 100 us, `near` 101 and `slow` 102."""
+    full = {"best": 100.0, "near": 101.0, "slow": 102.0}
+    points = {
+        f"p{i}": {"seconds": [raced, 1.0], "us": [{v: 1.0 if v == winner else 2.0 for v in full}, full]}
+        for i, winner in enumerate(winners)
+    }
+    return {"machine": "H", "points": points}
+
+
+@pytest.mark.parametrize(
+    ("measured", "code", "missed"),
+    [
+        (data(0.35, *["best"] * 49, "slow"), 0, 0),
+        (data(0.2, *["near"] * 50), 0, 0),
+        (data(0.36, *["best"] * 50), 1, 1),
+        (data(0.3, *["best"] * 48, "slow", "slow"), 1, 1),
+    ],
+)
+def test_cost_and_winners_decide(measured: dict[str, Any], code: int, missed: int) -> None:
+    assert benchmark.verdict(measured) == code
+    assert sum("MISSED" in line for line in benchmark.table(measured)) == missed
