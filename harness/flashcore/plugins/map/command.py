@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_measuring(parser)
     add = parser.add_argument
-    add("--map", dest="name", metavar="NAME", help="a [map.NAME] of the manifest (default: the only one)")
+    add("--map", dest="name", metavar="NAME", help="a [map.NAME] of the manifest (default: the first)")
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
     add("--dispatch", action="store_true", help="fit a dispatcher to the map, and print it as C++")
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = options.settings(arguments, upto="bench", join=False)
         suite = load(settings.suite)
         maps = suite.tables.get("map", {})
-        name = arguments.name or (next(iter(maps)) if len(maps) == 1 else "")
+        name = arguments.name or next(iter(maps), "")
         if name not in maps:
             hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
             raise UsageError(f"{suite.root}: expected a map, found {misspelled(name, maps)}\n  hint: give {hint}")

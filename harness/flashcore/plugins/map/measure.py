@@ -21,16 +21,17 @@ def measured(settings: Settings, name: str, points: Points, resumed: bool, say: 
     """Times the points and records a run for each GPU model.
 
     Args:
-        resumed: continue the newest unfinished run; its answers for other points are left out.
+        resumed: continue the newest unfinished run, with its settings; its answers for other points are left out.
 
     Raises:
         FlashcoreError: see :func:`flashcore.pipeline.run.run`.
     """
-    folder = resume.unfinished(settings, say).folder if resumed else None
     mode = next(iter(points.values()))[0].rank_by
     settings = replace(settings, bench=replace(settings.bench, modes=(mode,)))
+    unfinished = resume.unfinished(settings, say) if resumed else None
+    folder = unfinished.folder if unfinished else None
     records = []
-    for one in each_kind(settings, say):
+    for one in [unfinished.settings] if unfinished else each_kind(settings, say):
         opened = open_recordable(one, say, needs_gpu=True)
         suite = mapped(opened.suite, name, points)
         variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())

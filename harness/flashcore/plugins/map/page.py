@@ -12,7 +12,6 @@ from flashcore.report.cells import six_digits
 from flashcore.report.view import Book, Page
 
 HERE = Path(__file__).parent
-_FIGURES = ("margin", "dispatched", "share", "over_reference")
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
@@ -22,12 +21,13 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
     except UsageError:
         return None
     drawn = {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}
-    view = {"regions": regions, "drawn": drawn, "verdicts": [*regions.verdicts]}
+    view = {"regions": regions, "drawn": drawn}
     return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),))
 
 
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
-    figures: dict[str, Any] = {n: six_digits(x) if (x := getattr(spot, n)) < math.inf else None for n in _FIGURES}
-    figures |= {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
-    return {"name": spot.shape.name, **figures}
+    drawn = {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
+    for name in ("margin", "dispatched", "share", "over_reference"):
+        drawn[name] = six_digits(value) if (value := getattr(spot, name)) < math.inf else None
+    return {"name": spot.shape.name, **drawn}

@@ -20,6 +20,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import Shape
+from flashcore.model.text import UNMEASURED
 
 REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
@@ -116,20 +117,21 @@ class Regions:
     def tables(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
         """Title, heads and rows of each table of the map."""
         total = sum(spot.weight for spot in self.spots) / 100
-        won = sorted(grouped((s.best, s) for s in self.spots).items(), key=lambda item: -len(item[1]))
-        rows = [[n, f"{len(of)}", f"{sum(s.weight for s in of) / total:.1f}"] for n, of in won]
+        won = grouped((s.best, s) for s in self.spots)
+        rows = [[n, f"{len(won[n])}", f"{sum(s.weight for s in won[n]) / total:.1f}"] for n in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
         figures = {
             "regret of the dispatcher": lambda s: s.dispatched,
             "fastest variant over fastest reference": lambda s: s.over_reference,
             "floor over fastest variant": lambda s: s.share,
         }
-        rows = [[name, *(ratio.text for ratio in self.quantiles(of).values())] for name, of in figures.items()]
+        texts = {name: [ratio.text for ratio in self.quantiles(of).values()] for name, of in figures.items()}
+        rows = [[name, *(quantiles or [UNMEASURED] * len(QUANTILES))] for name, quantiles in texts.items()]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
-        worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:20]
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
-            for s in worst
+            for s in sorted(self.spots, key=lambda s: (s.dispatched > 1, s.dispatched), reverse=True)[:20]
+            if s.dispatched > 1
         ]
         yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
 
@@ -141,13 +143,13 @@ class Regions:
             value = measured[name].value if measured else None
             yield Verdict(
                 budget=f"{self.name}_regret_{name}",
-                fact=REGRET.name,
+                fact="regret",
                 subject=Subject(self.name),
                 tier="timing",
                 severity="limit",
                 status="unmeasured" if value is None else "pass" if value <= limit else "fail",
                 value=value if value is None or math.isfinite(value) else None,
-                unit=REGRET.unit,
+                unit="1",
                 limit=f"≤ {limit:g}",
                 source=f"map.{self.name}",
                 reason=f"{len(self.spots)} points, {self.untimed} without a time",

@@ -24,8 +24,6 @@ from flashcore.model.text import matches_any, misspelled
 from flashcore.suites.expressions import holds, parse, value
 from flashcore.suites.schema import Form, Name, Scalar, TableForm, Text
 
-#: The names in conditions and CSV files that are no params.
-PROBLEM, WEIGHT = "problem", "weight"
 _MOST_DRAWS = 1000  # for each point
 
 
@@ -63,7 +61,7 @@ class MapForm(TableForm):
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         variants = {n: v for n, v in suite.variants.items() if v.problem in self.problems}
-        names = [PROBLEM, *self.params, *self.derived]
+        names = ["problem", *self.params, *self.derived]
         chosen = [name for name in variants if matches_any(name, self.variants)]
         for name in self.problems:
             if (problem := suite.problems.get(name)) is None:
@@ -107,23 +105,25 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
         except ValueError as error:
             raise UsageError(f"map.{name}: expected {error}; found {drawn}") from error
         if met:
-            text = json.dumps(drawn, sort_keys=True)
-            point, problem = f"p{hashlib.sha256(text.encode()).hexdigest()[:8]}", drawn.pop(PROBLEM)
+            digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
+            point, problem = f"p{digest[:8]}", drawn.pop("problem")
             if missing := [d for d in suite.problems[problem].dims if not isinstance(drawn.get(d), int)]:
                 raise UsageError(f"map.{name}: expected a number for each of {', '.join(missing)}, found {drawn}")
             chosen.setdefault(point, (Shape(point, problem, drawn, ("bench",), table["rank_by"]), weight))
         if len(chosen) == count:
             break
     if len(chosen) < (1 if table["csv"] else count):
-        hint = "loosen the conditions, widen the ranges, or ask for fewer points"
-        raise UsageError(f"map.{name}: expected {count} points, {len(chosen)} meet the conditions\n  hint: {hint}")
+        raise UsageError(
+            f"map.{name}: expected {count} points, {len(chosen)} meet the conditions\n"
+            "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
+        )
     return chosen
 
 
 def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[tuple[dict[str, Any], float]]:
     for _ in range(most):
         drawn: dict[str, Any] = {}
-        for name, given in {PROBLEM: table["problems"], **table["params"]}.items():
+        for name, given in {"problem": table["problems"], **table["params"]}.items():
             match given:
                 case {"low": low, "high": high, "step": step, "log": log}:
                     at = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
@@ -138,22 +138,21 @@ def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[
 def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
     """The rows of a CSV file by falling weight; the column ``weight`` counts a row several times."""
     file = Path(suite.root, table["csv"])
-    constants = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
     total: Counter[str] = Counter()
     number = 1
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             for number, row in enumerate(csv.DictReader(stream), 2):  # noqa: B007  told in the message
-                weight = float(row.pop(WEIGHT, None) or 1)
+                weight = float(row.pop("weight", None) or 1)
                 drawn = {
-                    PROBLEM: table["problems"][0],
-                    **constants,
+                    "problem": table["problems"][0],
+                    **{k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))},
                     **{k: int(v) if v.isdigit() else v for k, v in row.items()},
                 }
-                if drawn[PROBLEM] not in table["problems"] or not 0 <= weight < math.inf:
+                if drawn["problem"] not in table["problems"] or not 0 <= weight < math.inf:
                     raise ValueError(row)
                 total[json.dumps(drawn)] += weight  # type: ignore[assignment]
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        expected = f"a CSV file of params, with {PROBLEM} (one of {', '.join(table['problems'])}) and {WEIGHT} if any"
+        expected = f"a CSV file of params, with problem (one of {', '.join(table['problems'])}) and weight if any"
         raise UsageError(f"{file}:{number}: expected {expected}; found: {error}") from error
     yield from ((json.loads(text), weight) for text, weight in total.most_common() if weight)

@@ -93,15 +93,15 @@ def dispatcher(regions: Regions) -> str:
                 regrets[spot.shape.name] = part.regret(spot)
         lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
         for part in fitted(spots, features, dispatchers):
-            test = re.sub(r"\b(?!and\b)[A-Za-z_]\w*", r"s.\g<0>", part.test).replace("//", "/").replace("and", "&&")
+            test = re.sub(r"\b(?!and\b)[A-Za-z_]\w*", r"s.\g<0>", part.test).replace("//", "/").replace(" and ", " && ")
             remark = f"{len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
             lines.append(f'  if ({test}) return "{part.variants[0]}";  // {remark}')
         lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
         lines.append("}")
     quantiles = regions.quantiles(lambda spot: regrets[spot.shape.name]).items()
     record = regions.record
-    head = [
+    head = (
         f"// Which variant where on {record.gpu}, from {len(regions.spots)} points of the map {record.id}.",
         f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{name} {r.text}' for name, r in quantiles)}.",
-    ]
+    )
     return "\n".join([*head, *lines])
