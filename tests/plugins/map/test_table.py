@@ -100,6 +100,7 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
         ("B,S,weight\n1,64,-1\n", ":2: expected"),
         ("B,S\n1,64,5\n", ":2: expected"),
         ("B,S\n1\n", ":2: expected"),
+        ("B,S,weight\n1,64\n", ":2: expected"),
         ("B\n1\n", "only the names"),
         ("B,S\nx,64\n", "B"),
         ("B,S\n1,8192\n", "0 meet the conditions"),

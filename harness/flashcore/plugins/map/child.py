@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.message import CaseTimes
+from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, answers, hung
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
@@ -68,6 +69,7 @@ def _first_looks(task: Task, log: Journal) -> Looks:
     device, expected = task.payload["device"], References()
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
+    make_inputs_once(problem, 1)
     seed = cases[0].seeds[0]
     inputs = problem.make_inputs(dict(cases[0].params), seed, device)
     hung_before = hung(answers(log.path.parent).values())
@@ -94,7 +96,7 @@ def far(looks: Looks) -> Iterator[str]:
             yield name
 
 
-def _look(caller: Caller, inputs: Mapping[str, Any], outputs: Any) -> float:
+def _look(caller: Caller, inputs: Any, outputs: Any) -> float:
     """us of a call."""
     if caller.device == "cpu":
         began = time.perf_counter()

@@ -143,7 +143,7 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             for number, row in enumerate(csv.DictReader(stream), 2):  # noqa: B007  told in the message
-                weight = float(row.pop("weight", None) or 1)
+                weight = float(row.pop("weight", 1))
                 drawn = {
                     "problem": table["problems"][0],
                     **{k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))},

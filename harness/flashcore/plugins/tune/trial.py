@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from flashcore.measure.bench import case_times, proof
@@ -26,7 +25,7 @@ from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.check import child as check_child
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal, kernel_call
-from flashcore.measure.workers.guarded import copied
+from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
@@ -119,24 +118,6 @@ def share() -> None:
     setattr(proof, "References", functools.cache(getattr(proof, "References")))  # noqa: B009, B010
 
 
-def _inputs_once(problem: ModuleType) -> None:
-    """Makes the inputs of a seed once; each caller gets separate tensors."""
-    import torch
-
-    if hasattr(problem, "_make_inputs"):
-        return
-    make, made = problem.make_inputs, {}
-
-    def copies(params: dict[str, Any], seed: int, device: str, kind: str = problem.KINDS[0]) -> dict[str, Any]:
-        key = (tuple(sorted(params.items())), seed, device, kind)
-        if key not in made:
-            made[key] = make(dict(params), seed, device, kind)
-        return {name: copied(x) if isinstance(x, torch.Tensor) else x for name, x in made[key].items()}
-
-    setattr(problem, "_make_inputs", make)  # noqa: B010
-    setattr(problem, "make_inputs", copies)  # noqa: B010
-
-
 def perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     """Checks one candidate at each shape, and times it if it is right."""
     complaints: list[str] = []
@@ -144,7 +125,7 @@ def perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     for payload in task.payload["check"]:
         case = Case.from_json(payload["case"])
         problem = load_problem(case.root, case.problem_file)
-        _inputs_once(problem)
+        make_inputs_once(problem)
         kinds = problem.KINDS[:1]
         checked = check_child.perform(journal.Task(task.name, {**payload, "kinds": kinds}), log)
         complaints += [f"{case.shape}: {text}" for text in checked["complaints"]]
