@@ -23,6 +23,7 @@ PACKAGE = ROOT / "harness" / "flashcore"
 #: A plugin → words of a command line that need it.
 NEEDS = {
     "tune": "tune space",
+    "map": f"map --points 5 --suite {ROOT / 'kernels' / 'attention'}",
     "capture": "capture -- true",
     "history": "publish",
     "imports": "import report.ncu-rep",
@@ -131,6 +132,13 @@ def test_watch_runs_without_ssh_which_its_host_needs(work: Path, tmp_path: Path)
     (code, text, _), (refused, _, message) = results
     assert code == 0 and "--serve" in text and "--host" not in text
     assert refused == 2 and "the plugin ssh, which is not installed" in message
+
+
+def test_a_suite_is_read_without_the_plugin_of_a_table_that_it_has(work: Path, tmp_path: Path) -> None:
+    package = copy_without(Path("map"), tmp_path)
+    suites = (ROOT / "kernels" / "attention", ROOT / "examples" / "row_softmax")
+    results = map(json.loads, run(package, work, SESSION, *(f"list --suite {suite}" for suite in suites)).splitlines())
+    assert [code for code, _, _ in results] == [0, 0]
 
 
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:

@@ -340,8 +340,7 @@ def _expectation(error: Any, form: type[Form]) -> str:
     if kind == "extra_forbidden" and (keys := _keys(error["loc"][:-1], form)):
         name = str(error["loc"][-1])
         near = (
-            plugin.missing("tables", name)
-            or plugin.missing("languages", name)
+            plugin.missing("languages", name)
             or did_you_mean(name, keys)
             or f" (is it misspelled? valid keys: {', '.join(keys)})"
         )
