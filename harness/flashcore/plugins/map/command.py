@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
     add("--dispatch", action="store_true", help="fit a dispatcher to the map, and print it as C++")
-    parser.set_defaults(profiles=of_project("maps"), **{"bench.samples": 20, "bench.first": 1})
+    parser.set_defaults(profiles=of_project("maps"), **{"bench.samples": 20, "bench.first": 1, "bench.seconds": 0.5})
 
 
 def run(arguments: argparse.Namespace) -> int:
