@@ -8,9 +8,12 @@ if the medians of its sides also differ by more than the series' own noise expla
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+
+from flashcore.plugins.against.decide import student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,15 +21,29 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 #: Nights that are searched at once, and the nights by which the next window is shifted.
-WINDOW, SHIFT = 50, 25
+WINDOW, SHIFT = 60, 30
 #: The fewest nights before and after a change.
 BEFORE, AFTER = 5, 2
-#: A change is more than this many standard errors and this logarithm; so unlikely among this many permutations.
-ERRORS, LEAST, ALPHA, PERMUTATIONS = 3.8, 0.006, 0.01, 399
+#: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
+CUT = 15
+#: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
+RATE, RANKS, CLEAR, LEAST = 2e-5, 3e-4, 3.2, 0.01
+#: Nights of a new level after which it should be reported, and the share of false changes permitted before.
+NEWS, EARLY = 3, 0.2
+#: The most permutations that may have so large a distance, and their number.
+ALPHA, PERMUTATIONS, DRAWS = 0.01, 399, 20000
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
 WITNESSES, RECENT = 5, 10
-#: The share of a change that must be visible while driver and limits stay the same.
-AGREEMENT = 0.6
+#: Fewest such series that tell how far a machine moves any.
+MANY = 100
+#: Standard errors from which another machine counts as one that moved a series.
+ALIGN = 2.5
+#: The fewest nights of one machine code before another machine that tell what that one did.
+WARY = 3
+#: A night of new machine code explains a split if it gives this share of the largest distance.
+SHARE = 0.7
+#: The share of a change that must be visible on one machine.
+AGREEMENT, VISIBLE = 0.6, 3.0
 
 Blame = Literal["kernel", "machine", "undecided"]
 
@@ -68,38 +85,68 @@ def night_effects(logs: Array, code: Array) -> Array:
     return effects
 
 
-def changes(logs: Array, code: Array, machine: Array) -> list[Change]:
+def reach(logs: Array, code: Array, machine: Array) -> Array:
+    """How far each night's new GPU, driver or limits moved unchanged code: one series in a hundred moved further.
+    Infinite in other nights, and where too few series tell.
+
+    Args:
+        logs: without :func:`night_effects`.
+        machine: GPU, driver and limits of each night, as integers.
+    """
+    result = np.full(logs.shape[1], np.inf)
+    for night in np.flatnonzero(np.diff(machine)) + 1:
+        same = [np.where(code[:, part] == code[:, night, None], logs[:, part], np.nan)
+                for part in (slice(max(0, night - RECENT), night), slice(night, night + WARY))]  # fmt: skip
+        witnesses = np.all([np.isfinite(side).sum(axis=1) >= min(WARY, side.shape[1]) for side in same], axis=0)
+        if witnesses.sum() >= MANY:
+            before, after = (np.nanmedian(side[witnesses], axis=1) for side in same)
+            result[night] = np.quantile(np.abs(after - before), 1 - 1 / MANY)
+    return result
+
+
+def changes(logs: Array, code: Array, machine: Array, far: Array) -> list[Change]:
     """The changes of one series.
 
     Args:
         logs: logarithms of its times in the order of nights, without :func:`night_effects`.
-        code, machine: its machine code, and driver and limits, as integers.
+        code, machine: its machine code, and GPU, driver and limits, as integers.
+        far: the :func:`reach` of each night.
     """
-    starts = range(0, max(1, len(logs) - WINDOW + SHIFT), SHIFT)
     results: dict[int, Change] = {}
-    for start in starts:
+    for start in range(0, max(1, len(logs) - WINDOW + SHIFT), SHIFT):
         end = min(start + WINDOW, len(logs))
-        start = max(0, end - WINDOW)
-        part = slice(start, end)
-        for change in _window(logs[part], code[part], machine[part]):
-            results[change.at + start] = change._replace(at=change.at + start)
+        part = slice(max(0, end - WINDOW), end)
+        for change in _window(logs[part], code[part], machine[part], far[part], CUT if part.start else BEFORE):
+            at = change.at + part.start
+            results[at] = change._replace(at=at)
     return [results[at] for at in sorted(results)]
 
 
-def _window(logs: Array, code: Array, machine: Array) -> Iterator[Change]:
-    moves = [int(n) for n in np.flatnonzero(np.diff(machine)) + 1]
+def _window(logs: Array, code: Array, machine: Array, far: Array, fewest: int = BEFORE) -> Iterator[Change]:
     aligned = logs.copy()
-    edges = [0]
-    for move in moves:
-        shift = _move(aligned, logs, code, machine, move)
-        if shift is None:
-            edges.append(move)
-            yield from _together(aligned, move)
-        elif shift.size:
-            aligned[move:] -= shift.size
-            yield shift
-    for first, last in zip(edges, [*edges[1:], len(logs)], strict=True):
-        yield from _split(aligned, code, machine, first, last)
+    met = {machine[0]} if len(machine) else set()
+    for night in range(1, len(logs)):
+        if machine[night] not in met:
+            met.add(machine[night])
+            move = _move(aligned, code, machine, night)
+            if move is not None:
+                aligned[machine == machine[night]] -= move.size
+                yield move
+    rewritten = np.flatnonzero(np.diff(code)) + 1
+    yield from _split(aligned, rewritten, machine, far, 0, len(logs), fewest)
+
+
+def _move(aligned: Array, code: Array, machine: Array, night: int) -> Change | None:
+    """What another GPU, driver or limit did to unchanged code, if it is beyond the noise."""
+    same = code == code[night]
+    before = aligned[:night][same[:night]][-RECENT:]
+    after = aligned[same & (machine == machine[night])]
+    if len(before) < WARY or code[night - 1] != code[night]:
+        return None
+    size = _middle(after) - _middle(before)
+    noise = _noise(np.diff(aligned[:night])) / math.sqrt(2) if night > BEFORE else abs(size)
+    error = noise * math.sqrt(1 / len(before) + 1 / len(after))
+    return Change(night, size, error, "machine") if abs(size) > max(ALIGN * error, LEAST) else None
 
 
 def _noise(values: Array) -> float:
@@ -108,105 +155,130 @@ def _noise(values: Array) -> float:
     return float(np.std(ordered[1:-1], ddof=1) * 1.12) if len(values) > 5 else float(np.std(values, ddof=1))
 
 
-def _move(aligned: Array, logs: Array, code: Array, machine: Array, move: int) -> Change | None:
-    """What a change of the machine did to unchanged code; ``None`` if the code changed in that night too."""
-    if code[move] != code[move - 1]:
+def _middle(values: Array) -> float:
+    """The median of the means of all pairs (Hodges and Lehmann)."""
+    first, second = _pairs(len(values))
+    return float(np.median(values[first] + values[second]) / 2)
+
+
+@functools.cache
+def _pairs(count: int) -> tuple[Array, Array]:
+    first, second = np.triu_indices(count)
+    return first, second
+
+
+def _contrast(before: Array, after: Array) -> tuple[float, float]:
+    """The difference of two levels, and its standard error. Of the new level, the less extreme estimate counts: a few
+    outliers are no level."""
+    base = _middle(before)
+    rise = np.sort(after - base)
+    if _middle(rise) < 0:
+        size = max(_middle(rise), float(rise[len(rise) // 2]))
+    else:
+        size = min(_middle(rise), float(rise[(len(rise) - 1) // 2]))
+    noise = _noise(np.concatenate([before - base, rise - _middle(rise)]))
+    return size, noise * math.sqrt(1 / len(before) + 1 / len(after))
+
+
+def _measured(before: Array, after: Array, at: int, tries: int) -> Change | None:
+    """The change between two sides, if the noise explains none so large in so many tries."""
+    size, error = _contrast(before, after)
+    if abs(size) < max(LEAST, CLEAR * error):
         return None
-    same = code == code[move]
-    before = [n for n in range(max(0, move - 2 * RECENT), move) if same[n]]
-    after = [n for n in range(move, len(logs)) if same[n] and machine[n] == machine[move]]
-    size = float(np.median(logs[after]) - np.median(aligned[before]))
-    around = aligned[max(0, move - WINDOW) : move]
-    noise = _noise(np.diff(around)) / np.sqrt(2) if len(around) > 3 else abs(size)
-    error = noise * float(np.sqrt(1 / len(before) + 1 / len(after)))
-    return Change(move, size if abs(size) > 2.5 * error and abs(size) > LEAST else 0.0, error, "machine")
+    share = _share(len(after))
+    beyond = abs(size) > _errors(tries, len(after), len(before) + len(after) - 2) * error
+    return Change(at, size, error, "machine") if beyond or _is_rare(before, after, RANKS * share) else None
 
 
-def _together(logs: Array, move: int) -> Iterator[Change]:
-    before, after = logs[max(0, move - RECENT) : move], logs[move : move + RECENT]
-    if min(len(before), len(after)) >= AFTER and (change := _measured(before, after, move)):
-        yield change._replace(blame="undecided")
+def _share(nights: int) -> float:
+    """The share of the permitted false changes that is spent after so many nights: a change is tested every night, and
+    the shares of all nights have a small sum."""
+    return EARLY if nights < NEWS else (NEWS / nights) ** 3
 
 
-def _measured(before: Array, after: Array, at: int) -> Change | None:
-    """The change between two sides, if it is beyond the noise. With few nights the less extreme median counts."""
-    base = float(np.median(before))
-    up = np.median(after) > base
-    middle = np.sort(after)[(len(after) - 1) // 2 if up else len(after) // 2]
-    size = float(middle - base)
-    noise = _noise(np.concatenate([before - base, after - np.median(after)]))
-    error = noise * float(np.sqrt(1 / len(before) + 1 / len(after)))
-    return Change(at, size, error, "machine") if abs(size) > ERRORS * error + LEAST else None
+def _is_rare(before: Array, after: Array, rate: float) -> bool:
+    """Whether few choices of so many nights have so different a mean, whatever the distribution of the noise."""
+    values, count = np.concatenate([before, after]), len(after)
+    if max(1 / math.comb(len(values), count), 1 / DRAWS) > rate:
+        return False
+    means = values[_orders(len(values), DRAWS)[:, :count]].mean(axis=1)
+    middle = values.mean()
+    return float(np.mean(np.abs(means - middle) >= abs(after.mean() - middle) - 1e-12)) + 1 / DRAWS <= rate
 
 
-def _split(logs: Array, code: Array, machine: Array, first: int, last: int) -> Iterator[Change]:
+@functools.cache
+def _errors(tries: int, nights: int, freedom: int) -> float:
+    return student_quantile(1 - RATE * _share(nights) / tries, freedom)
+
+
+def _split(logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int) -> Iterator[Change]:
     """The changes in ``logs[first:last]``, by bisection."""
+    change = _kernels(logs, rewritten, machine, far, first, last, fewest)
+    if change is not None:
+        yield change
+        yield from _split(logs, rewritten, machine, far, first, change.at, fewest)
+        yield from _split(logs, rewritten, machine, far, change.at, last, BEFORE)
+
+
+def _kernels(
+    logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int
+) -> Change | None:
     values = logs[first:last]
-    if len(values) < BEFORE + AFTER:
-        return
-    scores = _energies(np.abs(values[:, None] - values)[None])[0]
-    best = int(np.argmax(scores))
-    change = _measured(values[:best], values[best:], first + best)
-    if change is None:
-        # The best split may be one of two sides of a short step: nights that changed the code are tried as well.
-        return
-    if not _is_significant(values, float(scores[best])):
-        return
-    rewritten = [n for n in range(max(BEFORE, best - 2), min(best + 3, len(values) - AFTER + 1))
-                 if code[first + n] != code[first + n - 1] and scores[n] >= 0.7 * scores[best]]  # fmt: skip
-    if rewritten:
-        best = max(rewritten, key=lambda n: scores[n])
-        if blamed := _blamed(logs, machine, first, first + best, last):
-            change = blamed
-    yield change
-    yield from _split(logs, code, machine, first, change.at)
-    yield from _split(logs, code, machine, change.at, last)
-
-
-def _blamed(logs: Array, machine: Array, first: int, at: int, last: int) -> Change | None:
-    """The change of a kernel, if it is visible while the machine stays the same."""
-    change = _measured(logs[first:at], logs[at:last], at)
-    if change is None:
+    every = np.arange(fewest, last - first - AFTER + 1)
+    if not len(every):
         return None
-    before = [n for n in range(first, at) if machine[n] == machine[at]][-RECENT:]
-    after = [n for n in range(at, last) if machine[n] == machine[at]][:RECENT]
-    if not before or float(np.median(logs[after]) - np.median(logs[before])) / change.size < AGREEMENT:
-        return change
-    return change._replace(blame="kernel")
+    scores = _energies(values[None], every)[0]
+    best = int(every[np.argmax(scores)])
+    named = np.isin(every, rewritten - first)
+    if named.any():
+        splits = every[named]
+        at, score = int(splits[np.argmax(scores[named])]), float(scores[named].max())
+        if (
+            (score >= SHARE * scores.max() or abs(at - best) <= 2)
+            and (change := _measured(values[:at], values[at:], first + at, len(splits)))
+            and _is_significant(values, splits, score)
+        ):
+            return change._replace(blame=_blamed(logs, machine, far, change, first, last))
+    change = _measured(values[:best], values[best:], first + best, len(every))
+    return change if change and _is_significant(values, every, float(scores.max())) else None
 
 
-def _energies(distances: Array) -> Array:
-    """Energy distance between the two sides of each split of each series; a change is at its index.
+def _blamed(logs: Array, machine: Array, far: Array, change: Change, first: int, last: int) -> Blame:
+    """``kernel`` if the change is visible on one machine."""
+    sides = logs[first : change.at], logs[change.at : last]
+    machines = machine[first : change.at], machine[change.at : last]
+    counts = {m: min(int(np.sum(side == m)) for side in machines) for m in set(machines[0]) & set(machines[1])}
+    if not counts:
+        return "kernel" if abs(change.size) > far[change.at] else "undecided"
+    usual = max(counts, key=lambda m: counts[m])
+    before, after = (side[on == usual] for side, on in zip(sides, machines, strict=True))
+    noise = change.error / math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
+    error = noise * math.sqrt(1 / len(before) + 1 / len(after))
+    visible = _contrast(before, after)[0] * math.copysign(1, change.size)
+    return "kernel" if visible > max(AGREEMENT * abs(change.size), VISIBLE * error) else "undecided"
 
-    Args:
-        distances: between the values of each series, in their order.
-    """
-    count = distances.shape[1]
-    total = np.cumsum(np.cumsum(distances, axis=1), axis=2)
-    left = np.arange(1, count)
-    right = count - left
-    diagonal = np.arange(count - 1)
-    first = total[:, diagonal, diagonal]
-    strip = total[:, diagonal, -1]
-    whole = total[:, -1, -1, None]
+
+def _energies(values: Array, splits: Array) -> Array:
+    """The energy distance between the two sides of each row at each split, the index of the second side."""
+    total = np.abs(values[:, :, None] - values[:, None])
+    np.cumsum(total, axis=1, out=total)
+    np.cumsum(total, axis=2, out=total)
+    count = values.shape[1]
+    left, right = splits, count - splits
+    first, strip, whole = total[:, left - 1, left - 1], total[:, left - 1, -1], total[:, -1, -1, None]
     between, second = strip - first, whole - 2 * strip + first
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = first / (left * (left - 1.0))
-        outer = second / (right * (right - 1.0))
-    energy = left * right / count * (2 * between / (left * right) - inner - outer)
-    result = np.full((len(distances), count), -np.inf)
-    result[:, BEFORE : count - AFTER + 1] = energy[:, BEFORE - 1 : count - AFTER]
-    return result
+    inside = first / (left * (left - 1.0)) + second / (right * (right - 1.0))
+    energies: Array = 2 * between / count - left * right / count * inside
+    return energies
 
 
 @functools.lru_cache(maxsize=256)
-def _orders(count: int) -> Array:
+def _orders(count: int, orders: int) -> Array:
     """Permutations of so many values, always the same ones, so that the same nights give the same answer."""
-    return np.random.default_rng(count).permuted(np.tile(np.arange(count), (PERMUTATIONS, 1)), axis=1)
+    return np.random.default_rng(count).permuted(np.tile(np.arange(count), (orders, 1)), axis=1)
 
 
-def _is_significant(values: Array, energy: float) -> bool:
-    """Whether few permutations have a split with so large a distance."""
-    shuffled = values[_orders(len(values))]
-    largest = _energies(np.abs(shuffled[:, :, None] - shuffled[:, None])).max(axis=1)
+def _is_significant(values: Array, splits: Array, energy: float) -> bool:
+    """Whether few permutations have so large a distance at one of the splits."""
+    largest = _energies(values[_orders(len(values), PERMUTATIONS)], splits).max(axis=1)
     return float(np.sum(largest >= energy) + 1) / (PERMUTATIONS + 1) <= ALPHA
