@@ -10,5 +10,5 @@ PLUGIN = Plugin(
         "start": "what is in this folder, and which command is next (default on a terminal)",
     },
     groups={"runs": "explain", "start": "make"},
-    api={"runs": "flashcore.plugins.runs.command:runs"},
+    api={"runs": "flashcore.plugins.runs.command:runs", "history": "flashcore.plugins.runs.command:history"},
 )

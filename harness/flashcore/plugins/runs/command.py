@@ -1,10 +1,10 @@
-"""``flashcore runs``: lists the recorded runs, by their headers alone."""
+"""``flashcore runs``: lists the recorded runs, from their index."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,8 +12,7 @@ from flashcore import frames
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
-from flashcore.records import lookup
-from flashcore.records.store import HEADER
+from flashcore.plugins.runs.index import Index, Point, rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,28 +47,9 @@ class Summary(NamedTuple):
     place: str
 
 
-def summaries(places: lookup.Places) -> Iterator[Summary]:
-    """The runs of these places, newest first. A run whose header is damaged is skipped with a warning."""
-    for run in lookup.all_runs(places):
-        try:
-            header = json.loads((run / HEADER).read_bytes())
-            done = [x["stage"] for x in header["outcomes"] if x["status"] == "ok"]
-            variants = {x["variant"] for x in (*header["artifacts"], *header["outcomes"])}
-            file, packed, _ = str(run).partition(lookup.PACKED)
-            yield Summary(
-                id=run.name,
-                created=header["created"],
-                suite=header["suite"]["name"],
-                gpu=header["environment"]["gpu"],
-                variants=len(variants),
-                checked=done.count("check"),
-                timed=done.count("bench"),
-                profiled=done.count("profile"),
-                command=header["command"],
-                place=file + packed,
-            )
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            lookup.warn_skipped(run.name, error)
+def summaries(places: Sequence[Path]) -> list[Summary]:
+    """The runs of these places, newest first, from their index. A damaged run is skipped with a warning."""
+    return [Summary(*row) for row in Index(places).runs(Summary._fields)]
 
 
 def runs(profiles: Path | str = "profiles") -> DataFrame:
@@ -78,7 +58,18 @@ def runs(profiles: Path | str = "profiles") -> DataFrame:
     Raises:
         CapabilityError: pandas is missing.
     """
-    return frames.pandas().DataFrame(list(summaries(Path(profiles))), columns=Summary._fields)
+    return frames.pandas().DataFrame(summaries([Path(profiles)]), columns=Summary._fields)
+
+
+def history(case: str, fact: str = "time", profiles: Path | str = "profiles") -> DataFrame:
+    """A fact of a case (``variant/shape``) over the recorded runs, oldest first: see
+    :class:`~flashcore.plugins.runs.index.Point`. ``time`` is the median that its shape is ranked by.
+
+    Raises:
+        UsageError: no run measured it.
+        CapabilityError: pandas is missing.
+    """
+    return frames.pandas().DataFrame(list(rows([Path(profiles)], case, fact)), columns=Point._fields)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    recorded = list(summaries(options.places(arguments)))
+    recorded = summaries(options.places(arguments))
     if arguments.format == "json":
         print(output.document(runs=[run._asdict() for run in recorded]))
     elif recorded:

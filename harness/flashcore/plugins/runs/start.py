@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         missing = ""
     except UsageError as error:
         suite, missing = "", str(error).partition("found ")[2].partition("\n")[0]
-    runs = list(summaries(Path(arguments.profiles)))
+    runs = summaries([Path(arguments.profiles)])
     reports, binaries = (_files(here, suffixes) for suffixes in (REPORTS, BINARIES))
     gpu = Gpu.find()
     newest = f"{len(runs)}, newest {runs[0].id} of {runs[0].suite}" if runs else "none"

@@ -1,0 +1,265 @@
+"""The index of recorded runs: an SQLite file beside them, which is read from the runs again whenever it is missing.
+
+Runs do not change, so only names that are new or gone since the last query are read or dropped. Facts are about a whole
+case (static ones: about a variant, the largest of its kernels), and only those that the run itself measured: joined
+ones are in their own run. The fact ``time`` is the median of the timing mode that the shape is ranked by.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flashcore.errors import RecordError, UsageError
+from flashcore.records import lookup
+from flashcore.records.freshness import MEASURED
+from flashcore.records.store import FACTS, HEADER, RUN_ID
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+NAME = "index.sqlite"
+_VERSION = 1  # of the tables: another one is read again
+_TABLES = """
+CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
+  variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
+  limits TEXT, nvcc TEXT, "commit" TEXT, dirty INT, UNIQUE (folder, name));
+CREATE TABLE cases (key INTEGER PRIMARY KEY, variant TEXT, shape TEXT, UNIQUE (variant, shape));
+CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, PRIMARY KEY (run, "case"))
+  WITHOUT ROWID;
+CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
+CREATE INDEX by_run ON facts (run);
+"""
+
+
+class Point(NamedTuple):
+    """One fact of one case in one run. ``code`` is the hash of the machine code with its launches, or of a reference's
+    file; ``clock`` in MHz and ``temperature`` in °C were measured while the case was timed; ``limits`` are power and
+    clocks of the GPU; ``dirty``: the tree differed from ``commit``."""
+
+    run: str
+    suite: str
+    gpu: str | None
+    variant: str
+    shape: str
+    params: str
+    value: float
+    code: str
+    reference: bool
+    uuid: str | None
+    driver: str | None
+    limits: str | None
+    nvcc: str | None
+    commit: str | None
+    dirty: bool | None
+    clock: float | None
+    temperature: float | None
+
+
+class Index:
+    """The runs of some places, as of now.
+
+    Args:
+        places: folders of runs, runs, or packed runs. The file is in the first; in memory if that cannot be written.
+    """
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self._base = _opened(places[0] / NAME)
+        self._folders = [str(place.resolve()) for place in places]
+        with self._base:
+            for place, folder in zip(places, self._folders, strict=True):
+                self._update(place, folder)
+
+    def _update(self, place: Path, folder: str) -> None:
+        present = _names(place)
+        recorded = {row[0] for row in self._base.execute("SELECT name FROM runs WHERE folder = ?", (folder,))}
+        for name in recorded - present.keys():
+            ((key,),) = self._base.execute("SELECT key FROM runs WHERE (folder, name) = (?, ?)", (folder, name))
+            for table, column in (("facts", "run"), ("code", "run"), ("runs", "key")):
+                self._base.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
+        cases = {(v, s): k for k, v, s in self._base.execute("SELECT * FROM cases")}
+        names = {name: k for k, name in self._base.execute("SELECT * FROM names")}
+        for name in sorted(present.keys() - recorded):
+            try:
+                for run in lookup.runs_at(present[name]):
+                    self._add(run, present[name], folder, name, cases, names)
+            except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecordError) as error:
+                lookup.warn_skipped(name, error)
+            except UsageError:
+                pass  # a folder with a run's name and without a run
+
+    def _add(
+        self,
+        run: Traversable,
+        path: Path,
+        folder: str,
+        name: str,
+        cases: dict[tuple[str, str], int],
+        names: dict[str, int],
+    ) -> None:
+        header = json.loads((run / HEADER).read_bytes())
+        machine = header["environment"]
+        outcomes = [x for x in header["outcomes"] if x["status"] == "ok"]
+        stages = [x["stage"] for x in outcomes]
+        row = (
+            *(folder, name, run.name, header["created"], header["suite"]["name"], machine["gpu"]),
+            len({x["variant"] for x in (*header["artifacts"], *header["outcomes"])}),
+            *map(stages.count, ("check", "bench", "profile")),
+            *(header["command"], str(path)),
+            *(machine.get(n) for n in ("host", "gpu_uuid", "driver", "gpu_limits", "nvcc", "git_commit", "git_dirty")),
+        )
+        measured = {(x["variant"], x["shape"], x["stage"]) for x in outcomes if not x.get("origin")}
+        facts = _facts(run, header, measured)
+        marks = ", ".join("?" * len(row))
+        key = self._base.execute(f"INSERT INTO runs VALUES (NULL, {marks})", row).lastrowid
+
+        def case(variant: str, shape: str) -> int:
+            if (variant, shape) not in cases:
+                cases[variant, shape] = len(cases) + 1
+                self._base.execute("INSERT INTO cases VALUES (?, ?, ?)", (len(cases), variant, shape))
+            return cases[variant, shape]
+
+        for fact in {fact for _, _, fact in facts} - names.keys():
+            names[fact] = len(names) + 1
+            self._base.execute("INSERT INTO names VALUES (?, ?)", (names[fact], fact))
+        self._base.executemany(
+            "INSERT INTO facts VALUES (?, ?, ?, ?)",
+            [(case(v, s), names[fact], key, value) for (v, s, fact), value in facts.items()],
+        )
+        shapes = header["suite"]["shapes"]
+        self._base.executemany(
+            "INSERT INTO code VALUES (?, ?, ?, ?, ?)",
+            [
+                (key, case(v, s), code["code"], code["peer"], json.dumps(shapes[s]["params"], sort_keys=True))
+                for v, s, code in ((*name.split("/"), code) for name, code in header["keys"].items())
+            ],
+        )
+
+    def _here(self) -> str:
+        return ", ".join("?" * len(self._folders))
+
+    def runs(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """These columns of each run, newest first; of runs with the same id, the first place's."""
+        rows = self._base.execute(
+            f"SELECT id, folder, {', '.join(columns)} FROM runs WHERE folder IN ({self._here()})", self._folders
+        )
+        first = sorted(rows, key=lambda row: self._folders.index(row[1]), reverse=True)
+        by_id = {row[0]: row[2:] for row in first}
+        return [by_id[run] for run in sorted(by_id, reverse=True)]
+
+    def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[Point]:
+        """A fact of all cases, or of those of a variant on a shape, oldest run first."""
+        rows = self._base.execute(
+            f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, f.value, coalesce(k.code, ''), k.reference,
+              r.uuid, r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
+            FROM cases c JOIN facts f ON f."case" = c.key AND f.name = (SELECT key FROM names WHERE name = ?)
+            JOIN runs r ON r.key = f.run LEFT JOIN code k ON k.run = f.run AND k."case" = f."case"
+            LEFT JOIN facts clock ON (clock."case", clock.name, clock.run) =
+              (f."case", (SELECT key FROM names WHERE name = 'bench_sm_clock'), f.run)
+            LEFT JOIN facts heat ON (heat."case", heat.name, heat.run) =
+              (f."case", (SELECT key FROM names WHERE name = 'bench_temperature'), f.run)
+            WHERE r.folder IN ({self._here()}) AND coalesce(?, c.variant) = c.variant AND coalesce(?, c.shape) = c.shape
+            GROUP BY r.id, c.key ORDER BY r.id""",
+            (fact, *self._folders, variant, shape),
+        )
+        return [Point(*row) for row in rows]
+
+    def facts(self, variant: str, shape: str) -> list[str]:
+        """The names of the facts that any run has about a case, or without a shape about a variant."""
+        rows = self._base.execute(
+            """SELECT DISTINCT n.name FROM cases c JOIN facts f ON f."case" = c.key JOIN names n ON n.key = f.name
+            WHERE (c.variant, c.shape) = (?, ?)""",
+            (variant, shape),
+        )
+        return sorted(name for (name,) in rows)
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """The tables of the file, empty ones if it is missing, damaged or of another version."""
+    for attempt in range(2):
+        try:
+            base = sqlite3.connect(file, timeout=60)
+            (version,) = base.execute("PRAGMA user_version").fetchone()
+            if version == _VERSION:
+                return base
+            if version == 0 and not base.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return _with_tables(base)
+        except sqlite3.DatabaseError:
+            pass
+        if attempt == 0:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError:
+                break
+    return _with_tables(sqlite3.connect(":memory:"))
+
+
+def _with_tables(base: sqlite3.Connection) -> sqlite3.Connection:
+    base.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+    return base
+
+
+def _names(place: Path) -> dict[str, Path]:
+    """The runs in a place by name; a packed run's name also changes with its content."""
+    if place.is_file() or (place / HEADER).is_file():
+        return {_stamped(place): place}
+    try:
+        entries = [*os.scandir(place)]
+    except OSError:
+        return {}
+    runs = {e.name: Path(e.path) for e in entries if RUN_ID.fullmatch(e.name)}
+    packed = (Path(e.path) for e in entries if e.name.endswith(lookup.PACKED))
+    return runs | {_stamped(file): file for file in packed}
+
+
+def _stamped(path: Path) -> str:
+    state = path.stat()
+    return f"{path.name} {state.st_mtime_ns} {state.st_size}" if path.is_file() else path.name
+
+
+def _facts(
+    run: Traversable, header: dict[str, Any], measured: set[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], float]:
+    """The numbers by variant, shape and name."""
+    data = json.loads(gzip.decompress((run / FACTS).read_bytes()))
+    arch = header["environment"]["gpu_arch"]
+    stages = {source.value: stage for source, stage in MEASURED.items()}
+    facts: dict[tuple[str, str, str], float] = {}
+    for index, name, value, _, source, _ in data["facts"]:
+        variant, of_arch, shape, kernel, _ = data["subjects"][index]
+        if type(value) not in (int, float):
+            continue
+        if (stage := stages.get(source)) is None:
+            if arch in (None, of_arch) or of_arch is None:
+                place = variant, shape or "", name
+                facts[place] = max(value, facts.get(place, value))
+        elif kernel is None and (variant, shape, stage) in measured:
+            facts[variant, shape, name] = value
+    for shape, declared in header["suite"]["shapes"].items():
+        for variant, _, name in [k for k in facts if k[1:] == (shape, f"{declared['rank_by']}_p50")]:
+            facts[variant, shape, "time"] = facts[variant, shape, name]
+    return facts
+
+
+def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[Point]:
+    """A fact's series of one case, ``variant/shape``; static facts may be a variant's, for all its shapes.
+
+    Raises:
+        UsageError: no run has it.
+    """
+    index = Index(places)
+    variant, _, shape = case.partition("/")
+    points = index.points(fact, variant, shape) or index.points(fact, variant, "")
+    if not points:
+        names = sorted({*index.facts(variant, shape), *index.facts(variant, "")})
+        raise UsageError(
+            f"{case}, {fact}: expected runs that measured it, found none\n  hint: "
+            + (f"they measured {', '.join(names[:12])}" if names else "flashcore runs lists the runs")
+        )
+    yield from points
