@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NAME = "index.sqlite"
-_VERSION = 1  # of the tables: another one is read again
+_VERSION = 2  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
   limits TEXT, nvcc TEXT, "commit" TEXT, dirty INT, UNIQUE (folder, name));
 CREATE TABLE cases (key INTEGER PRIMARY KEY, variant TEXT, shape TEXT, UNIQUE (variant, shape));
 CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, PRIMARY KEY (run, "case"))
+CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, uuid TEXT, PRIMARY KEY (run, "case"))
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
 CREATE INDEX by_run ON facts (run);
@@ -133,11 +133,12 @@ class Index:
             [(case(v, s), names[fact], key, value) for (v, s, fact), value in facts.items()],
         )
         shapes = header["suite"]["shapes"]
+        shared = {c: gpu["uuid"] for gpu in header.get("gpus", ()) for c in gpu["cases"].get("bench", ())}
         self._base.executemany(
-            "INSERT INTO code VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (key, case(v, s), code["code"], code["peer"], json.dumps(shapes[s]["params"], sort_keys=True))
-                for v, s, code in ((*name.split("/"), code) for name, code in header["keys"].items())
+                (key, case(v, s), code["code"], code["peer"], json.dumps(shapes[s]["params"], sort_keys=True), shared.get(name))
+                for v, s, name, code in ((*name.split("/"), name, code) for name, code in header["keys"].items())
             ],
         )
 
@@ -157,7 +158,7 @@ class Index:
         """A fact of all cases, or of those of a variant on a shape, oldest run first."""
         rows = self._base.execute(
             f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, f.value, coalesce(k.code, ''), k.reference,
-              r.uuid, r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
+              coalesce(k.uuid, r.uuid), r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
             FROM cases c JOIN facts f ON f."case" = c.key AND f.name = (SELECT key FROM names WHERE name = ?)
             JOIN runs r ON r.key = f.run LEFT JOIN code k ON k.run = f.run AND k."case" = f."case"
             LEFT JOIN facts clock ON (clock."case", clock.name, clock.run) =
@@ -169,6 +170,16 @@ class Index:
             (fact, *self._folders, variant, shape),
         )
         return [Point(*row) for row in rows]
+
+    def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
+        """Everything that a run measured about a case and its variant."""
+        rows = self._base.execute(
+            f"""SELECT n.name, f.value FROM runs r JOIN cases c JOIN facts f ON (f."case", f.run) = (c.key, r.key)
+            JOIN names n ON n.key = f.name WHERE r.id = ? AND c.variant = ? AND c.shape IN (?, '')
+            AND r.folder IN ({self._here()})""",
+            (run, variant, shape, *self._folders),
+        )
+        return dict(rows)
 
     def facts(self, variant: str, shape: str) -> list[str]:
         """The names of the facts that any run has about a case, or without a shape about a variant."""

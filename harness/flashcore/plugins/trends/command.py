@@ -1,0 +1,142 @@
+"""``flashcore trends``: what got slower over the recorded runs. Without news it prints nothing and exits 0."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from flashcore.cli import options, output
+from flashcore.errors import CapabilityError
+from flashcore.model.text import visible
+from flashcore.plugins.runs.index import Index, Point
+from flashcore.plugins.trends.series import Finding, Series, Trends, trends
+
+EXAMPLES = (
+    ("flashcore trends", "what the newest run shows that the runs before it did not"),
+    ("flashcore trends --since 20260105 -o reports", "news since that day, and the page reports/trends.html"),
+    ("flashcore trends --format github --format markdown=trends.md", "for a nightly job"),
+)
+#: Who changed a time, in words.
+BLAMES = {"kernel": "the kernel", "machine": "the machine, not the kernel", "undecided": "kernel or machine: undecided"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "a run's id or its beginning, such as a date: report what changed after it (default: the newest run's news)"
+    parser.add_argument("--since", metavar="RUN", help=text)
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder for trends.html (default: no page)")
+    options.add_profiles(parser)
+    options.add_records(parser)
+    parser.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)}, on standard output or into FILE; repeatable (default: table)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    formats = output.parse(arguments.format, FORMATS)
+    try:
+        result = trends(Index(options.places(arguments)), arguments.since)
+    except ModuleNotFoundError as error:
+        raise CapabilityError(f"trends need the Python package numpy ({error})", "pip install numpy") from error
+    if arguments.output:
+        from flashcore.plugins.trends import page
+
+        page.write(result, Path(arguments.output))
+    for form, file in formats:
+        text = FORMATS[form](result)
+        if text or file:
+            output.write(text, file)
+    return result.exit_code
+
+
+def commits(finding: Finding) -> str:
+    """The range of commits in which the change is, for ``git log``; a ``+`` marks a changed tree."""
+    before, after = (
+        (point.commit or f"run {point.run}")[:12] + "+" * bool(point.dirty) for point in (finding.before, finding.after)
+    )
+    return before if before == after else f"{before}..{after}"
+
+
+def sentence(series: Series, finding: Finding) -> str:
+    """The change in one line."""
+    p: Point = finding.after
+    direction = "slower" if finding.percent > 0 else "faster"
+    why = "; ".join(finding.reasons) or "nothing else that is recorded changed"
+    if finding.change.blame == "kernel" and not p.reference:
+        why = f"other machine code; {why}" if finding.reasons else "other machine code"
+    return (
+        f"{series.case} on {p.gpu}: {abs(finding.percent):.1f} % {direction} (± {2 * finding.error:.1f}) "
+        f"since run {p.run}, {commits(finding)}; {BLAMES[finding.change.blame]}: {why}"
+    )
+
+
+def lines(result: Trends) -> list[tuple[str, str]]:
+    """The news as (level, sentence), most severe first; levels as in GitHub's annotations."""
+    levels = {"kernel": "error", "undecided": "warning", "machine": "notice"}
+    told = [
+        (level if f.percent > 0 else "notice", sentence(s, f))
+        for blame, level in levels.items()
+        for s, f in result.news(blame)
+    ]
+    told += [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
+    if not any(s.judged for s in result.series):
+        most = max((len(s.points) for s in result.series), default=0)
+        told.append(("warning", f"no trends: expected at least 7 runs that timed a case, found at most {most}"))
+    return told + [("notice", night) for night in result.nights]
+
+
+def as_table(result: Trends) -> str:
+    """A line per change."""
+    return "".join(f"{sentence}\n" for _, sentence in lines(result))
+
+
+def as_markdown(result: Trends) -> str:
+    """A list of the changes."""
+    marks = {"error": "**slower** ", "warning": "", "notice": ""}
+    listed = [f"- {marks[level]}{visible(text)}\n" for level, text in lines(result)]
+    return "".join(["### Trends\n\n", *listed]) if listed else ""
+
+
+def as_github(result: Trends) -> str:
+    """Workflow commands, which GitHub shows as annotations."""
+    escaped = ((level, text.replace("%", "%25").replace("\n", "%0A")) for level, text in lines(result))
+    return "".join(f"::{level} title=flashcore trends::{text}\n" for level, text in escaped)
+
+
+def as_json(result: Trends) -> str:
+    """All changes, with ``new``; times in us, shares in percent. ``unjudged``: cases with too few runs."""
+    changes = [
+        {
+            "case": s.case,
+            "suite": f.after.suite,
+            "gpu": f.after.gpu,
+            "reference": bool(f.after.reference),
+            "blame": f.change.blame,
+            "new": f.is_new,
+            "percent": round(f.percent, 3),
+            "standard_error": round(f.error, 3),
+            "run_before": f.before.run,
+            "run": f.after.run,
+            "commits": commits(f),
+            "reasons": f.reasons,
+        }
+        for s in result.series
+        for f in s.findings
+    ]
+    unjudged = [s.case for s in result.series if not s.judged]
+    text = output.document(
+        exit_code=result.exit_code, cases=len(result.series), changes=changes, missing=result.missing, unjudged=unjudged
+    )
+    return f"{text}\n"
+
+
+FORMATS: dict[str, Callable[[Trends], str]] = {
+    "table": as_table,
+    "json": as_json,
+    "markdown": as_markdown,
+    "github": as_github,
+}
