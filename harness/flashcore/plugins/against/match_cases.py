@@ -111,21 +111,26 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
 def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:
     """Whether a GPU gets the same work from both. The problem's file does not matter, unlike for the freshness of a
     recorded time: both are timed on the present inputs."""
-    if old.is_reference or new.is_reference:
-        return old.kind == new.kind and python_of(before.job) == python_of(after.job)
-    codes = [
-        {
-            a.arch: (a.code, a.host, a.cxx, a.calls.get(shape.name))
-            for a in side.built.artifacts
-            if a.variant == new.name and a.code
-        }
-        for side in (before, after)
-    ]
-    plans = [
-        {arch: (p.launches, p.workspace_bytes) for arch in codes[0] if (p := side.built.plan(name, shape.name, arch))}
-        for side, name in ((before, old.name), (after, new.name))
-    ]
-    return bool(codes[0]) and codes[0] == codes[1] and bool(plans[0]) and plans[0] == plans[1]
+    work = work_of(before, old, shape)
+    return work is not None and work == work_of(after, new, shape)
+
+
+def work_of(side: Side, variant: Variant, shape: Shape) -> object | None:
+    """What a GPU gets to do, for comparisons: machine code, host code and launches; ``None`` if they are unknown."""
+    if variant.is_reference:
+        return variant.kind, python_of(side.job)
+    built = side.built
+    codes = {
+        a.arch: (a.code, a.host, a.cxx, a.calls.get(shape.name))
+        for a in built.artifacts
+        if a.variant == variant.name and a.code
+    }
+    plans = {
+        arch: (plan.launches, plan.workspace_bytes)
+        for arch in codes
+        if (plan := built.plan(variant.name, shape.name, arch))
+    }
+    return (codes, plans) if codes and plans else None
 
 
 def python_of(job: Context) -> dict[str, str]:

@@ -137,7 +137,14 @@ class Index:
         self._base.executemany(
             "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (key, case(v, s), code["code"], code["peer"], json.dumps(shapes[s]["params"], sort_keys=True), shared.get(name))
+                (
+                    key,
+                    case(v, s),
+                    code["code"],
+                    code["peer"],
+                    json.dumps(shapes[s]["params"], sort_keys=True),
+                    shared.get(name),
+                )
                 for v, s, name, code in ((*name.split("/"), name, code) for name, code in header["keys"].items())
             ],
         )

@@ -211,7 +211,9 @@ def _errors(tries: int, nights: int, freedom: int) -> float:
     return student_quantile(1 - RATE * _share(nights) / tries, freedom)
 
 
-def _split(logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int) -> Iterator[Change]:
+def _split(
+    logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int
+) -> Iterator[Change]:
     """The changes in ``logs[first:last]``, by bisection."""
     change = _kernels(logs, rewritten, machine, far, first, last, fewest)
     if change is not None:

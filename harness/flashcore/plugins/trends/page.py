@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,13 @@ def drawing(series: Series, size: tuple[int, int]) -> Markup:
 
     edges = [0, *(f.change.at for f in series.findings), len(series.levels)]
     parts = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         low_us, level, high_us = _band(series.levels[first:last])
         left, right = x(first - 0.5 * (first > 0)), x(last - 0.5 - 0.5 * (last == len(series.levels)))
         parts.append(
             f'<rect class="band" x="{left:.1f}" y="{y(high_us):.1f}" width="{right - left:.1f}" '
             f'height="{max(1.0, y(low_us) - y(high_us)):.1f}" fill="currentColor" fill-opacity="0.12"/>'
-            f'<path d="M{left:.1f} {y(level):.1f}H{right:.1f}" stroke="currentColor"/>'
+            f'<path d="M{left:.1f} {y(level):.1f}H{right:.1f}" stroke="currentColor" fill="none"/>'
         )
     for f in series.findings:
         style = "" if f.change.blame == "kernel" else ' stroke-dasharray="2 2"'
@@ -110,8 +111,8 @@ def drawing(series: Series, size: tuple[int, int]) -> Markup:
         f'<circle cx="{x(i):.1f}" cy="{y(us):.1f}" r="{radius}"><title>{us:.4g} µs, run {p.run}</title></circle>'
         for i, (us, p) in enumerate(zip(series.levels, series.points, strict=True))
     ]
-    label = Markup('{}: {:.4g} to {:.4g} µs').format(series.case, low, high)
-    return Markup('<svg class="drawing" width="{}" height="{}" role="img" aria-label="{}">{}</svg>').format(
+    label = Markup("{}: {:.4g} to {:.4g} µs").format(series.case, low, high)
+    return Markup('<svg width="{}" height="{}" role="img" aria-label="{}">{}</svg>').format(
         width, height, label, Markup("".join(parts))
     )
 

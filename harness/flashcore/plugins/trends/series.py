@@ -87,7 +87,7 @@ class Trends:
 
     @property
     def exit_code(self) -> Exit:
-        """1: a kernel got slower. 3: that cannot be told, of a change or of a case that is no longer timed, or of all."""
+        """1: a kernel got slower. 3: undecided, or a case is no longer timed, or none has enough runs."""
         if any(f.percent > 0 for _, f in self.news("kernel")):
             return Exit.FAILED
         undecided = any(f.percent > 0 for _, f in self.news("undecided"))

@@ -1,0 +1,214 @@
+"""``flashcore bisect``: times commits against a good one until the first slow one is left."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flashcore.cli import options, output, progress
+from flashcore.errors import Exit, FlashcoreError, UsageError
+from flashcore.measure.compiling import compile_all
+from flashcore.measure.machine import git
+from flashcore.measure.settings import Settings
+from flashcore.model.catalogue import FACTS
+from flashcore.model.progress import prefixed
+from flashcore.model.text import significant
+from flashcore.pipeline.opening import open_recordable
+from flashcore.plugins.against import against, checkout, decide
+from flashcore.plugins.against.comparison import Row
+from flashcore.plugins.against.match_cases import Side, work_of
+from flashcore.plugins.bisect.search import Search, first_slow
+
+EXAMPLES = (("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),)
+_FOLDER = "bisect"  # below the build folder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", metavar="VARIANT/SHAPE")
+    parser.add_argument("good", metavar="GOOD", help="a revision that is fast")
+    parser.add_argument("bad", metavar="BAD", help="a later revision that is slow")
+    options.add_suite(parser)
+    options.add_places(parser)
+    add = parser.add_argument
+    add(
+        "--processes", type=int, default=decide.PROCESSES, metavar="N", help="processes per step (default: %(default)s)"
+    )
+    text = "rate of false alarms of each step (default: %(default)g)"
+    add("--alpha", type=float, default=decide.ALPHA, metavar="P", help=text)
+    text = "percent by which a commit must be slower (default: %(default)g)"
+    add("--effect", type=float, default=100 * decide.EFFECT, metavar="PCT", help=text)
+    add("--quiet", action="store_true", help="no progress")
+    output.add_format(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    variant, slash, shape = arguments.case.partition("/")
+    if not slash:
+        raise UsageError(f"{arguments.case}: expected a case, such as fast/mission")
+    settings = options.settings(arguments, upto=None, variant=variant, shapes=(shape,))
+    chosen = against.Options(
+        arguments.good, processes=arguments.processes, alpha=arguments.alpha, effect=arguments.effect / 100
+    )
+    with progress.shown(arguments.quiet) as say:
+        result = bisect(settings, chosen, arguments.bad, say)
+    print(as_json(result) if arguments.format == "json" else as_text(result))
+    return result.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """The outcome. ``rows`` are the comparisons with the good commit, by commit; ``changes`` are the static facts that
+    differ in the first slow commit."""
+
+    case: str
+    commits: tuple[str, ...]
+    subjects: tuple[str, ...]
+    rows: dict[str, Row]
+    search: Search | None
+    alpha: float
+    changes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> Exit:
+        """0: one commit is left, or the bad one is not slower. 3: undecided."""
+        if self.search is None:
+            fates = {row.fate for row in self.rows.values()}
+            return Exit.OK if fates <= _NOT_SLOWER else Exit.UNMEASURED
+        return Exit.OK if self.search.bad - self.search.good == 1 else Exit.UNMEASURED
+
+
+_NOT_SLOWER = {"no difference", "faster", "too small to matter", "same code"}
+
+
+def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[[str], None]) -> Bisection:
+    """Bisects the case of the settings between ``chosen.revision`` and ``bad``.
+
+    Raises:
+        UsageError: a revision is unknown, or the good one is no ancestor of the bad one.
+    """
+    near = Path(settings.suite)
+    good, last = (checkout.resolve(name, near) for name in (chosen.revision, bad))
+    if not good or not last:
+        raise UsageError(f"{chosen.revision} {bad}: expected two revisions of the repository of {near}")
+    arguments = ("--reverse", "--first-parent", "--format=%H %s", f"{good}..{last}")
+    log = git.run(near, "log", *arguments).stdout.splitlines()
+    if not log or git.run(near, "merge-base", "--is-ancestor", good, last).returncode:
+        raise UsageError(f"{chosen.revision} {bad}: expected an ancestor, and a later commit")
+    commits, subjects = zip(*(line.partition(" ")[::2] for line in log), strict=True)
+    with ThreadPoolExecutor(1) as builder:
+        history = _History(settings, chosen, (good, *commits), builder, say)
+        search = first_slow(history, len(commits), say)
+        changes = tuple(history.changes(search)) if search else ()
+    case = f"{settings.variant}/{settings.shapes[0]}"
+    return Bisection(case, (good, *commits), ("", *subjects), history.rows, search, chosen.alpha, changes)
+
+
+@dataclass(slots=True)
+class _History:
+    """The commits of :func:`bisect`: built one after another in a thread, while the GPU times."""
+
+    settings: Settings
+    chosen: against.Options
+    commits: tuple[str, ...]
+    builder: ThreadPoolExecutor
+    say: Callable[[str], None]
+    rows: dict[str, Row] = field(default_factory=dict)
+    _builds: dict[int, Future[tuple[object | None, dict[str, float]]]] = field(default_factory=dict)
+
+    def ahead(self, number: int) -> None:
+        if number not in self._builds:
+            self._builds[number] = self.builder.submit(self._build, number)
+
+    def work(self, number: int) -> object | None:
+        self.ahead(number)
+        return self._builds[number].result()[0]
+
+    def is_slower(self, number: int) -> bool | None:
+        commit = self.commits[number]
+        self.say(f"bisect: {commit[:12]} against {self.commits[0][:12]}")
+        with self._at(commit, "timed") as settings:
+            chosen = replace(self.chosen, revision=self.commits[0])
+            row = against.run(settings, chosen, lambda text: self.say(prefixed(f"{commit[:12]}: ", text))).rows[0]
+        self.rows[commit] = row
+        return True if row.fate == "slower" else False if row.fate in _NOT_SLOWER else None
+
+    def changes(self, search: Search) -> Iterator[str]:
+        """The static facts that differ between the last good and the first bad commit."""
+        for number in (search.good, search.bad):
+            self.ahead(number)
+        before, after = (self._builds[n].result()[1] for n in (search.good, search.bad))
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                was, now = (significant(x[name], 6) if name in x else "unmeasured" for x in (before, after))
+                yield f"{name} {was} → {now}"
+
+    @contextmanager
+    def _at(self, commit: str, folder: str) -> Iterator[Settings]:
+        with checkout.suite_at(commit, commit, Path(self.settings.suite)) as root:
+            build = Path(self.settings.build) / _FOLDER
+            reuse = str(build / "ahead") if folder == "timed" else self.settings.build
+            yield replace(self.settings, suite=str(root), build=str(build / folder), reuse=reuse)
+
+    def _build(self, number: int) -> tuple[object | None, dict[str, float]]:
+        """The case's work in a commit, and its static facts: the largest of its kernels."""
+        try:
+            with self._at(self.commits[number], "ahead") as settings:
+                job = open_recordable(settings)
+                (variant,), (shape,) = job.variants, job.shapes
+                built = compile_all(job)
+                facts: dict[str, float] = {}
+                for fact in built.facts:
+                    relevant = fact.subject.shape in (None, shape.name) and FACTS[fact.name].group == "static"
+                    if fact.number is not None and relevant and job.gpu_arch in (None, fact.subject.arch):
+                        facts[fact.name] = max(fact.number, facts.get(fact.name, fact.number))
+                return work_of(Side(job, built), variant, shape), facts
+        except (FlashcoreError, ValueError) as error:
+            self.say(f"{self.commits[number][:12]}: skipped: {error}")
+            return None, {}
+
+
+def _sentences(result: Bisection) -> Iterator[str]:
+    commits, search = result.commits, result.search
+    for commit, row in result.rows.items():
+        size = (
+            ""
+            if row.change is None or row.critical is None
+            else f"{100 * row.change:+.2f} % (noise {100 * row.critical:.2f} %) "
+        )
+        yield f"{commit[:12]}  {size}{row.fate}{': ' + row.reason if row.reason else ''}"
+    if search is None:
+        yield f"{result.case}: {commits[-1][:12]} is not slower than {commits[0][:12]}; nothing to search"
+        return
+    confidence = 100 * (1 - len(search.timed) * result.alpha)
+    yield f"{len(commits) - 1} commits, {len(search.timed)} timed; confidence at least {confidence:.4g} %"
+    for number in range(search.good + 1, search.bad):
+        yield f"not decided: {commits[number][:12]} {result.subjects[number]}"
+    yield f"first slow commit: {commits[search.bad][:12]} {result.subjects[search.bad]}"
+    yield f"  changed: {'; '.join(result.changes) or 'no static fact'}"
+    yield f"  counters: flashcore diff {commits[search.good][:12]} {commits[search.bad][:12]} compares the code"
+
+
+def as_text(result: Bisection) -> str:
+    """The timed commits, and the first slow one."""
+    return "\n".join(_sentences(result))
+
+
+def as_json(result: Bisection) -> str:
+    """The same as JSON; ``first_slow`` is ``null`` if the bad commit is not slower."""
+    search = result.search
+    return output.document(
+        case=result.case,
+        commits=result.commits,
+        first_slow=result.commits[search.bad] if search else None,
+        last_fast=result.commits[search.good] if search else None,
+        timed={
+            commit: output.picked(row, "fate", "reason", "change", "critical") for commit, row in result.rows.items()
+        },
+        alpha=result.alpha,
+        changes=result.changes,
+        exit_code=result.exit_code,
+    )
