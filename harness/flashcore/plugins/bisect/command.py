@@ -41,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--alpha", type=float, default=decide.ALPHA, metavar="P", help=text)
     text = "percent by which a commit must be slower (default: %(default)g)"
     add("--effect", type=float, default=100 * decide.EFFECT, metavar="PCT", help=text)
-    add("--quiet", action="store_true", help="no progress")
     output.add_format(parser)
 
 
@@ -119,6 +118,14 @@ class _History:
     rows: dict[str, Row] = field(default_factory=dict)
     _builds: dict[int, Future[tuple[object | None, dict[str, float]]]] = field(default_factory=dict)
 
+    @property
+    def variant(self) -> str:
+        return str(self.settings.variant)
+
+    @property
+    def shape(self) -> str:
+        return self.settings.shapes[0]
+
     def ahead(self, number: int) -> None:
         if number not in self._builds:
             self._builds[number] = self.builder.submit(self._build, number)
@@ -132,7 +139,9 @@ class _History:
         self.say(f"bisect: {commit[:12]} against {self.commits[0][:12]}")
         with self._at(commit, "timed") as settings:
             chosen = replace(self.chosen, revision=self.commits[0])
-            row = against.run(settings, chosen, lambda text: self.say(prefixed(f"{commit[:12]}: ", text))).rows[0]
+            done = against.run(settings, chosen, lambda text: self.say(prefixed(f"{commit[:12]}: ", text)))
+        case = f"{self.variant}/{self.shape}"
+        row = {row.case: row for row in done.rows}.get(case, Row(case, "undecided", "this commit does not have it"))
         self.rows[commit] = row
         return True if row.fate == "slower" else False if row.fate in _NOT_SLOWER else None
 
@@ -158,15 +167,17 @@ class _History:
         try:
             with self._at(self.commits[number], "ahead") as settings:
                 job = open_recordable(settings)
-                (variant,), (shape,) = job.variants, job.shapes
+                variant, shape = job.suite.variants[self.variant], job.suite.shapes[self.shape]
                 built = compile_all(job)
                 facts: dict[str, float] = {}
                 for fact in built.facts:
+                    if fact.subject.variant != variant.name:
+                        continue
                     relevant = fact.subject.shape in (None, shape.name) and FACTS[fact.name].group == "static"
                     if fact.number is not None and relevant and job.gpu_arch in (None, fact.subject.arch):
                         facts[fact.name] = max(fact.number, facts.get(fact.name, fact.number))
                 return work_of(Side(job, built), variant, shape), facts
-        except (FlashcoreError, ValueError) as error:
+        except (FlashcoreError, LookupError) as error:
             self.say(f"{self.commits[number][:12]}: skipped: {error}")
             return None, {}
 

@@ -1,0 +1,56 @@
+"""``flashcore bisect`` in a real repository, timed on the CPU, where callables run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit, UsageError
+from flashcore.measure.machine import toolchain
+from flashcore.measure.settings import Bench, Check, Settings
+from flashcore.plugins.against.against import Options
+from flashcore.plugins.bisect import command
+from tests.plugins.against.test_against import SPIN, committed, spun
+from tests.plugins.against.test_checkout import git
+
+pytestmark = pytest.mark.usefixtures("forked")
+
+
+@pytest.fixture
+def history(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Eight commits; the sixth doubles the work, others change comments or an unrelated file."""
+    monkeypatch.chdir(tmp_path)
+    folder = committed(tmp_path, SPIN)
+    for number in range(1, 8):
+        if number == 5:
+            spun(folder, 4000)
+        peers = folder / "peers.py"
+        peers.write_text(peers.read_text() + f"# {number}\n")
+        git(tmp_path, "commit", "-qam", f"number {number}")
+    return git(tmp_path, "log", "--reverse", "--format=%H").split()
+
+
+def test_the_commit_that_doubled_the_work_is_named(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings("suite", variant="spun", shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
+    chosen = Options(history[0], processes=4, device="cpu")
+    result = command.bisect(settings, chosen, "HEAD", print)
+    assert result.exit_code == Exit.OK and result.search is not None
+    assert result.commits[result.search.bad] == history[5] and list(result.rows) == [history[-1]], "timed once"
+    text = command.as_text(result)
+    assert f"first slow commit: {history[5][:12]} number 5" in text and "confidence at least 99.9 %" in text
+    data = json.loads(command.as_json(result))
+    assert data["first_slow"] == history[5] and data["last_fast"] == history[4]
+    assert git(Path(), "worktree", "list").count("\n") == 0
+    fine = command.bisect(settings, chosen, history[4], print)
+    assert fine.search is None and fine.exit_code == Exit.OK and "nothing to search" in command.as_text(fine)
+
+
+def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["spun", "HEAD~2", "HEAD"], ["spun/small", "HEAD", "HEAD~2"], ["spun/small", "nothing", "HEAD"]):
+        assert main(["bisect", *words, "--suite", "suite"]) == Exit.USAGE
+        assert "expected" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="an ancestor, and a later commit"):
+        command.bisect(Settings("suite", variant="spun", shapes=("small",)), Options("HEAD"), "HEAD", print)
