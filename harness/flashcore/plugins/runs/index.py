@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 NAME = "index.sqlite"
-_VERSION = 2  # of the tables: another one is read again
+_VERSION = 3  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
@@ -34,8 +34,9 @@ CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
 CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, uuid TEXT, PRIMARY KEY (run, "case"))
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
-CREATE INDEX by_run ON facts (run);
 """
+#: The key of a fact's name, which is a parameter.
+_KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
 
 class Point(NamedTuple):
@@ -71,6 +72,8 @@ class Index:
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._base = _opened(places[0] / NAME)
+        self._base.execute("PRAGMA synchronous = OFF")  # a damaged index is read again
+        self._base.execute("PRAGMA cache_size = -131072")
         self._folders = [str(place.resolve()) for place in places]
         with self._base:
             for place, folder in zip(places, self._folders, strict=True):
@@ -149,13 +152,11 @@ class Index:
             ],
         )
 
-    def _here(self) -> str:
-        return ", ".join("?" * len(self._folders))
-
     def runs(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """These columns of each run, newest first; of runs with the same id, the first place's."""
         rows = self._base.execute(
-            f"SELECT id, folder, {', '.join(columns)} FROM runs WHERE folder IN ({self._here()})", self._folders
+            f"SELECT id, folder, {', '.join(columns)} FROM runs WHERE folder IN (SELECT value FROM json_each(?))",
+            (json.dumps(self._folders),),
         )
         first = sorted(rows, key=lambda row: self._folders.index(row[1]), reverse=True)
         by_id = {row[0]: row[2:] for row in first}
@@ -166,25 +167,26 @@ class Index:
         rows = self._base.execute(
             f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, f.value, coalesce(k.code, ''), k.reference,
               coalesce(k.uuid, r.uuid), r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
-            FROM cases c JOIN facts f ON f."case" = c.key AND f.name = (SELECT key FROM names WHERE name = ?)
-            JOIN runs r ON r.key = f.run LEFT JOIN code k ON k.run = f.run AND k."case" = f."case"
-            LEFT JOIN facts clock ON (clock."case", clock.name, clock.run) =
-              (f."case", (SELECT key FROM names WHERE name = 'bench_sm_clock'), f.run)
-            LEFT JOIN facts heat ON (heat."case", heat.name, heat.run) =
-              (f."case", (SELECT key FROM names WHERE name = 'bench_temperature'), f.run)
-            WHERE r.folder IN ({self._here()}) AND coalesce(?, c.variant) = c.variant AND coalesce(?, c.shape) = c.shape
-            GROUP BY r.id, c.key ORDER BY r.id""",
-            (fact, *self._folders, variant, shape),
+            FROM cases c CROSS JOIN facts f ON f."case" = c.key AND f.name = {_KEY.format(fact=1)}
+            CROSS JOIN runs r ON r.key = f.run LEFT JOIN code k ON k.run = f.run AND k."case" = f."case"
+            LEFT JOIN facts clock ON clock."case" = f."case" AND clock.name = {_KEY.format(fact=4)}
+              AND clock.run = f.run
+            LEFT JOIN facts heat ON heat."case" = f."case" AND heat.name = {_KEY.format(fact=5)} AND heat.run = f.run
+            WHERE coalesce(?2, c.variant) = c.variant AND coalesce(?3, c.shape) = c.shape
+              AND r.folder IN (SELECT value FROM json_each(?6))""",
+            (fact, variant, shape, "bench_sm_clock", "bench_temperature", json.dumps(self._folders)),
         )
-        return [Point(*row) for row in rows]
+        first = {(p.run, p.variant, p.shape): p for p in map(Point._make, rows)}
+        return sorted(first.values(), key=lambda p: p.run)
 
     def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
         """Everything that a run measured about a case and its variant."""
         rows = self._base.execute(
-            f"""SELECT n.name, f.value FROM runs r JOIN cases c JOIN facts f ON (f."case", f.run) = (c.key, r.key)
-            JOIN names n ON n.key = f.name WHERE r.id = ? AND c.variant = ? AND c.shape IN (?, '')
-            AND r.folder IN ({self._here()})""",
-            (run, variant, shape, *self._folders),
+            """SELECT n.name, f.value FROM runs r CROSS JOIN cases c CROSS JOIN names n
+            CROSS JOIN facts f ON f."case" = c.key AND f.name = n.key AND f.run = r.key
+            WHERE r.id = ? AND c.variant = ? AND c.shape IN (?, '')
+              AND r.folder IN (SELECT value FROM json_each(?))""",
+            (run, variant, shape, json.dumps(self._folders)),
         )
         return dict(rows)
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 #: Nights that are searched at once, and the nights by which the next window is shifted.
 WINDOW, SHIFT = 60, 30
+#: Changes of so little distance are one, reported in different nights.
+SAME = 2
 #: The fewest nights before and after a change.
 BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 2e-5, 3e-4, 3.2, 0.01
+RATE, RANKS, CLEAR, LEAST = 2e-5, 3e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, and the share of false changes permitted before.
 NEWS, EARLY = 3, 0.2
 #: The most permutations that may have so large a distance, and their number.
@@ -37,13 +39,13 @@ WITNESSES, RECENT = 5, 10
 #: Fewest such series that tell how far a machine moves any.
 MANY = 100
 #: Standard errors from which another machine counts as one that moved a series.
-ALIGN = 2.5
+ALIGN = 1.0
 #: The fewest nights of one machine code before another machine that tell what that one did.
 WARY = 3
 #: A night of new machine code explains a split if it gives this share of the largest distance.
 SHARE = 0.7
 #: The share of a change that must be visible on one machine.
-AGREEMENT, VISIBLE = 0.6, 3.0
+AGREEMENT, VISIBLE = 0.6, 2.5
 
 Blame = Literal["kernel", "machine", "undecided"]
 
@@ -116,13 +118,14 @@ def changes(logs: Array, code: Array, machine: Array, far: Array) -> list[Change
     for start in range(0, max(1, len(logs) - WINDOW + SHIFT), SHIFT):
         end = min(start + WINDOW, len(logs))
         part = slice(max(0, end - WINDOW), end)
-        for change in _window(logs[part], code[part], machine[part], far[part], CUT if part.start else BEFORE):
+        for change in window(logs[part], code[part], machine[part], far[part], cut=part.start > 0):
             at = change.at + part.start
             results[at] = change._replace(at=at)
     return [results[at] for at in sorted(results)]
 
 
-def _window(logs: Array, code: Array, machine: Array, far: Array, fewest: int = BEFORE) -> Iterator[Change]:
+def window(logs: Array, code: Array, machine: Array, far: Array, *, cut: bool) -> Iterator[Change]:
+    """The changes in one window; ``cut``: the series begins before it."""
     aligned = logs.copy()
     met = {machine[0]} if len(machine) else set()
     for night in range(1, len(logs)):
@@ -133,7 +136,7 @@ def _window(logs: Array, code: Array, machine: Array, far: Array, fewest: int = 
                 aligned[machine == machine[night]] -= move.size
                 yield move
     rewritten = np.flatnonzero(np.diff(code)) + 1
-    yield from _split(aligned, rewritten, machine, far, 0, len(logs), fewest)
+    yield from _split(aligned, rewritten, machine, far, 0, len(logs), CUT if cut else BEFORE)
 
 
 def _move(aligned: Array, code: Array, machine: Array, night: int) -> Change | None:
@@ -234,13 +237,14 @@ def _kernels(
     named = np.isin(every, rewritten - first)
     if named.any():
         splits = every[named]
-        at, score = int(splits[np.argmax(scores[named])]), float(scores[named].max())
-        if (
-            (score >= SHARE * scores.max() or abs(at - best) <= 2)
-            and (change := _measured(values[:at], values[at:], first + at, len(splits)))
-            and _is_significant(values, splits, score)
-        ):
-            return change._replace(blame=_blamed(logs, machine, far, change, first, last))
+        likely = int(splits[np.argmax(scores[named])])
+        # A few new nights do not outweigh older, lesser differences: they are also tried by themselves.
+        fresh = [int(n) for n in splits if len(values) - n <= NEWS + 1 and n != likely]
+        explains = scores[every == likely][0] >= SHARE * scores.max() or abs(likely - best) <= 2
+        for at in ([likely] if explains else []) + fresh:
+            change = _measured(values[:at], values[at:], first + at, len(splits))
+            if change and _is_significant(values, splits if at == likely else [at], float(scores[every == at][0])):
+                return change._replace(blame=_blamed(logs, machine, far, change, first, last))
     change = _measured(values[:best], values[best:], first + best, len(every))
     return change if change and _is_significant(values, every, float(scores.max())) else None
 
@@ -256,7 +260,7 @@ def _blamed(logs: Array, machine: Array, far: Array, change: Change, first: int,
     before, after = (side[on == usual] for side, on in zip(sides, machines, strict=True))
     noise = change.error / math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
     error = noise * math.sqrt(1 / len(before) + 1 / len(after))
-    visible = _contrast(before, after)[0] * math.copysign(1, change.size)
+    visible = (_middle(after) - _middle(before)) * math.copysign(1, change.size)
     return "kernel" if visible > max(AGREEMENT * abs(change.size), VISIBLE * error) else "undecided"
 
 
@@ -280,7 +284,7 @@ def _orders(count: int, orders: int) -> Array:
     return np.random.default_rng(count).permuted(np.tile(np.arange(count), (orders, 1)), axis=1)
 
 
-def _is_significant(values: Array, splits: Array, energy: float) -> bool:
+def _is_significant(values: Array, splits: Array | list[int], energy: float) -> bool:
     """Whether few permutations have so large a distance at one of the splits."""
-    largest = _energies(values[_orders(len(values), PERMUTATIONS)], splits).max(axis=1)
+    largest = _energies(values[_orders(len(values), PERMUTATIONS)], np.array(splits)).max(axis=1)
     return float(np.sum(largest >= energy) + 1) / (PERMUTATIONS + 1) <= ALPHA

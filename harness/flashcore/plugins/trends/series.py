@@ -16,8 +16,6 @@ from flashcore.plugins.runs.index import Index, Point
 from flashcore.plugins.trends import detect
 from flashcore.plugins.trends.detect import Change
 
-#: Changes of this many nights' distance are one change, reported at different nights.
-_SAME = 2
 #: What a night did to all cases, as a logarithm, from which it is reported; relative change of a counter.
 _NIGHT, _COUNTER = 0.02, 0.05
 #: Counters that explain a time.
@@ -136,7 +134,7 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
         changes = detect.changes(levels, *columns)
         known = int(np.sum(nights < old))
         before = detect.changes(levels[:known], *(c[:known] for c in columns)) if changes else []
-        findings = [_finding(index, case, c, all(abs(c.at - b.at) > _SAME for b in before)) for c in changes]
+        findings = [_finding(index, case, c, all(abs(c.at - b.at) > detect.SAME for b in before)) for c in changes]
         missing = bool(0 < old < len(runs) and timed[old - 1] and not timed[old:].any())
         results.append(Series(tuple(case), tuple(np.exp(levels).tolist()), tuple(findings), missing))
     told = [
