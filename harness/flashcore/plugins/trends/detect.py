@@ -31,7 +31,7 @@ CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
 RATE, RANKS, CLEAR, LEAST = 2e-5, 3e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, and the share of false changes permitted before.
-NEWS, EARLY = 3, 0.2
+NEWS, EARLY = 3, 0.1
 #: The most permutations that may have so large a distance, and their number.
 ALPHA, PERMUTATIONS, DRAWS = 0.01, 399, 20000
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
@@ -102,7 +102,7 @@ def reach(logs: Array, code: Array, machine: Array) -> Array:
         witnesses = np.all([np.isfinite(side).sum(axis=1) >= min(WARY, side.shape[1]) for side in same], axis=0)
         if witnesses.sum() >= MANY:
             before, after = (np.nanmedian(side[witnesses], axis=1) for side in same)
-            result[night] = np.quantile(np.abs(after - before), 1 - 1 / MANY)
+            result[night] = np.quantile(np.abs(after - before), 1 - 0.5 / MANY)
     return result
 
 
@@ -153,9 +153,11 @@ def _move(aligned: Array, code: Array, machine: Array, night: int) -> Change | N
 
 
 def _noise(values: Array) -> float:
-    """The standard deviation without the most extreme value of each side, scaled for that of a normal one."""
-    ordered = np.sort(values)
-    return float(np.std(ordered[1:-1], ddof=1) * 1.12) if len(values) > 5 else float(np.std(values, ddof=1))
+    """The standard deviation; of many values without the most extreme one of each side, scaled for that of a normal
+    distribution."""
+    if len(values) <= 20:
+        return float(np.std(values, ddof=1))
+    return float(np.std(np.sort(values)[1:-1], ddof=1) * 1.12)
 
 
 def _middle(values: Array) -> float:
