@@ -1,0 +1,81 @@
+"""The manifests of ``docs/how-to/trends.md``: valid YAML, with no key that Kubernetes or GitHub does not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+yaml = pytest.importorskip("yaml")
+jsonschema = pytest.importorskip("jsonschema")
+
+TEXT = {"type": "string"}
+COUNT = {"type": "integer", "minimum": 0}
+
+
+def form(required: str = "", **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": required.split()}
+
+
+def listed(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+NAMED = form("name", name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"})
+CONTAINER = form(
+    "name image",
+    name=TEXT,
+    image=TEXT,
+    command=listed(TEXT),
+    args=listed(TEXT),
+    resources=form(limits={"type": "object", "additionalProperties": {"type": ["string", "integer"]}}),
+    volumeMounts=listed(form("name mountPath", name=TEXT, mountPath=TEXT)),
+)
+POD = form(
+    "containers restartPolicy",
+    restartPolicy={"enum": ["Never", "OnFailure"]},  # what a Job permits
+    nodeSelector=TEXTS,
+    containers=listed(CONTAINER),
+    volumes=listed(form("name", name=TEXT, persistentVolumeClaim=form("claimName", claimName=TEXT))),
+)
+#: The part of batch/v1 CronJob that the recipe uses, after the Kubernetes API reference.
+CRON_JOB = form(
+    "apiVersion kind metadata spec",
+    apiVersion={"const": "batch/v1"},
+    kind={"const": "CronJob"},
+    metadata=NAMED,
+    spec=form(
+        "schedule jobTemplate",
+        schedule={"type": "string", "pattern": r"^\S+( \S+){4}$"},
+        concurrencyPolicy={"enum": ["Allow", "Forbid", "Replace"]},
+        jobTemplate=form("spec", spec=form("template", backoffLimit=COUNT, template=form("spec", spec=POD))),
+    ),
+)
+
+
+def manifests() -> list[Any]:
+    page = (ROOT / "docs" / "how-to" / "trends.md").read_text()
+    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+
+
+def test_the_cron_job_is_one() -> None:
+    (manifest,) = [m for m in manifests() if m.get("kind")]
+    jsonschema.validate(manifest, CRON_JOB)
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    mounts = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    misspelled = {**manifest, "spec": {**manifest["spec"], "jobtemplate": {}}}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(misspelled, CRON_JOB)
+
+
+def test_the_workflow_keeps_its_runs_and_runs_every_night() -> None:
+    (workflow,) = [m for m in manifests() if "jobs" in m]
+    steps = workflow["jobs"]["nightly"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step]
+    assert all('--profiles "$HOME/runs"' in command for command in commands), "the checkout is deleted"
+    assert workflow[True]["schedule"][0]["cron"]  # YAML reads `on` as true
