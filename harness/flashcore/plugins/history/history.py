@@ -1,13 +1,12 @@
 """The history of published runs: the times of each case in a committed CSV file, and the changes between runs.
 
-Times of different runs are shown with the changes of their machines, and never judged.
+Times of different runs are shown with the changes of their machines; ``flashcore trends`` judges recorded runs.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
@@ -19,8 +18,6 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Subject
 from flashcore.model.suite import REGIMES, Regime
 
-#: A time above this many times the previous one is reported.
-SLOWER = 1.05
 #: A cell of the file; an empty one is unmeasured.
 Figure = Annotated[float | None, BeforeValidator(lambda cell: cell or None)]
 
@@ -135,10 +132,3 @@ def regime(rows: Sequence[Line]) -> Regime:
     run ranks."""
     ranked_by = rows[-1].ranked_by
     return max(REGIMES, key=lambda r: (sum(x.us(r) is not None for x in rows), r == ranked_by))
-
-
-def slower(rows: Sequence[Line]) -> list[tuple[Line, Line, float]]:
-    """Returns the steps at which a case got slower by more than :data:`SLOWER`, in its history's :func:`regime`."""
-    timed = [(r, time) for r in rows if (time := r.us(regime(rows)))]
-    steps = ((before, after, now / was) for (before, was), (after, now) in itertools.pairwise(timed))
-    return [step for step in steps if step[2] > SLOWER]

@@ -82,7 +82,6 @@ def write(runs: Sequence[Sequence[Cell]], rows: Sequence[Line], folder: Path) ->
         "report.js",
         runs=runs,
         cases=[_case(key, lines) for key, lines in cases.items()],
-        slower=[_slower(history.regime(lines), *step) for lines in cases.values() for step in history.slower(lines)],
         size=(WIDTH, HEIGHT),
     )
 
@@ -138,16 +137,3 @@ def _spark(times: Sequence[tuple[Line, float]]) -> dict[str, Any]:
     machines = [history.changes(times[i - 1][0], times[i][0]).keys() - {"code"} for i in range(1, len(us))]
     ticks = [x for (x, _), changed in zip(points[1:], machines, strict=True) if changed]
     return {"points": points, "ticks": ticks, "label": ", ".join(f"{t:g}" for t in us)}
-
-
-def _slower(regime: str, before: Line, after: Line, ratio: float) -> dict[str, str]:
-    same = before.code and before.code == after.code
-    runs = [f"{x.commit or 'unknown'} (run {x.run})" for x in (before, after)]
-    return {
-        "case": f"{after.variant}/{after.shape}",
-        "text": f"{significant(ratio, 3)} × slower {words(regime)}",
-        "commits": f"between {' and '.join(runs)}",
-        "changed": "the machine code is the same: not the kernel"
-        if same
-        else ", ".join(history.changes(before, after).values()),
-    }
