@@ -29,11 +29,11 @@ BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 2e-5, 3e-4, 2.8, 0.01
+RATE, RANKS, CLEAR, LEAST = 4e-5, 4e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, and the share of false changes permitted before.
-NEWS, EARLY = 3, 0.1
+NEWS, EARLY = 3, 0.05
 #: The most permutations that may have so large a distance, and their number.
-ALPHA, PERMUTATIONS, DRAWS = 0.01, 399, 20000
+ALPHA, PERMUTATIONS, DRAWS = 0.02, 399, 20000
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
 WITNESSES, RECENT = 5, 10
 #: Fewest such series that tell how far a machine moves any.
@@ -198,7 +198,7 @@ def _measured(before: Array, after: Array, at: int, tries: int) -> Change | None
 def _share(nights: int) -> float:
     """The share of the permitted false changes that is spent after so many nights: a change is tested every night, and
     the shares of all nights have a small sum."""
-    return EARLY if nights < NEWS else (NEWS / nights) ** 3
+    return EARLY if nights < NEWS else (NEWS / nights) ** 6
 
 
 def _is_rare(before: Array, after: Array, rate: float) -> bool:

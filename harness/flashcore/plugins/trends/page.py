@@ -36,7 +36,7 @@ def write(result: Trends, folder: Path) -> Path:
             ("Kernels", [_row(s) for s in kernels]),
             ("References", [_row(s) for s in changed if s.points[-1].reference]),
         ],
-        cases=[(s.case, s.points[-1].gpu, drawing(s, LARGE), [*_changes(s)]) for s in changed],
+        cases=[(s, min(s.levels), max(s.levels), drawing(s, LARGE), [*_changes(s)]) for s in changed],
         unchanged=[f"{s.case}" for s in result.series if s.judged and not s.findings],
         unjudged=[s.case for s in result.series if not s.judged],
     )
