@@ -29,9 +29,10 @@ BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 4e-5, 4e-4, 2.8, 0.01
-#: Nights of a new level after which it should be reported, and the share of false changes permitted before.
-NEWS, EARLY = 3, 0.05
+RATE, RANKS, CLEAR, LEAST = 7e-5, 1.2e-3, 2.8, 0.01
+#: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
+#: false changes that is permitted before.
+NEWS, KNOWN, EARLY = 3, 32, 0.05
 #: The most permutations that may have so large a distance, and their number.
 ALPHA, PERMUTATIONS, DRAWS = 0.02, 399, 20000
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
@@ -190,15 +191,15 @@ def _measured(before: Array, after: Array, at: int, tries: int) -> Change | None
     size, error = _contrast(before, after)
     if abs(size) < max(LEAST, CLEAR * error):
         return None
-    share = _share(len(after))
-    beyond = abs(size) > _errors(tries, len(after), len(before) + len(after) - 2) * error
+    share = _share(len(before), len(after)) / tries
+    beyond = abs(size) > student_quantile(1 - RATE * share, len(before) + len(after) - 2) * error
     return Change(at, size, error, "machine") if beyond or _is_rare(before, after, RANKS * share) else None
 
 
-def _share(nights: int) -> float:
-    """The share of the permitted false changes that is spent after so many nights: a change is tested every night, and
-    the shares of all nights have a small sum."""
-    return EARLY if nights < NEWS else (NEWS / nights) ** 6
+def _share(before: int, after: int) -> float:
+    """The share of the permitted false changes that is spent with so many nights: a change is tested every night, and
+    the shares of all nights have a small sum. It is less in a short history, whose noise is hardly known."""
+    return (EARLY if after < NEWS else (NEWS / after) ** 6) * (1 if before + after >= KNOWN else EARLY)
 
 
 def _is_rare(before: Array, after: Array, rate: float) -> bool:
@@ -209,11 +210,6 @@ def _is_rare(before: Array, after: Array, rate: float) -> bool:
     means = values[_orders(len(values), DRAWS)[:, :count]].mean(axis=1)
     middle = values.mean()
     return float(np.mean(np.abs(means - middle) >= abs(after.mean() - middle) - 1e-12)) + 1 / DRAWS <= rate
-
-
-@functools.cache
-def _errors(tries: int, nights: int, freedom: int) -> float:
-    return student_quantile(1 - RATE * _share(nights) / tries, freedom)
 
 
 def _split(
@@ -268,14 +264,14 @@ def _blamed(logs: Array, machine: Array, far: Array, change: Change, first: int,
 
 def _energies(values: Array, splits: Array) -> Array:
     """The energy distance between the two sides of each row at each split, the index of the second side."""
-    total = np.abs(values[:, :, None] - values[:, None])
-    np.cumsum(total, axis=1, out=total)
-    np.cumsum(total, axis=2, out=total)
     count = values.shape[1]
+    distances = np.abs(values[:, :, None] - values[:, None])
+    earlier = np.einsum("rij,ij->ri", distances, np.tri(count, k=-1))  # of each value to those before it
+    later = distances.sum(axis=2) - earlier
+    first, second = np.cumsum(earlier, axis=1)[:, splits - 1], np.cumsum(later[:, ::-1], axis=1)[:, count - splits - 1]
+    between = earlier.sum(axis=1)[:, None] - first - second
     left, right = splits, count - splits
-    first, strip, whole = total[:, left - 1, left - 1], total[:, left - 1, -1], total[:, -1, -1, None]
-    between, second = strip - first, whole - 2 * strip + first
-    inside = first / (left * (left - 1.0)) + second / (right * (right - 1.0))
+    inside = 2 * (first / (left * (left - 1.0)) + second / (right * (right - 1.0)))
     energies: Array = 2 * between / count - left * right / count * inside
     return energies
 
