@@ -33,6 +33,8 @@ NEEDS = {
     "metrics": "metrics --chip gh100",
     "prune": "prune --runs",
     "runs": "runs",
+    "trends": "trends",
+    "bisect": "bisect fast/mission HEAD~1 HEAD --suite suite",
     "base": "gate --suite suite --base HEAD",
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",

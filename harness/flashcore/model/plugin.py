@@ -99,6 +99,8 @@ SHIPPED: Mapping[str, Entries] = {
         "sign": "signatures",
         "runs": "runs",
         "start": "runs",
+        "trends": "trends",
+        "bisect": "bisect",
         "watch": "watch",
         "phases": "phases",
         "mcp": "mcp",
@@ -123,7 +125,7 @@ SHIPPED: Mapping[str, Entries] = {
         **dict.fromkeys(("capture", "captured", "sweep"), "capture"),
         **dict.fromkeys(("compare", "ComparedRuns"), "compare"),
         "import_report": "imports",
-        "runs": "runs",
+        **dict.fromkeys(("runs", "history"), "runs"),
     },
 }
 
