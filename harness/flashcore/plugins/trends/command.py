@@ -9,16 +9,16 @@ from pathlib import Path
 from flashcore.cli import options, output
 from flashcore.errors import CapabilityError
 from flashcore.model.text import visible
-from flashcore.plugins.runs.index import Index, Point
-from flashcore.plugins.trends.series import Finding, Series, Trends, trends
+from flashcore.plugins.runs.index import Index
+from flashcore.plugins.trends import page
+from flashcore.plugins.trends.series import Trends, trends
+from flashcore.plugins.trends.wording import commits, lines
 
 EXAMPLES = (
     ("flashcore trends", "what the newest run shows that the runs before it did not"),
     ("flashcore trends --since 20260105 -o reports", "news since that day, and the page reports/trends.html"),
     ("flashcore trends --format github --format markdown=trends.md", "for a nightly job"),
 )
-#: Who changed a time, in words.
-BLAMES = {"kernel": "the kernel", "machine": "the machine, not the kernel", "undecided": "kernel or machine: undecided"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,50 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CapabilityError(f"trends need the Python package numpy ({error})", "pip install numpy") from error
     if arguments.output:
-        from flashcore.plugins.trends import page
-
         page.write(result, Path(arguments.output))
     for form, file in formats:
         text = FORMATS[form](result)
         if text or file:
             output.write(text, file)
     return result.exit_code
-
-
-def commits(finding: Finding) -> str:
-    """The range of commits in which the change is, for ``git log``; a ``+`` marks a changed tree."""
-    before, after = (
-        (point.commit or f"run {point.run}")[:12] + "+" * bool(point.dirty) for point in (finding.before, finding.after)
-    )
-    return before if before == after else f"{before}..{after}"
-
-
-def sentence(series: Series, finding: Finding) -> str:
-    """The change in one line."""
-    p: Point = finding.after
-    direction = "slower" if finding.percent > 0 else "faster"
-    why = "; ".join(finding.reasons) or "nothing else that is recorded changed"
-    if finding.change.blame == "kernel" and not p.reference:
-        why = f"other machine code; {why}" if finding.reasons else "other machine code"
-    return (
-        f"{series.case} on {p.gpu}: {abs(finding.percent):.1f} % {direction} (± {2 * finding.error:.1f}) "
-        f"since run {p.run}, {commits(finding)}; {BLAMES[finding.change.blame]}: {why}"
-    )
-
-
-def lines(result: Trends) -> list[tuple[str, str]]:
-    """The news as (level, sentence), most severe first; levels as in GitHub's annotations."""
-    levels = {"kernel": "error", "undecided": "warning", "machine": "notice"}
-    told = [
-        (level if f.percent > 0 else "notice", sentence(s, f))
-        for blame, level in levels.items()
-        for s, f in result.news(blame)
-    ]
-    told += [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
-    if not any(s.judged for s in result.series):
-        most = max((len(s.points) for s in result.series), default=0)
-        told.append(("warning", f"no trends: expected at least 7 runs that timed a case, found at most {most}"))
-    return told + [("notice", night) for night in result.nights]
 
 
 def as_table(result: Trends) -> str:

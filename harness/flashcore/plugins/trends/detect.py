@@ -11,14 +11,25 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from flashcore.plugins.against.decide import student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+
     Array = np.ndarray[Any, Any]
+else:
+
+    class _Numpy:
+        """NumPy, imported at its first use: loading plugins does without it."""
+
+        def __getattr__(self, name: str) -> Any:
+            import numpy
+
+            return getattr(numpy, name)
+
+    np = _Numpy()
 
 #: Nights that are searched at once, and the nights by which the next window is shifted.
 WINDOW, SHIFT = 60, 30

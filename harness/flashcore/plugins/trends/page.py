@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from flashcore.plugins.trends.command import BLAMES, commits, lines
 from flashcore.plugins.trends.series import Finding, Series, Trends
+from flashcore.plugins.trends.wording import BLAMES, commits, lines
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell, number_cell
 
