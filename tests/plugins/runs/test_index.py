@@ -48,6 +48,15 @@ def test_a_missing_or_damaged_index_is_read_again(tmp_path: Path, content: bytes
     assert times(tmp_path) == whole and len(whole) == 2
 
 
+def test_an_index_that_is_damaged_inside_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    whole = times(tmp_path)
+    content = bytearray((tmp_path / NAME).read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    (tmp_path / NAME).write_bytes(content)
+    assert times(tmp_path) == whole and len(whole) == 2
+
+
 def test_a_packed_run_is_the_same_as_its_folder(tmp_path: Path) -> None:
     write(tmp_path / "here", 2, sigma=0)
     whole = times(tmp_path / "here")

@@ -55,9 +55,11 @@ def test_a_slower_kernel_is_blamed_once_and_its_harmless_rewrite_is_not(
     assert text.startswith("::error title=flashcore trends::fast/mission") and "%25 slower" in text
     _, text = told(capsys, "--since", run_of(SLOW - 1), "--format", "markdown")
     assert "- **slower** fast/mission" in text and "other machine code" in text
-    assert told(capsys, "--since", run_of(NIGHTS - 1)) == (Exit.OK, ""), "nothing new, nothing said"
+    code, text = told(capsys, "--since", run_of(NIGHTS - 1))
+    assert code == Exit.UNMEASURED and "found none" in text, "the night's run is missing"
     write(profiles, NIGHTS + 2, slower, code=edited, first=NIGHTS)
-    assert told(capsys) == (Exit.OK, ""), "it was told on an earlier morning"
+    assert told(capsys) == (Exit.OK, ""), "nothing new, nothing said: it was told on an earlier morning"
+    assert told(capsys, "--since", "yesterday")[0] == Exit.USAGE
 
 
 def test_unchanged_code_that_moved_with_the_driver_is_the_machine(

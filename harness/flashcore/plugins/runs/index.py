@@ -72,9 +72,16 @@ class Index:
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._base = _opened(places[0] / NAME)
+        self._folders = [str(place.resolve()) for place in places]
+        try:
+            self._update_all(places)
+        except sqlite3.DatabaseError:  # damaged, locked, or not to be written
+            self._base = _with_tables(sqlite3.connect(":memory:"))
+            self._update_all(places)
+
+    def _update_all(self, places: Sequence[Path]) -> None:
         self._base.execute("PRAGMA synchronous = OFF")  # a damaged index is read again
         self._base.execute("PRAGMA cache_size = -131072")
-        self._folders = [str(place.resolve()) for place in places]
         with self._base:
             for place, folder in zip(places, self._folders, strict=True):
                 self._update(place, folder)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashcore.errors import Exit
+from flashcore.errors import Exit, UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.text import significant
@@ -72,10 +73,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """All series; ``nights`` says what new nights did to all cases of a suite."""
+    """All series; ``nights`` says what new nights did to all cases of a suite; ``stale``: there is no new night."""
 
     series: tuple[Series, ...]
     nights: tuple[str, ...]
+    stale: bool
 
     def news(self, *blames: str) -> list[tuple[Series, Finding]]:
         """The new changes with one of these blames, the largest slowdown first."""
@@ -92,7 +94,7 @@ class Trends:
         if any(f.percent > 0 for _, f in self.news("kernel")):
             return Exit.FAILED
         undecided = any(f.percent > 0 for _, f in self.news("undecided"))
-        unjudged = not any(s.judged for s in self.series)
+        unjudged = self.stale or not any(s.judged for s in self.series)
         return Exit.UNMEASURED if undecided or unjudged or self.missing else Exit.OK
 
 
@@ -102,14 +104,20 @@ def trends(index: Index, since: str | None = None) -> Trends:
     Args:
         since: a run's id or its beginning, such as a date: changes that were already visible with the runs up to it
             are no news. ``None``: with all runs of the suite but the newest.
+
+    Raises:
+        UsageError: ``since`` does not begin like a run's id.
     """
+    if since is not None and not re.fullmatch(r"\d{4,8}|\d{8}T[0-9TZa-f-]*", since):
+        raise UsageError(f"--since {since}: expected a run's id or its beginning, such as 20260105")
     series: list[Series] = []
     nights: list[str] = []
     for points in grouped(((p.suite, p.gpu), p) for p in index.points("time")).values():
         made, told = _of_suite(index, points, since)
         series += made
         nights += told
-    return Trends(tuple(series), tuple(nights))
+    newest = max((s.points[-1].run for s in series), default="")
+    return Trends(tuple(series), tuple(nights), since is not None and newest[: len(since)] <= since)
 
 
 def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:

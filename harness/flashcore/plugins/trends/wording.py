@@ -40,7 +40,9 @@ def lines(result: Trends) -> list[tuple[str, str]]:
         for s, f in result.news(blame)
     ]
     told += [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
-    if not any(s.judged for s in result.series):
+    if result.stale:
+        told.append(("warning", "no trends: expected a run after that of --since, found none"))
+    elif not any(s.judged for s in result.series):
         most = max((len(s.points) for s in result.series), default=0)
         told.append(
             (
