@@ -40,7 +40,7 @@ BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 7e-5, 1.2e-3, 2.8, 0.01
+RATE, RANKS, CLEAR, LEAST = 4e-5, 7e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
 NEWS, KNOWN, EARLY = 3, 32, 0.05
@@ -57,7 +57,7 @@ WARY = 3
 #: A night of new machine code explains a split if it gives this share of the largest distance.
 SHARE = 0.7
 #: The share of a change that must be visible on one machine.
-AGREEMENT, VISIBLE = 0.6, 2.5
+AGREEMENT, VISIBLE = 0.6, 3.0
 
 Blame = Literal["kernel", "machine", "undecided"]
 
