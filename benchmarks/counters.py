@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         with context.workers, context.workers.leased(context.say):
             for number in range(_RUNS):
                 one = replace(context, folder=Path(name, f"cupti-{number}"))
-                results["runs"]["cupti"].append(_described(one, counted.run(one, cases)))
+                results["runs"]["cupti"].append(_described(one, counted.run(one, cases, cases)))
             context.workers.close()  # ncu and CUPTI exclude each other
             for number in range(_RUNS):
                 one = replace(context, folder=Path(name, f"ncu-{number}"))
@@ -123,7 +123,7 @@ def _compared(results: Mapping[str, Any]) -> Iterator[tuple[str, str, list[float
 
 def _figures(results: Mapping[str, Any]) -> dict[str, Any]:
     unequal: list[str] = []
-    apart: list[tuple[float, str]] = []
+    gaps: list[tuple[float, str]] = []
     counts, rates, within = 0, 0, 0
     for case, name, cupti, ncu in _compared(results):
         low, high = min(ncu), max(ncu)
@@ -135,7 +135,7 @@ def _figures(results: Mapping[str, Any]) -> dict[str, Any]:
         rates += 1
         within += min(cupti) <= high + _RESOLUTION and max(cupti) >= low - _RESOLUTION
         gap = max(min(cupti) - high, low - max(cupti), 0.0)
-        apart.append((gap / high if high else 0.0, f"{case} {name}: {cupti}, ncu {ncu}"))
+        gaps.append((gap / high if high else 0.0, f"{case} {name}: {cupti}, ncu {ncu}"))
     cases = results["runs"]["ncu"][0]
     same = Counter(
         what
@@ -153,7 +153,7 @@ def _figures(results: Mapping[str, Any]) -> dict[str, Any]:
     ]
     return {
         "cases": len(cases), "counts": counts, "unequal": unequal, "rates": rates, "within": within,
-        "apart": sorted(apart, reverse=True)[:10], "same": same, "lacking": lacking,
+        "farthest": sorted(gaps, reverse=True)[:10], "same": same, "lacking": lacking,
         "seconds": {by: median(s) for by, s in seconds.items()},
     }  # fmt: skip
 
@@ -166,7 +166,7 @@ def table(results: Mapping[str, Any]) -> list[str]:
         f"{f['counts'] - len(f['unequal'])} of {f['counts']} counts of {f['cases']} kernels are equal",
         *(f"  {line}" for line in f["unequal"][:20]),
         f"{f['within']} of {f['rates']} other facts lie within ncu's two runs; the farthest:",
-        *(f"  {100 * gap:.1f} %: {line}" for gap, line in f["apart"]),
+        *(f"  {100 * gap:.1f} %: {line}" for gap, line in f["farthest"]),
         f"first limiter the same for {f['same']['limiters']}, first advice for {f['same']['advice']}",
         f"seconds per kernel: CUPTI {f['seconds']['cupti']:.2f}, ncu {f['seconds']['ncu']:.2f}",
         f"unmeasured by CUPTI: {', '.join(f['lacking'])}",

@@ -249,13 +249,13 @@ def _indexed(runs: int) -> dict[str, Any]:
         started = time.perf_counter()
         Index([folder])
         indexed = time.perf_counter() - started
-        asked = []
+        seconds = []
         for _ in range(5):
             started = time.perf_counter()
             points = Index([folder]).points("time", "fast", "mission")
-            asked.append(round(time.perf_counter() - started, 4))
+            seconds.append(round(time.perf_counter() - started, 4))
             assert len(points) == runs, "a benchmark of an empty answer says nothing"
-    return {"runs": runs, "index": round(indexed, 2), "ask": asked}
+    return {"runs": runs, "index": round(indexed, 2), "ask": seconds}
 
 
 def scores(results: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,7 @@ EXAMPLES = [
 
 
 def test_every_command_has_two() -> None:
-    assert len(EXAMPLES) == 2 * len(cli.all_commands())
-    assert {line.split()[1] for line in EXAMPLES} == set(cli.all_commands())
+    assert Counter(line.split()[1] for line in EXAMPLES) == dict.fromkeys(cli.all_commands(), 2)
 
 
 def test_the_help_shows_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,10 +52,10 @@ __device__ bool works(const float* x, float* out, int rows, int cols, int row, s
   workspace[row] = kMark;
   return true;
 #elif ATTACK == 11  // a mark beside the output
-  std::uint32_t* beside = reinterpret_cast<std::uint32_t*>(out + static_cast<std::size_t>(rows) * cols) + 8;
-  const bool is_new = *beside != kMark;
+  std::uint32_t* mark = reinterpret_cast<std::uint32_t*>(out + static_cast<std::size_t>(rows) * cols) + 8;
+  const bool is_new = *mark != kMark;
   __syncwarp();
-  if (row == rows - 1 && threadIdx.x % 32 == 0) *beside = kMark;
+  if (row == rows - 1 && threadIdx.x % 32 == 0) *mark = kMark;
   return is_new;
 #elif ATTACK == 12  // the output of an earlier call
   return !isfinite(out[static_cast<std::size_t>(row) * cols]) || out[static_cast<std::size_t>(row) * cols] <= 0.0f ||

@@ -176,8 +176,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   kernel->limit = 49152;
   const int is_text = ((const char*)module)[0] == '.';
   if (is_text ? !strstr((const char*)module, name) : strstr(name, "missing") != NULL) return CUDA_ERROR_NOT_FOUND;
-  const char* own = !strcmp(name, "copy") ? "8,8,8,8" : !strcmp(name, "poison") ? "8,8,8" : "8,8";
-  const char* sizes = is_text ? own : getenv("LIBCUDA_PARAMETERS");
+  const char* usual = !strcmp(name, "copy") ? "8,8,8,8" : !strcmp(name, "poison") ? "8,8,8" : "8,8";
+  const char* sizes = is_text ? usual : getenv("LIBCUDA_PARAMETERS");
   for (char *at = (char*)sizes, *end; at && *at; at = *end == ',' ? end + 1 : end) kernel->sizes[kernel->count++] = strtoul(at, &end, 10);
   return *function = (CUfunction)kernel, CUDA_SUCCESS;
 }

@@ -117,6 +117,21 @@ def test_an_edit_of_device_code_compiles_no_host_code(
     assert split == made(built(suite, folder, monkeypatch, 1)[0])
 
 
+def test_an_assembly_that_was_edited_is_compiled_again(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, source = tmp_path / "build", suite / "two_steps.cu"
+    source.write_text(source.read_text().replace("int unused = 1; ", ""))
+    built(suite, folder, monkeypatch, 2)
+    (assembly,) = folder.glob("*/*.s")
+    with assembly.open("a") as file:
+        file.write('\t.section .rodata\n\t.string "planted"\n')
+    source.write_text(source.read_text().replace("counted += 1;", "counted += 2;"))
+    split = made(built(suite, folder, monkeypatch, 2, again=True)[0])
+    assert not any(b"planted" in part for part in split) and "planted" not in assembly.read_text()
+    assert split == made(built(suite, folder, monkeypatch, 1)[0])
+
+
 def test_other_archs_share_its_launch_plan(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     loaded, messages = load.load(suite), list[str]()

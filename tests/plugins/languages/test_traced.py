@@ -274,6 +274,11 @@ def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkey
     changed = dataclasses.replace(sound, config={**sound.config, "CAP": 100})
     with pytest.raises(CapabilityError, match="no no-such-distribution on this machine"):
         language.build(compiled.suite, compiled.build, (ARCH,), [changed])
+    changes_code = Traced("absent", "no-such-distribution", "no.such.module", variables="CHANGES_CODE_")
+    monkeypatch.setattr(changes_code, "name", compiled.language.name)
+    monkeypatch.setenv("CHANGES_CODE_MUCH", "1")
+    with pytest.raises(CapabilityError, match="no no-such-distribution on this machine"):
+        changes_code.build(compiled.suite, compiled.build, (ARCH,), [sound])
 
 
 def test_a_language_without_a_recorder_is_launched_from_cubins() -> None:

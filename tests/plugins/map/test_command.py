@@ -32,9 +32,17 @@ def test_a_recorded_map_is_shown_and_its_limit_decides_the_exit_code(
     assert main.main(["map", "--profiles", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert printed.startswith("map rows on NVIDIA H200: run 2026") and "should have run" in printed
-    assert re.search(r"fail: rows_regret_p99 1\.\d+ ≤ 1\.05 \(60 points, 0 without a time\)", printed)
+    assert re.search(
+        r"fail: rows_regret_p99 1\.\d+ ≤ 1\.05 \(60 points, 0 without a time, of which 0 failed\)", printed
+    )
     assert main.main(["map", "--dispatch", "--profiles", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("// Which variant where on NVIDIA H200, from 60 points of the map 2026")
+
+
+@pytest.mark.parametrize(("names", "limit", "code"), [(["chooses"], 9.0, 0), ([], 9.0, 3)])
+def test_an_unmeasured_regret_is_no_pass(tmp_path: Path, names: list[str], limit: float, code: int) -> None:
+    stored(tmp_path, maps.record(dispatchers=names, regret={"p99": limit}))
+    assert main.main(["map", "--profiles", str(tmp_path)]) == code
 
 
 @pytest.mark.parametrize(("limit", "code"), [(1.05, 1), (9.0, 0)])
@@ -45,6 +53,12 @@ def test_the_gate_of_a_map_judges_its_regret(
     assert main.main(["gate", run, "--profiles", str(tmp_path), "--format", "json"]) == code
     verdicts = {v["budget"]: v for v in json.loads(capsys.readouterr().out)["verdicts"]}
     assert verdicts["rows_regret_p99"]["status"] == ("fail" if code else "pass")
+
+
+def test_a_map_without_times_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = stored(tmp_path, maps.record(of=lambda p: {}))
+    assert main.main(["gate", run, "--profiles", str(tmp_path)]) == 2
+    assert "expected the record of a map with timed points" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

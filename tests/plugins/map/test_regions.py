@@ -57,7 +57,19 @@ def test_points_without_a_timed_variant_are_counted() -> None:
     assert regions.untimed == sum(float(s.params["S"]) >= 2048 for s in regions.record.suite.shapes.values()) > 0
     assert len(regions.spots) + regions.untimed == 60
     (verdict,) = regions.verdicts
-    assert f"{len(regions.spots)} points, {regions.untimed} without a time" in verdict.reason
+    assert f"{len(regions.spots)} points, {regions.untimed} without a time, of which {regions.lost}" in verdict.reason
+
+
+def test_a_regret_over_points_that_are_left_after_failures_is_no_pass() -> None:
+    made = maps.record(regret={"p99": 9.0}, of=lambda p: maps.times(p) if float(p["S"]) < 2048 else {"cudnn": 5.0})
+    untimed = {s.name for s in made.suite.shapes.values()} - {s.shape.name for s in Regions(made).spots}
+    for status, verdict in (("failed", "unmeasured"), ("skipped", "unmeasured"), ("unsupported", "pass")):
+        lost = [factory.outcome(v, s, "bench", status) for s in untimed for v in ("small", "large", "chooses")]
+        record = replace(made, outcomes=(*made.outcomes, *lost))
+        assert [v.status for v in Regions(record).verdicts] == [verdict]
+        assert Regions(record).lost == (len(untimed) if verdict == "unmeasured" else 0)
+    (strict,) = Regions(maps.record(regret={"p99": 1.0}, of=lambda p: maps.times(p) if p["D"] == 64 else {})).verdicts
+    assert strict.status == "fail"
 
 
 def test_one_point_and_equal_times() -> None:

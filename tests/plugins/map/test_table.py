@@ -94,7 +94,7 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "message"),
     [
         ("B,S,weight\n1,64,many\n", "many"),
         ("B,S,weight\n1,64,-1\n", ":2: expected"),
@@ -108,8 +108,8 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
         ("problem,B,S\nother,1,64\n", ":2: expected"),
     ],
 )
-def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: str, found: str) -> None:
-    with pytest.raises(UsageError, match=found) as error:
+def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
         points(traffic(tmp_path, text), "rows", 5, None)
     assert "expected" in str(error.value)
 

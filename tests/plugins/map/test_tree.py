@@ -24,9 +24,9 @@ def steps(params: Params) -> dict[str, float]:
 
 
 def p99(source: str) -> float:
-    found = re.search(r"regret.* p99 ([\d.]+) \[", source)
-    assert found is not None
-    return float(found[1])
+    match = re.search(r"regret.* p99 ([\d.]+) \[", source)
+    assert match is not None
+    return float(match[1])
 
 
 def test_the_parts_are_the_regions() -> None:

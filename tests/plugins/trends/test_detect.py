@@ -13,7 +13,7 @@ from flashcore.plugins.trends import detect  # noqa: E402
 NIGHTS = 60
 
 
-def found(logs: Any, code: Any = None, machine: Any = None, far: Any = None) -> list[detect.Change]:
+def detected(logs: Any, code: Any = None, machine: Any = None, far: Any = None) -> list[detect.Change]:
     count = len(logs)
     every = np.zeros(count, int)
     return detect.changes(
@@ -35,41 +35,41 @@ def since(night: int, size: float, count: int = NIGHTS) -> Any:
 @pytest.mark.parametrize("night", [20, 40, 57])
 def test_a_step_is_dated_exactly_and_blamed_on_code_only_if_that_changed(night: int) -> None:
     code = since(night, 1).astype(int)
-    (change,) = found(noise() + since(night, 0.04), code)
+    (change,) = detected(noise() + since(night, 0.04), code)
     assert (change.at, change.blame) == (night, "kernel") and change.size == pytest.approx(0.04, abs=4 * change.error)
-    (change,) = found(noise() + since(night, 0.04), np.zeros(NIGHTS, int))
+    (change,) = detected(noise() + since(night, 0.04), np.zeros(NIGHTS, int))
     assert change.blame == "machine" and abs(change.at - night) <= 1
 
 
 def test_a_drift_in_small_steps_is_found() -> None:
     logs = noise(sigma=0.012) + since(20, 0.02) + since(30, 0.02) + since(40, 0.02)
-    assert any(c.blame == "kernel" and c.size > 0 and 20 <= c.at <= 40 for c in found(logs))
+    assert any(c.blame == "kernel" and c.size > 0 and 20 <= c.at <= 40 for c in detected(logs))
 
 
 def test_one_outlier_is_no_level() -> None:
     for night in (30, 58, 59):
         logs = noise()
         logs[night] += 0.2
-        assert found(logs) == []
+        assert detected(logs) == []
 
 
 def test_a_slowdown_and_its_repair_are_both_found_in_a_long_series() -> None:
     logs = noise(count=200) + since(80, 0.04, 200) - since(110, 0.04, 200)
-    changes = [(c.at, c.size > 0) for c in found(logs)]
+    changes = [(c.at, c.size > 0) for c in detected(logs)]
     assert changes == [(80, True), (110, False)]
 
 
 def test_a_machine_that_moves_a_series_is_not_the_kernel() -> None:
     machine = since(30, 1).astype(int)
     code = np.zeros(NIGHTS, int)
-    (change,) = found(noise() + since(30, 0.03), code, machine)
+    (change,) = detected(noise() + since(30, 0.03), code, machine)
     assert (change.at, change.blame) == (30, "machine")
     code = since(30, 1).astype(int)
-    (change,) = found(noise() + since(30, 0.03), code, machine)
+    (change,) = detected(noise() + since(30, 0.03), code, machine)
     assert change.blame == "undecided", "both changed in that night"
-    (change,) = found(noise() + since(30, 0.03), code, machine, np.full(NIGHTS, 0.01))
+    (change,) = detected(noise() + since(30, 0.03), code, machine, np.full(NIGHTS, 0.01))
     assert change.blame == "kernel", "the machine moved no other series so far"
-    changes = found(noise() + since(30, 0.03) + since(45, 0.04), since(45, 1).astype(int), machine)
+    changes = detected(noise() + since(30, 0.03) + since(45, 0.04), since(45, 1).astype(int), machine)
     assert [(c.at, c.blame) for c in changes] == [(30, "machine"), (45, "kernel")]
 
 
@@ -94,4 +94,4 @@ def test_a_night_that_was_not_timed_is_left_out() -> None:
 
 def test_fewer_nights_than_a_change_needs_have_none() -> None:
     for count in range(detect.BEFORE + detect.AFTER):
-        assert found(noise(count=count) + since(count // 2, 0.5, count)) == []
+        assert detected(noise(count=count) + since(count // 2, 0.5, count)) == []

@@ -56,7 +56,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Nvcc) -> Ca
 
     def run(answer: Answer) -> StageResult:
         pool.answer = answer
-        return counted.run(context, [replace(c, variant=f"{c.variant}@1234") for c in cases])
+        return counted.run(context, cases, [replace(c, variant=f"{c.variant}@1234") for c in cases])
 
     return run
 
@@ -81,14 +81,17 @@ def test_counts_have_ncus_units_and_cuptis_name(count: Callable[[Answer], StageR
     assert {f.source for f in result.facts} == {Source.CUPTI}
     (registers,) = (f for f in result.facts if f.name == "ncu_registers" and not f.subject.kernel)
     assert registers.value is None and "CUPTI has no such metric" in registers.note
-    assert [(o.variant, o.status) for o in result.outcomes] == [("plain@1234", "ok")]
+    assert values(result, "l2_hit") == [None], "a counter without a value is unmeasured"
+    assert [(o.variant, o.status) for o in result.outcomes] == [("plain", "ok")]
 
 
 def test_what_cannot_be_counted_is_left_to_ncu(count: Callable[[Answer], StageResult]) -> None:
     with pytest.raises(CapabilityError, match="2 kernels, 1 in its plan"):
         count(launched({}, {}))
     with pytest.raises(CapabilityError, match="cuptiProfilerInitialize"):
-        count(lambda task: Result(task.name, "ok", data={"lacks": "cuptiProfilerInitialize: no permission"}))
+        count(
+            lambda task: Result(task.name, "ok", data={"lacks": ["cuptiProfilerInitialize: no permission", "a hint"]})
+        )
 
 
 def test_a_call_that_hangs_is_unmeasured_with_its_cause(count: Callable[[Answer], StageResult]) -> None:

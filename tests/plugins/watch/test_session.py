@@ -61,12 +61,12 @@ class Stages:
         samples = {f"{c.name}/{c.rank_by}": (self.us.get(c.variant, 20.0),) * 9 for c in cases}
         return StageResult((), self.outcomes("bench", cases), samples)
 
-    def count(self, context: Context, cases: Sequence[Case]) -> StageResult:
+    def count(self, context: Context, cases: Sequence[Case], builds: Sequence[Case]) -> StageResult:
         self.counted.append("cupti")
         if self.lacks:
             raise CapabilityError(self.lacks, "ncu")
-        for case in cases:
-            assert self.loaded[case.library or ""] == case.variant, "loaded twice"
+        for build in builds:
+            assert self.loaded[build.library or ""] == build.variant, "loaded twice"
         return StageResult((), self.outcomes("profile", cases))
 
     def profile(self, context: Context, cases: Sequence[Case]) -> StageResult:

@@ -51,7 +51,8 @@ class Phases(NamedTuple):
             root: the folder in which it runs.
             folder: the folder to which it writes.
             rules: make rules, which the preprocessors of host code and of device code write.
-            kept: the file of the last build's assembly, taken over if its input is the same but for the module's id.
+            kept: the file of the last build's assembly, taken over if its input is the same but for the module's id,
+                and if nobody has edited it.
         """
         general = tuple(word.replace(folder, _FOLDER) for word in command)
         lines = [x.replace(_FOLDER, folder) for x in _steps(general, root, os.stat(command[0]).st_mtime_ns)]
@@ -82,11 +83,14 @@ class Phases(NamedTuple):
         assembly: tuple[str, ...] = (
             f"id=$(cut -c 1-10 {name[1]}) && {preprocess}",
             f"input=$({{ {gcc.split()[0]} --version; echo {shlex.quote(compile_.replace(folder, ''))}; "
-            f'sed -z "{_SAME}; s/$id/_module_/g" "{stem}.ii"; }} | sha256sum)',
-            f'if [ "#$input" = "$(head -n 1 {file} 2>/dev/null)" ] && ! grep -Eq "{_READS_LINES}" "{stem}.ii"; '
-            f'then sed "1d; s/_module_/$id/g" {file} > "{stem}.s"; else {compile_} > "{stem}.output" 2>&1; code=$?; '
-            f'cat "{stem}.output"; [ $code = 0 ] && {{ [ -s "{stem}.output" ] || {{ echo "#$input"; '
-            f'sed "s/$id/_module_/g" "{stem}.s"; }} > {file}.$$ && mv {file}.$$ {file}; }}; fi',
+            f'sed -z "{_SAME}; s/$id/_module_/g" "{stem}.ii"; }} | sha256sum | cut -c 1-64)',
+            f'kept=$([ -O {file} ] && [ "$(sed 1d {file} | sha256sum)" = "$(sed -n "1s/^#$input //p" {file})" ] '
+            f'&& ! grep -Eq "{_READS_LINES}" "{stem}.ii" && echo intact || true)',
+            f'if [ "$kept" ]; then sed "1d; s/_module_/$id/g" {file} > "{stem}.s"; '
+            f'else {compile_} > "{stem}.output" 2>&1; code=$?; cat "{stem}.output"; [ $code = 0 ] && '
+            f'{{ [ -s "{stem}.output" ] || {{ sed "s/$id/_module_/g" "{stem}.s" > "{stem}.t" && '
+            f'{{ echo "#$input $(sha256sum < "{stem}.t")"; cat "{stem}.t"; }} > "{stem}.kept" && '
+            f'chmod 644 "{stem}.kept" && mv "{stem}.kept" {file}; }}; }}; fi',
         )
         if re.search(_NEEDS_LINES, gcc):
             assembly = (compile_,)

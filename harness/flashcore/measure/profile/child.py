@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from flashcore.measure.machine.capabilities import lacking
+from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
@@ -37,6 +39,22 @@ def perform(task: Task, journal: Journal) -> None:
     """
     import nvtx
 
+    device = task.payload["device"]
+    caller, inputs, outputs, call = warmed_up(task, journal)
+    journal.step(task.name, "profiled call")
+    with nvtx.annotate(task.name, domain=DOMAIN):
+        answer = call()
+    synchronize(device)
+    # ncu saves and restores all allocated memory around every pass: free it before the next case.
+    del inputs, outputs, call, caller, answer
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def warmed_up(task: Task, journal: Journal) -> tuple[Caller, dict[str, Any], Outputs, Callable[[], Any]]:
+    """A case's caller, inputs, outputs and bound call, after a first call: the next one loads and allocates nothing."""
     case, device = Case.from_json(task.payload["case"]), task.payload["device"]
     problem = load_problem(case.root, case.problem_file)
     caller = Caller(case, problem, device)
@@ -51,16 +69,7 @@ def perform(task: Task, journal: Journal) -> None:
     call()
     caller.load(inputs, outputs)
     synchronize(device)
-    journal.step(task.name, "profiled call")
-    with nvtx.annotate(task.name, domain=DOMAIN):
-        answer = call()
-    synchronize(device)
-    # ncu saves and restores all allocated memory around every pass: free it before the next case.
-    del inputs, outputs, call, caller, answer
-    if device == "cuda":
-        import torch
-
-        torch.cuda.empty_cache()
+    return caller, inputs, outputs, call
 
 
 if __name__ == "__main__":

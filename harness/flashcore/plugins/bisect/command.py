@@ -23,7 +23,10 @@ from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.against.match_cases import Side, work_of
 from flashcore.plugins.bisect.search import Search, first_slow
 
-EXAMPLES = (("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),)
+EXAMPLES = (
+    ("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),
+    ("flashcore bisect fast/mission HEAD~32 HEAD --effect 2", "only if by more than 2 %"),
+)
 _FOLDER = "bisect"  # below the build folder
 
 

@@ -7,10 +7,11 @@ A candidate is device code and a plan of launches. Each step runs where the one 
    network, home or writable files. Cubins and launches come out as JSON.
 3. *Inspection* (``inspection``): cubins and launches are data, however they were made. What is not understood is
    refused.
-4. *Inputs* (``answers``): a process that the suite's code runs in writes inputs to files, and ends.
+4. *Inputs* (``answers``): the process that the suite's code runs in writes inputs to files.
 5. *Measuring* (``trial.cpp``, ``measuring``): our program loads the cubins in a process of its own. It has inputs, no
    answers, and no code of the candidate or the suite but the kernels. Outputs come back as files.
-6. *Judging* (``answers``): another process computes the expected answers when the kernels' process has ended.
+6. *Judging* (``answers``): when the kernels' process has ended, the suite's computes the expected answers, compares,
+   and forgets them.
 7. The *verdict* (``verdict``) is JSON, which ``--key`` signs. ``board`` renders a folder of them.
 
 The suite and this machine's compilers and driver are trusted. docs/explanation/judge.md lists the attacks.

@@ -1,7 +1,8 @@
 """Confines itself, then becomes a command: inside :mod:`flashcore.plugins.judge.sandbox`. Imports nothing of ours.
 
-``confine.py SETTINGS COMMAND…``: SETTINGS is a JSON object, ``limits`` of :mod:`resource` by name, and ``readable``,
-the paths to see, if this process must make its namespaces itself. Exit code 125: it could not.
+``confine.py SETTINGS COMMAND…``: SETTINGS is a JSON object: ``limits`` of :mod:`resource` by name, a file descriptor
+``confined`` that gets a byte when the command may begin, which cannot write to it, and ``readable``, the paths to see,
+if this process must make its namespaces itself. Exit code 125: it could not.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def main() -> None:
         if makes:
             namespaces(settings["readable"], settings["size"])
         restrict(settings["limits"], required=makes)
+        os.write(settings["confined"], b"1")
+        os.close(settings["confined"])
     except OSError as error:
         print(f"cannot confine: {error}", file=sys.stderr)
         os._exit(CANNOT)

@@ -50,8 +50,12 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
             errors.append("no bwrap on PATH")
             continue
         before, settings = outer
-        code, output, error = _ended([*before, *inside, json.dumps(settings), *command], text, seconds)
-        if code not in (confine.CANNOT, 1) or not error.startswith((b"bwrap:", b"cannot confine:")):
+        reader, writer = os.pipe()
+        with open(reader, "rb") as confined:
+            words = [*before, *inside, json.dumps({**settings, "confined": writer}), *command]
+            code, output, error = _ended(words, text, seconds, writer)
+            began = confined.read() != b""
+        if began:
             if code:
                 raise UsageError(
                     f"the sandbox ended with exit code {code}: {untrusted(error[-600:].decode(errors='replace'), 600)}"
@@ -96,15 +100,18 @@ def _namespaces(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     return [], {"limits": LIMITS, "readable": paths, "size": str(_SIZE)}
 
 
-def _ended(command: Sequence[str], text: bytes, seconds: float) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command; kills it with all that it started."""
+def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a command, which gets the file descriptor ``writer``; kills it with all that it
+    started."""
     keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN")
     named = {name: os.environ[name] for name in keep if name in os.environ}
     environment = python_process.environment({**named, "HOME": "/tmp", "PYTHONPATH": os.environ.get("PYTHONPATH", "")})
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=error, env=environment, start_new_session=True
-        )
+            command, stdin=subprocess.PIPE, stdout=output, stderr=error, env=environment, start_new_session=True,
+            pass_fds=(writer,),
+        )  # fmt: skip
+        os.close(writer)
         try:
             process.communicate(text, timeout=seconds)
         except subprocess.TimeoutExpired:

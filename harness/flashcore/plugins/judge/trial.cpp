@@ -412,32 +412,9 @@ class Session {
   int slots_ = 0, calls_ = 1;
 };
 
-int run(const std::string& path) {
-  std::unique_ptr<Plan> plan;
-  try {
-    plan = std::make_unique<Plan>(path);
-    Session session(*plan);
-    for (std::string line; std::getline(std::cin, line);) {
-      plan->where = "command " + line.substr(0, 80);
-      try {
-        session.command(line);
-      } catch (const Refused& error) {
-        failed(2, "command", error.what());
-      }
-    }
-    return say("done"), 0;
-  } catch (const Refused& error) {
-    return failed(2, "plan", error.what());
-  } catch (const CudaError& error) {
-    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
-  } catch (const std::exception& error) {
-    return failed(4, "machine", error.what());
-  }
-}
-
 }  // namespace
 }  // namespace flashcore
 
 int main(int count, char** words) {
-  std::_Exit(count == 2 ? flashcore::run(words[1]) : flashcore::failed(2, "usage", "expected PLAN"));
+  std::_Exit(count == 2 ? flashcore::run<flashcore::Session>(words[1]) : flashcore::failed(2, "usage", "expected PLAN"));
 }

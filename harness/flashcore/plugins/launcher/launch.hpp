@@ -1,7 +1,8 @@
-// Loads and launches a plan, and writes events: for programs that run one.
+// Loads and launches a plan, reads commands, and writes events: for programs that run one.
 #pragma once
 
 #include <iostream>
+#include <memory>
 
 #include "timing.hpp"
 
@@ -89,6 +90,32 @@ inline void say(const char* event, const std::string& members = "") {
 inline int failed(int code, const char* kind, const std::string& message) {
   say("error", member("kind", kind) + member("message", message));
   return code;
+}
+
+// Reads a plan, and has a Session answer the commands of the standard input; the exit code.
+template <typename Session>
+int run(const std::string& path, bool only_checks = false) {
+  std::unique_ptr<Plan> plan;
+  try {
+    plan = std::make_unique<Plan>(path);
+    if (only_checks) return say("checked"), 0;
+    Session session(*plan);
+    for (std::string line; std::getline(std::cin, line);) {
+      plan->where = "command " + line.substr(0, 80);
+      try {
+        session.command(line);
+      } catch (const Refused& error) {
+        failed(2, "command", error.what());
+      }
+    }
+    return say("done"), 0;
+  } catch (const Refused& error) {
+    return failed(2, "plan", error.what());
+  } catch (const CudaError& error) {
+    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
+  } catch (const std::exception& error) {
+    return failed(4, "machine", error.what());
+  }
 }
 
 }  // namespace flashcore

@@ -179,30 +179,6 @@ class Session {
   std::unique_ptr<Timed> timed_, empty_;
 };
 
-int run(const std::string& path, bool only_checks) {
-  std::unique_ptr<Plan> plan;
-  try {
-    plan = std::make_unique<Plan>(path);
-    if (only_checks) return say("checked"), 0;
-    Session session(*plan);
-    for (std::string line; std::getline(std::cin, line);) {
-      plan->where = "command " + line.substr(0, 80);
-      try {
-        session.command(line);
-      } catch (const Refused& error) {
-        failed(2, "command", error.what());
-      }
-    }
-    return say("done"), 0;
-  } catch (const Refused& error) {
-    return failed(2, "plan", error.what());
-  } catch (const CudaError& error) {
-    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
-  } catch (const std::exception& error) {
-    return failed(4, "machine", error.what());
-  }
-}
-
 struct Shared {
   Plan plan;
   Driver driver;
@@ -246,5 +222,5 @@ int main(int count, char** words) {
   using namespace flashcore;
   const bool only_checks = count == 3 && std::string(words[1]) == "--check";
   if (count != 2 && !only_checks) std::_Exit(failed(2, "usage", "expected [--check] PLAN"));
-  std::_Exit(run(words[count - 1], only_checks));
+  std::_Exit(run<Session>(words[count - 1], only_checks));
 }

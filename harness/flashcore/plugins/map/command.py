@@ -6,7 +6,7 @@ import argparse
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import Exit, UsageError, worst
 from flashcore.model.text import misspelled, number
 from flashcore.plugins.map import measure
 from flashcore.plugins.map.regions import Regions
@@ -19,6 +19,7 @@ EXAMPLES = (
     ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
     ("flashcore map --dispatch", "fit a dispatcher to the newest map"),
 )
+_CODES = {"pass": Exit.OK, "fail": Exit.FAILED, "unmeasured": Exit.UNMEASURED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             records = measure.measured(settings, name, chosen, arguments.resume, say)
     else:
         records = [options.recorded(arguments)]
-    code = Exit.OK
+    codes = [Exit.OK]
     for regions in map(Regions, records):
         if arguments.dispatch:
             print(dispatcher(regions))
@@ -61,5 +62,5 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
             print(f"\n{verdict.status}: {verdict.budget} {number(verdict.value)} {verdict.limit} ({verdict.reason})")
-            code = Exit.FAILED if verdict.status == "fail" else code
-    return code
+            codes.append(_CODES[verdict.status])
+    return worst(codes)

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from importlib.resources.abc import Traversable
 
-from flashcore.errors import UsageError
 from flashcore.gate.judge import Verdict
 from flashcore.plugins.map.regions import Regions
 from flashcore.records import store
@@ -18,9 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None: ...
 def run(arguments: argparse.Namespace) -> None:
     def check(runs: Sequence[Traversable]) -> Iterator[Verdict]:
         for run in runs:
-            try:
-                yield from Regions(store.read(run)).verdicts
-            except UsageError:  # no map
-                continue
+            record = store.read(run)
+            if any("points" in table for table in record.suite.tables.get("map", {}).values()):
+                yield from Regions(record).verdicts
 
     arguments.checks.append(check)

@@ -15,7 +15,7 @@ from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FactSpec, Kind
-from flashcore.model.causes import NotRecorded
+from flashcore.model.causes import NotRecorded, NotTimed
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
 from flashcore.model.record import Record, Subject
@@ -77,7 +77,8 @@ class Spot:
 
 
 class Regions:
-    """A recorded map. ``untimed`` counts the points without a timed variant; the others are ``spots``.
+    """A recorded map. ``untimed`` counts the points without a timed variant; the others are ``spots``. ``lost`` are the
+    untimed ones where a variant may have run, had nothing failed.
 
     Raises:
         UsageError: the record is of no map, or no point has a time.
@@ -90,7 +91,9 @@ class Regions:
             variants, readings = record.suite.variants, Readings(record)
             bounds = {b.subject: b for b in case_bounds(record)}
             dispatcher = {variants[name].problem: name for name in self.table["dispatchers"] if weights}
+            status = grouped((o.shape, o.status) for o in record.outcomes if not variants[o.variant].is_reference)
             self.spots: list[Spot] = []
+            self.lost = 0
             for shape in (record.suite.shapes[point] for point in weights):
                 row = Row(readings, [shape])
                 of_role = grouped((variants[name].is_reference, (name, us)) for name, us in row.times.items())
@@ -100,6 +103,8 @@ class Regions:
                 ran = dispatcher.get(shape.problem, "")
                 if times:
                     self.spots.append(Spot(shape, weights[shape.name], times, references, ran, floor))
+                else:
+                    self.lost += {*status.get(shape.name, ())} != {"unsupported"}
             self.untimed = len(weights) - len(self.spots)
             if self.spots:
                 return
@@ -141,17 +146,18 @@ class Regions:
         measured = self.quantiles(lambda spot: spot.dispatched)
         for name, limit in self.table["regret"].items():
             value = measured[name].value if measured else None
+            cause = NotRecorded() if value is None else NotTimed() if self.lost and value <= limit else None
             yield Verdict(
                 budget=f"{self.name}_regret_{name}",
                 fact="regret",
                 subject=Subject(self.name),
                 tier="timing",
                 severity="limit",
-                status="unmeasured" if value is None else "pass" if value <= limit else "fail",
+                status="unmeasured" if cause else "pass" if value is not None and value <= limit else "fail",
                 value=value if value is None or math.isfinite(value) else None,
                 unit="1",
                 limit=f"≤ {limit:g}",
                 source=f"map.{self.name}",
-                reason=f"{len(self.spots)} points, {self.untimed} without a time",
-                cause=None if measured else NotRecorded(),
+                reason=f"{len(self.spots)} points, {self.untimed} without a time, of which {self.lost} failed",
+                cause=cause,
             )

@@ -15,9 +15,8 @@ from flashcore.plugins.trends.series import Trends, trends
 from flashcore.plugins.trends.wording import commits, lines
 
 EXAMPLES = (
-    ("flashcore trends", "what the newest run shows that the runs before it did not"),
     ("flashcore trends --since 20260105 -o reports", "news since that day, and the page reports/trends.html"),
-    ("flashcore trends --format github --format markdown=trends.md", "for a nightly job"),
+    ("flashcore trends --format github --format markdown=trends.md", "for a nightly job: the newest run's news"),
 )
 
 

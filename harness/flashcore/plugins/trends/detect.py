@@ -43,7 +43,7 @@ CUT = 15
 RATE, RANKS, CLEAR, LEAST = 4e-5, 7e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
-NEWS, KNOWN, EARLY = 3, 32, 0.05
+NEWS, SETTLED, EARLY = 3, 32, 0.05
 #: The most permutations that may have so large a distance, and their number.
 ALPHA, PERMUTATIONS, DRAWS = 0.02, 399, 20000
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
@@ -210,7 +210,7 @@ def _measured(before: Array, after: Array, at: int, tries: int) -> Change | None
 def _share(before: int, after: int) -> float:
     """The share of the permitted false changes that is spent with so many nights: a change is tested every night, and
     the shares of all nights have a small sum. It is less in a short history, whose noise is hardly known."""
-    return (EARLY if after < NEWS else (NEWS / after) ** 6) * (1 if before + after >= KNOWN else EARLY)
+    return (EARLY if after < NEWS else (NEWS / after) ** 6) * (1 if before + after >= SETTLED else EARLY)
 
 
 def _is_rare(before: Array, after: Array, rate: float) -> bool:

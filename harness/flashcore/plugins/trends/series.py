@@ -143,8 +143,8 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
         levels = (logs[row] - effects)[timed]
         columns = code[row, timed], machine[row, timed], far[timed]
         changes = detect.changes(levels, *columns)
-        known = int(np.sum(nights < old))
-        before = detect.changes(levels[:known], *(c[:known] for c in columns)) if changes else []
+        earlier = int(np.sum(nights < old))
+        before = detect.changes(levels[:earlier], *(c[:earlier] for c in columns)) if changes else []
         findings = [_finding(index, case, c, all(abs(c.at - b.at) > detect.SAME for b in before)) for c in changes]
         missing = bool(0 < old < len(runs) and timed[old - 1] and not timed[old:].any())
         results.append(Series(tuple(case), tuple(np.exp(levels).tolist()), tuple(findings), missing))

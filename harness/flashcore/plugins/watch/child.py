@@ -23,7 +23,7 @@ TARGET = python_process.child("flashcore.plugins.watch.child")
 def perform(task: Task, log: Journal) -> dict[str, Any]:
     """Times the cases of a shape, counts one case, or checks one."""
     if "metrics" in task.payload:
-        return dict(counters.perform(task, log))
+        return counters.perform(task, log)
     return bench.perform(task, log) if "cases" in task.payload else check.perform(task, log)
 
 

@@ -21,8 +21,11 @@ from flashcore.readers.ncu.results import Metric, Result
 _UNITS = {"ns": "ns", "B": "byte", "pct": "%", "Hz": "hz"}
 
 
-def run(context: Context, cases: Sequence[Case]) -> StageResult:
+def run(context: Context, cases: Sequence[Case], builds: Sequence[Case]) -> StageResult:
     """Counts every case, with the facts of :mod:`flashcore.measure.profile.ncu_facts` and the source ``cupti``.
+
+    Args:
+        builds: the cases with the names under which the process has loaded their libraries.
 
     Raises:
         CapabilityError: CUPTI cannot measure here, or a case launches other kernels than its plan.
@@ -35,11 +38,11 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         name: _UNITS[spec.unit] for spec in FACTS.values() if (name := spec.ncu_name(chip)) and spec.unit in _UNITS
     }
     tasks = []
-    for case in cases:
-        plan = plans.get((_without_build(case.variant), case.shape))
+    for case, build in zip(cases, builds, strict=True):
+        plan = plans.get((case.variant, case.shape))
         if plan is None or not plan.launches:
             raise CapabilityError(f"{case.name}: no launch plan", "ncu names the kernels")
-        payload = {"case": case.to_json(), "device": context.device, "metrics": metrics, "kernels": len(plan.launches)}
+        payload = {"case": build.to_json(), "device": context.device, "metrics": metrics, "kernels": len(plan.launches)}
         tasks.append(Task(case.name, payload))
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
@@ -47,14 +50,13 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         variant, shape = result.name.split("/")
         data = result.data or {}
         if "lacks" in data:
-            raise CapabilityError(data["lacks"], "ncu measures the counters")
+            raise CapabilityError(*data["lacks"])
         if result.status != "ok":
             cause = result.cause or Unanswered()
             facts += ncu_facts.unmeasured(variant, shape, NotProfiled(cause))
-            outcomes.append(CaseOutcome(variant, shape, "profile", "failed", cause, result.seconds))
+            outcomes.append(CaseOutcome(variant, shape, "profile", result.status, cause, result.seconds))
             continue
-        source = _without_build(variant)
-        plan, counts = plans[source, shape], data["launches"]
+        plan, counts = plans[variant, shape], data["launches"]
         if len(plan.launches) != len(counts):
             what = f"{result.name}: {len(counts)} kernels, {len(plan.launches)} in its plan"
             raise CapabilityError(what, "ncu names the kernels")
@@ -65,13 +67,9 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
             )
             for number, (launch, counted) in enumerate(zip(plan.launches, counts, strict=True))
         ]  # fmt: skip
-        built = ncu_facts.Built(plan, None, registers.get(source, {}))
+        built = ncu_facts.Built(plan, None, registers.get(variant, {}))
         subject = Subject(variant, shape=shape)
         of_case = ncu_facts.facts_of(subject, rows, chip=chip, refused=data["refused"], built=built)
         facts += [replace(fact, source=Source.CUPTI) for fact in of_case]
         outcomes.append(CaseOutcome(variant, shape, "profile", "ok", None, result.seconds))
     return StageResult(tuple(facts), tuple(outcomes))
-
-
-def _without_build(variant: str) -> str:
-    return variant.partition("@")[0]

@@ -240,8 +240,7 @@ class Session:
         cases = child_cases(context, ready)
         try:
             if not self._needs_ncu:
-                builds = _of_builds(cases)
-                return _of_build(counted.run(context, builds), *builds)
+                return counted.run(context, cases, _of_builds(cases))
         except CapabilityError as error:
             self._needs_ncu = True
             self.say(f"counters: {error}")
