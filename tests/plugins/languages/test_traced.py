@@ -266,14 +266,13 @@ def test_the_launcher_can_launch_its_plan(compiled: Compiled, tmp_path: Path) ->
 
 
 def test_a_build_of_another_machine_needs_no_compiler(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    language = Traced("absent", "no-such-distribution", "no.such.module")
-    monkeypatch.setattr(language, "name", compiled.language.name)
+    monkeypatch.setattr(Traced, "version", None)
     sound = compiled.suite.variants["sound"]
-    (artifact,) = language.build(compiled.suite, compiled.build, (ARCH,), [sound])
+    (artifact,) = compiled.language.build(compiled.suite, compiled.build, (ARCH,), [sound])
     assert artifact == dataclasses.replace(compiled.artifacts["sound"], seconds=None, cached=True)
     changed = dataclasses.replace(sound, config={**sound.config, "CAP": 100})
-    with pytest.raises(CapabilityError, match="no no-such-distribution on this machine"):
-        language.build(compiled.suite, compiled.build, (ARCH,), [changed])
+    with pytest.raises(CapabilityError, match="on this machine, nor a build of sound"):
+        compiled.language.build(compiled.suite, compiled.build, (ARCH,), [changed])
     changes_code = Traced("absent", "no-such-distribution", "no.such.module", variables="CHANGES_CODE_")
     monkeypatch.setattr(changes_code, "name", compiled.language.name)
     monkeypatch.setenv("CHANGES_CODE_MUCH", "1")
