@@ -13,41 +13,18 @@
 //
 // See include/attention/warpgroups/config.cuh. From: no design document.
 
-#include <attention/warpgroups/launch.cuh>
+#include <attention/warpgroups/between.cuh>
 
 namespace {
 
-// With two consumers, the loop over tiles needs more registers for the producer than a plain grid's 24.
-template <int kHeadDim, int kConsumers, int kStages>
-struct Between : warpgroups::Config<kHeadDim, KEYS, kConsumers, kStages, true, false, true, 2, JOINT != 0, PERSISTENT, 1> {
-  using Base = warpgroups::Config<kHeadDim, KEYS, kConsumers, kStages, true, false, true, 2, JOINT != 0, PERSISTENT, 1>;
-  static constexpr int kProducerRegisters = kConsumers == 2 && PERSISTENT ? 40 : Base::kProducerRegisters;
-  static constexpr int kConsumerRegisters =
-      (Base::kAtStart * Base::kThreads - kProducerRegisters * 128) / (kConsumers * 128) / 8 * 8;
-};
-using D64 = Between<64, 4 - FEWER_ROWS, STAGES>;
-using D128 = Between<128, 3 - FEWER_ROWS, KEYS == 64 ? 4 : 2>;
-
-template <typename C>
-warpgroups::Order even_order(const flashcore::Shape& s, bool causal) {
-  const auto heads = static_cast<int>(s.B * s.H), row_tiles = static_cast<int>(flashcore::ceil_div(s.S, C::kRows));
-  const std::int64_t in_l2 = (24 << 20) / (4 * s.S * s.D * s.HKV / s.H);
-  const int most = causal ? static_cast<int>(std::min<std::int64_t>(heads, std::max<std::int64_t>(1, in_l2))) : 1;
-  const int groups = (heads + most - 1) / most;
-  return {row_tiles, heads, (heads + groups - 1) / groups, row_tiles * heads};
-}
+using D64 = warpgroups::Between<64, KEYS, 4 - FEWER_ROWS, STAGES, JOINT != 0, PERSISTENT>;
+using D128 = warpgroups::Between<128, KEYS, 3 - FEWER_ROWS, KEYS == 64 ? 4 : 2, JOINT != 0, PERSISTENT>;
 
 }  // namespace
 
 namespace warpgroups {
-template <>
-Order order_of<D64>(const flashcore::Shape& s, bool causal) {
-  return even_order<D64>(s, causal);
-}
-template <>
-Order order_of<D128>(const flashcore::Shape& s, bool causal) {
-  return even_order<D128>(s, causal);
-}
+EVEN_ORDER(D64)
+EVEN_ORDER(D128)
 }  // namespace warpgroups
 
 using warpgroups::Problem;

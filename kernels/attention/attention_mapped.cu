@@ -1,0 +1,130 @@
+// attention_mapped: for each shape the kernel that the map chooses (choice.h), by variant.
+//
+// Hopper only. From: no design document.
+
+#include <attention/warpgroups/between.cuh>
+#if ELEMENT_BF16
+#undef ELEMENT_BF16
+#include <attention/clusters/bf16.cuh>
+#define CHOOSE choose_general_bf16
+#define VARIANT(name) name "_bf16"
+#else
+#include <attention/clusters/launch.cuh>
+#define CHOOSE choose_general
+#define VARIANT(name) name
+#endif
+#include <attention/choice.h>
+
+#include <string_view>
+
+namespace {
+
+using warpgroups::Between;
+using warpgroups::Config;
+using Walk64 = Config<64, 64, 4, 6, true, false, true, 2, true, 1, 1>;
+using Walk128 = Config<128, 64, 3, 4, true, false, true, 2, true, 1, 1>;
+using Pairs64 = Config<64, 64, 4, 8, true, false, true, 2, false, 0, 2>;
+using Pairs128 = Config<128, 64, 2, 4, true, false, true, 2, false, 0, 2>;
+using Fours64 = Config<64, 64, 4, 8, true, false, true, 2, false, 0, 4>;
+using Even64 = Between<64, 64, 4, 4, false, 0>;
+using Even128 = Between<128, 64, 3, 4, false, 0>;
+using EvenDynamic64 = Between<64, 64, 4, 6, true, 2>;
+using EvenDynamic128 = Between<128, 64, 3, 4, true, 2>;
+using Narrow64 = Between<64, 64, 3, 4, false, 0>;
+using Narrow128 = Between<128, 64, 2, 4, false, 0>;
+using NarrowDynamic64 = Between<64, 64, 3, 6, true, 2>;
+using NarrowDynamic128 = Between<128, 64, 2, 4, true, 2>;
+using Wide64 = Between<64, 128, 3, 4, false, 0>;
+using Wide128 = Between<128, 128, 2, 2, false, 0>;
+using Keys512 = clusters::Config<64, 1, 1, 128, 2, 2, true, false>;
+using Keys1024 = clusters::Config<64, 2, 1, 128, 4, 2, true, true>;
+using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
+
+}  // namespace
+
+// Variant, kernel, and configuration.
+#define BETWEEN(X)                                               \
+  X("between_even", even64, Even64)                              \
+  X("between_even", even128, Even128)                            \
+  X("between_even_dynamic", even_dynamic64, EvenDynamic64)       \
+  X("between_even_dynamic", even_dynamic128, EvenDynamic128)     \
+  X("between_narrow", narrow64, Narrow64)                        \
+  X("between_narrow", narrow128, Narrow128)                      \
+  X("between_narrow_dynamic", narrow_dynamic64, NarrowDynamic64) \
+  X("between_narrow_dynamic", narrow_dynamic128, NarrowDynamic128) \
+  X("between_wide", wide64, Wide64)                              \
+  X("between_wide", wide128, Wide128)
+#define ROWS(X)                                  \
+  BETWEEN(X)                                     \
+  X("wgmma_persistent", walk64, Walk64)          \
+  X("wgmma_persistent", walk128, Walk128)        \
+  X("wgmma_key_groups_2", pairs64, Pairs64)      \
+  X("wgmma_key_groups_2", pairs128, Pairs128)    \
+  X("wgmma_key_groups_4", fours64, Fours64)
+#define CLUSTERS(X)                              \
+  X("cluster_keys", keys512, Keys512)            \
+  X("cluster_rows", keys1024, Keys1024)          \
+  X("cluster_wide_keys", wide_keys512, WideKeys512)
+
+namespace warpgroups {
+#define SPECIALIZED(variant, kernel, C) EVEN_ORDER(C)
+BETWEEN(SPECIALIZED)
+}  // namespace warpgroups
+
+#define KERNEL(variant, kernel, C)                                                                                   \
+  extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                                       \
+      mapped_##kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                  \
+                      const __grid_constant__ CUtensorMap v, void* out, float* lse, unsigned* taken,                 \
+                      const __grid_constant__ warpgroups::Problem p) {                                               \
+    warpgroups::forward<C>(p, q, k, v, out, lse, taken);                                                             \
+  }
+ROWS(KERNEL)
+
+#define CLUSTER_KERNEL(variant, kernel, C)                                                                           \
+  extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                                       \
+      mapped_##kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                  \
+                      const __grid_constant__ CUtensorMap v, half* out,                                              \
+                      const __grid_constant__ clusters::Strides strides, int seq, int ahead, int sharing,            \
+                      float scale) {                                                                                 \
+    clusters::forward<C>(q, k, v, out, strides, seq, ahead, sharing, scale);                                         \
+  }
+CLUSTERS(CLUSTER_KERNEL)
+
+extern "C" __global__ void mapped_clear(unsigned* taken) {
+  if (threadIdx.x == 0) *taken = 0;
+}
+
+namespace {
+
+flashcore::Plan plan(const flashcore::Shape& s) {
+  flashcore::Plan p;
+  if ((p.error = warpgroups::refusal(s))) return p;
+  const std::string_view choice = CHOOSE(s);
+#define PLAN(variant, kernel, C)                        \
+  if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
+    return warpgroups::add_forward<C>(p, s, "mapped_" #kernel, "mapped_clear");
+  ROWS(PLAN)
+#define CLUSTER_PLAN(variant, kernel, C)           \
+  if (choice == VARIANT(variant) && !(p.error = clusters::refusal<C>(s))) \
+    return clusters::add_forward<C>(p, s, "mapped_" #kernel);
+  CLUSTERS(CLUSTER_PLAN)
+  if (!p.error) p.error = "the map's choice is not among the kernels of this file";
+  return p;
+}
+
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
+                   cudaStream_t stream) {
+  const std::string_view choice = CHOOSE(s);
+#define LAUNCH(variant, kernel, C)                      \
+  if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
+    return warpgroups::launch_forward<C>(a, s, p, mapped_##kernel, mapped_clear, nullptr, workspace, stream);
+  ROWS(LAUNCH)
+#define CLUSTER_LAUNCH(variant, kernel, C) \
+  if (choice == VARIANT(variant)) return clusters::launch_forward<C>(a, s, p, mapped_##kernel, stream);
+  CLUSTERS(CLUSTER_LAUNCH)
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+FLASHCORE_VARIANT(plan, launch)
