@@ -18,6 +18,7 @@ from flashcore.gate import regressions
 from flashcore.gate.formats import FORMATS
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
+from flashcore.model import plugin
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, plans_for
 from flashcore.model.suite import Budget
@@ -76,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     rules = replace(rules, more=[remark for remark in remarks if isinstance(remark, Verdict)])
     judged = judge_records(rules, records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
+        if lacking := plugin.missing("commands", "".join(record.command.split()[1:2])):
+            raise UsageError(f"run {record.id}: expected the plugin that judges `{record.command}`, found none{lacking}")
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
