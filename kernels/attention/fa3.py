@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def forward(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: int) -> Tensor:
     """The package's operator, which takes ``[B, S, H, D]`` with any strides and chooses the number of key splits."""
-    import fa3_fwd._C  # type: ignore[import-not-found]  # registers the operator
+    import fa3_fwd._C  # type: ignore[import-not-found]  # noqa: F401  registers the operator
     import torch
 
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))

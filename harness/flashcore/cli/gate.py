@@ -78,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     judged = judge_records(rules, records)
     for name, record in zip(arguments.recorded, judged.records, strict=False):
         if lacking := plugin.missing("commands", "".join(record.command.split()[1:2])):
-            raise UsageError(f"run {record.id}: expected the plugin that judges `{record.command}`, found none{lacking}")
+            raise UsageError(
+                f"run {record.id}: expected the plugin that judges `{record.command}`, found none{lacking}"
+            )
         if not record.suite.budgets and all(v.imported for v in record.suite.variants.values()):
             raise UsageError(
                 f"run {record.id}: expected budgets for imported kernels, found none\n"
