@@ -27,6 +27,7 @@ from flashcore.explain.roofline import case_bounds
 from flashcore.gate.baseline import Baseline, compilers
 from flashcore.gate.expand import Expansion, Expectation, accepts, excess, expired, in_scope, limit_text
 from flashcore.gate.regressions import Comparison, another_compiler, compare
+from flashcore.model import plugin
 from flashcore.model.catalogue import FACTS
 from flashcore.model.cause_text import text
 from flashcore.model.causes import (
@@ -185,6 +186,8 @@ def judge(
     comparison = Comparison() if baseline is None else compare(record, baseline, variants, today)
     for budget, expectations in comparison.expectations:
         verdicts += gate.verdicts(budget, expectations)
+    for table, of_table in plugin.entries("verdicts"):
+        verdicts += plugin.resolve(of_table)(record) if table in record.suite.tables else ()
     trouble = (*gate.trouble.values(), *gate.stopped)
     return Judgement(
         tuple(verdicts),

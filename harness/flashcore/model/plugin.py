@@ -24,6 +24,7 @@ Kind = Literal[
     "facts",
     "causes",
     "tables",
+    "verdicts",
     "api",
     "languages",
     "plans",
@@ -52,6 +53,8 @@ class Plugin(NamedTuple):
         causes: a code → a class as in :mod:`flashcore.model.causes`, whose module adds its text to
             :data:`flashcore.model.cause_text.FORMS`.
         tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
+        verdicts: a manifest table ``[NAME.…]`` → ``verdicts(record)``: further :class:`flashcore.gate.judge.Verdict` on a
+            record whose suite has the table.
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.
@@ -71,6 +74,7 @@ class Plugin(NamedTuple):
     facts: Entries = _NONE
     causes: Entries = _NONE
     tables: Entries = _NONE
+    verdicts: Entries = _NONE
     api: Entries = _NONE
     languages: Entries = _NONE
     plans: Entries = _NONE

@@ -53,6 +53,8 @@ def test_the_gate_of_a_map_judges_its_regret(
     assert main.main(["gate", run, "--profiles", str(tmp_path), "--format", "json"]) == code
     verdicts = {v["budget"]: v for v in json.loads(capsys.readouterr().out)["verdicts"]}
     assert verdicts["rows_regret_p99"]["status"] == ("fail" if code else "pass")
+    assert main.main(["report", run, "--profiles", str(tmp_path), "--format", "md"]) == 0
+    assert ("gate FAILED" in capsys.readouterr().out) is bool(code)
 
 
 def test_a_map_without_times_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

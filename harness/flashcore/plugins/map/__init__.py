@@ -11,8 +11,8 @@ PLUGIN = Plugin(
     commands={"map": "flashcore.plugins.map.command"},
     help={"map": "which variant wins where, and what a dispatcher's choice costs"},
     groups={"map": "measure"},
-    options={"gate": "flashcore.plugins.map.gate_options"},
     pages={"map": "flashcore.plugins.map.page:page"},
     facts={"regret": "flashcore.plugins.map.regions:REGRET"},
     tables={"map": "flashcore.plugins.map.table:MapForm"},
+    verdicts={"map": "flashcore.plugins.map.regions:verdicts"},
 )

@@ -1,7 +1,7 @@
 // The map's chart: points over two parameters, colored by winner or by a figure; the other parameters filter by sliders.
 "use strict";
 (() => {
-  const COLORS = ["#3b78b4", "#d08a1d", "#4c9f70", "#c2504a", "#8668b0", "#2f9fa8", "#b5679a", "#7a8793", "#9a8b2f", "#5a6fd0", "#a0522d", "#2e8b57"];
+  const color = (i) => `hsl(${(i * 137.5) % 360}, 60%, ${i % 3 ? 45 : 60}%)`;
   const NAMES = { margin: "margin to the second", dispatched: "regret of the dispatcher", share: "share of the floor", over_reference: "winner over the fastest reference" };
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
   const short = (x) => (x === null || x === undefined ? "unmeasured" : Number(x.toPrecision(4)).toString());
@@ -84,7 +84,7 @@
     if (layer === "best") {
       const all = [...new Set([...source.points.map((p) => p.best), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
       const names = [...new Set(placed.map(winner))].sort();
-      return { data: names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: COLORS[all.indexOf(n) % COLORS.length] }, n)), layout };
+      return { data: names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n)), layout };
     }
     const timed = placed.filter((p) => p[layer] !== null);
     const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;

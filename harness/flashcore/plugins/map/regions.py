@@ -153,6 +153,7 @@ class Regions:
                 subject=Subject(self.name),
                 tier="timing",
                 severity="limit",
+                required=True,
                 status="unmeasured" if cause else "pass" if value is not None and value <= limit else "fail",
                 value=value if value is None or math.isfinite(value) else None,
                 unit="1",
@@ -161,3 +162,9 @@ class Regions:
                 reason=f"{len(self.spots)} points, {self.untimed} without a time, of which {self.lost} failed",
                 cause=cause,
             )
+
+
+def verdicts(record: Record) -> Iterator[Verdict]:
+    """Of a map's record; none of others."""
+    if any("points" in table for table in record.suite.tables["map"].values()):
+        yield from Regions(record).verdicts
