@@ -52,6 +52,13 @@ def test_a_dispatcher_that_does_not_run_has_infinite_regret() -> None:
     assert (verdict.status, verdict.value) == ("fail", None)
 
 
+def test_of_several_dispatchers_the_last_is_judged_and_none_is_a_choice() -> None:
+    regions = Regions(maps.record(dispatchers=["large", "chooses"]))
+    assert {s.best for s in regions.spots} == {"small"} and {s.ran for s in regions.spots} == {"chooses"}
+    rows = {row[0]: row[1:] for _, _, rows in regions.tables for row in rows}
+    assert rows["regret of chooses"] == rows["regret of the dispatcher"] != rows["regret of large"]
+
+
 def test_points_without_a_timed_variant_are_counted() -> None:
     regions = Regions(maps.record(of=lambda p: maps.times(p) if float(p["S"]) < 2048 else {"cudnn": 5.0}))
     assert regions.untimed == sum(float(s.params["S"]) >= 2048 for s in regions.record.suite.shapes.values()) > 0

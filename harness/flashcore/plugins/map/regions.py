@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
@@ -30,14 +31,14 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
 class Spot:
     """A point with a timed variant: us by variant and by reference, fastest first.
 
-    ``ran`` is the variant that the suite's dispatcher is at this point; ``floor`` is the fastest variant's, us.
+    ``dispatchers`` are the suite's for this problem; the last is judged. ``floor`` is the fastest variant's, us.
     """
 
     shape: Shape
     weight: float
     times: Mapping[str, float]
     references: Mapping[str, float]
-    ran: str
+    dispatchers: Sequence[str]
     floor: float
 
     @property
@@ -46,14 +47,23 @@ class Spot:
         return {"problem": self.shape.problem, **self.shape.params}
 
     @property
+    def ran(self) -> str:
+        """The dispatcher that is judged; empty without one."""
+        return self.dispatchers[-1] if self.dispatchers else ""
+
+    @property
     def best(self) -> str:
-        """The fastest variant that is no dispatcher, or the dispatcher if there is no other."""
-        return next((name for name in self.times if name != self.ran), self.ran)
+        """The fastest variant that is no dispatcher, or the fastest dispatcher if there is no other."""
+        return next((name for name in self.times if name not in self.dispatchers), next(iter(self.times)))
 
     @property
     def margin(self) -> float:
         """The second fastest time of those that are no dispatcher over the fastest; NaN if there is one."""
-        first, second, *_ = [*(us for name, us in self.times.items() if name != self.ran), math.nan, math.nan]
+        first, second, *_ = [
+            *(us for name, us in self.times.items() if name not in self.dispatchers),
+            math.nan,
+            math.nan,
+        ]
         return second / first
 
     @property
@@ -68,8 +78,12 @@ class Spot:
 
     @property
     def dispatched(self) -> float:
-        """The regret of the suite's dispatcher; NaN without one."""
-        return self.regret(self.ran) if self.ran else math.nan
+        """The regret of the dispatcher that is judged; NaN without one."""
+        return self.dispatched_by(self.ran)
+
+    def dispatched_by(self, name: str) -> float:
+        """A dispatcher's regret; NaN if it is not this problem's."""
+        return self.regret(name) if name in self.dispatchers else math.nan
 
     def regret(self, choice: str) -> float:
         """The regret of a choice; infinite if it has no time here."""
@@ -90,7 +104,7 @@ class Regions:
             weights = self.table.get("points", {})
             variants, readings = record.suite.variants, Readings(record)
             bounds = {b.subject: b for b in case_bounds(record)}
-            dispatcher = {variants[name].problem: name for name in self.table["dispatchers"] if weights}
+            dispatchers = grouped((variants[name].problem, name) for name in self.table["dispatchers"] if weights)
             status = grouped((o.shape, o.status) for o in record.outcomes if not variants[o.variant].is_reference)
             self.spots: list[Spot] = []
             self.lost = 0
@@ -100,9 +114,9 @@ class Regions:
                 times, references = (dict(of_role.get(is_reference, ())) for is_reference in (False, True))
                 case = bounds.get(Subject(next(iter(times), ""), shape=shape.name))
                 floor = gap.floor_us if case and (gap := case.gap(shape.time)) else math.nan
-                ran = dispatcher.get(shape.problem, "")
+                of_problem = dispatchers.get(shape.problem, ())
                 if times:
-                    self.spots.append(Spot(shape, weights[shape.name], times, references, ran, floor))
+                    self.spots.append(Spot(shape, weights[shape.name], times, references, of_problem, floor))
                 else:
                     self.lost += {*status.get(shape.name, ())} != {"unsupported"}
             self.untimed = len(weights) - len(self.spots)
@@ -125,8 +139,10 @@ class Regions:
         won = grouped((s.best, s) for s in self.spots)
         rows = [[n, f"{len(won[n])}", f"{sum(s.weight for s in won[n]) / total:.1f}"] for n in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
-        figures = {
+        named = self.table["dispatchers"] if len(self.table["dispatchers"]) > 1 else ()
+        figures: dict[str, Callable[[Spot], float]] = {
             "regret of the dispatcher": lambda s: s.dispatched,
+            **{f"regret of {name}": partial(Spot.dispatched_by, name=name) for name in named},
             "fastest variant over fastest reference": lambda s: s.over_reference,
             "floor over fastest variant": lambda s: s.share,
         }
