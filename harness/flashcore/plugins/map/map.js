@@ -38,6 +38,29 @@
     const link = document.getElementById(point.name)?.querySelector("a")?.getAttribute("href");
     document.querySelector(".map-point").innerHTML = `<h2>${escaped(point.name)}</h2><p>${escaped(Object.entries(point.params).map(([k, v]) => `${k}=${v}`).join(", "))}${link ? `; <a href="${escaped(link)}">the fastest variant's page</a>` : ""}</p><table><thead><tr><th scope="col">variant or reference</th><th scope="col">µs</th></tr></thead><tbody>${rows(point.times)}${rows(point.references)}</tbody></table>`;
   }
+  // Each place's winner among its five nearest points, as a background; none over categories.
+  function regions(placed, across, up, winner, all) {
+    if (across.type === "category" || up.type === "category" || placed.length < 5) return [];
+    const scaled = (axis, at) => (axis.type === "log" ? Math.log(at) : at);
+    const steps = (axis, key, count) => {
+      const of = placed.map((p) => scaled(axis, p[key])), low = Math.min(...of), span = Math.max(...of) - low || 1;
+      return Array.from({ length: count }, (_, i) => low - 0.02 * span + (1.04 * span * i) / (count - 1));
+    };
+    const [xs, ys] = [steps(across, "px", 80), steps(up, "py", 40)];
+    const spots = placed.map((p) => [scaled(across, p.px), scaled(up, p.py), winner(p)]);
+    const [wide, high] = [xs.at(-1) - xs[0], ys.at(-1) - ys[0]];
+    const won = (x, y) => {
+      const near = spots.map(([a, b, name]) => [((a - x) / wide) ** 2 + ((b - y) / high) ** 2, name]).sort((a, b) => a[0] - b[0]).slice(0, 5);
+      const votes = near.map(([, name]) => near.filter((n) => n[1] === name).length);
+      return near[votes.indexOf(Math.max(...votes))][1];
+    };
+    const back = (axis, at) => (axis.type === "log" ? Math.exp(at) : at);
+    const cells = ys.flatMap((y) => xs.map((x) => ({ x: back(across, x), y: back(up, y), color: color(all.indexOf(won(x, y))) })));
+    return [{
+      type: "scatter", mode: "markers", x: cells.map((c) => c.x), y: cells.map((c) => c.y), hoverinfo: "skip", showlegend: false,
+      marker: { symbol: "square", size: 11, opacity: 0.18, color: cells.map((c) => c.color), line: { width: 0 } },
+    }];
+  }
   function build(plot, source) {
     const choices = prepare(plot, source.points);
     const chosen = (name) => choices.elements[name].value;
@@ -84,7 +107,7 @@
     if (layer === "best") {
       const all = [...new Set([...source.points.map((p) => p.best), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
       const names = [...new Set(placed.map(winner))].sort();
-      return { data: names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n)), layout };
+      return { data: [...regions(placed, across, up, winner, all), ...names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n))], layout };
     }
     const timed = placed.filter((p) => p[layer] !== null);
     const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;
