@@ -16,10 +16,10 @@ from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.model import suite
+from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, Message, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Built, CaseOutcome, StageResult
+from flashcore.model.record import Built, CaseOutcome, Fact, StageResult
 from tests import factory, stages
 
 SUITE = factory.suite()
@@ -75,6 +75,21 @@ def test_a_case_that_fails_a_stage_is_not_taken_to_the_next(context: Context, mo
     assert {(o.stage, o.case): o.status for o in measured.outcomes}["bench", "slow/mission"] == "skipped"
     assert messages[:2] == ["check: 2 cases", "check: slow/mission FAILED: wrong"] and isinstance(messages[1], Failure)
     assert messages[2].startswith("check: 1 ok, 1 failed in ") and messages[3] == "bench: 1 cases, 1 left out"
+
+
+def counted(context: Context, cases: Sequence[Case]) -> list[Fact]:
+    """A plugin's measurement."""
+    assert (context.folder / "counted").is_dir()
+    return [factory.fact("registers", len(cases), case.variant, shape=case.shape) for case in cases]
+
+
+def test_a_plugin_measures_what_bench_timed(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, [], ["slow/mission"] if n == "bench" else ()) for n in ALL})
+    monkeypatch.setattr(plugin, "find", lambda kind, name: {("measurements", "counted"): counted}[kind, name])
+    asked = replace(context, settings=replace(context.settings, measurements=("counted",)))
+    measured = gpu_stages.measure(asked, stages.Finished(BUILT))
+    assert [n.stage for n in measured.notes] == ["check", "bench", "counted", "profile"]
+    assert [(f.subject.case, f.value) for f in measured.facts] == [("fast/mission", 1)]
 
 
 def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

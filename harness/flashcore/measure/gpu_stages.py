@@ -67,11 +67,24 @@ def measure(context: Context, build: Build, checked: Collection[str] = ()) -> Me
             measured, done = _run(replace(context, built=built), name, measured, checked)
             if not done:
                 break
+            for more in context.settings.measurements if name == "bench" else ():
+                measured = _added(replace(context, built=built), more, measured)
     if context.workers.places and measured.outcomes:
         measured = replace(measured, gpus=bench.used(context.workers.places, context.folder, measured))
         for gpu in (g for g in measured.gpus if g.remark):
             context.say(f"{gpu.uuid}: {gpu.remark}")
     return measured
+
+
+def _added(context: Context, name: str, measured: Measured) -> Measured:
+    """Adds a plugin's measurement of the cases that bench timed."""
+    started = time.monotonic()
+    timed = {o.case for o in measured.outcomes if o.stage == "bench" and o.status == "ok"}
+    pairs = [(v, s) for v, s in context.cases("bench") if f"{v.name}/{s.name}" in timed]
+    context.say(f"{name}: {len(pairs)} cases")
+    (context.folder / name).mkdir(parents=True, exist_ok=True)
+    facts = plugin.find("measurements", name)(context, cases.child_cases(context, pairs))
+    return measured.plus(StageResult(tuple(facts), ()), StageNote(name, "ok", round(time.monotonic() - started, 3)))
 
 
 def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[str]) -> tuple[Measured, bool]:

@@ -107,6 +107,7 @@ class Settings:
         reuse: another build folder whose compiled files may be used.
         upto: the last GPU stage; ``None``: static facts only.
         sanitize: also run compute-sanitizer.
+        measurements: plugins' measurements to make after bench.
         gpus: ``all``, a number, or comma-separated UUIDs.
         executor: a plugin's executor and its address, ``cluster=auto``; empty: this host's GPUs.
         launcher: the reference of a plugin's function that calls cases from the plans of their kernels; empty: cases
@@ -129,6 +130,7 @@ class Settings:
     bench: Bench = field(default_factory=Bench)
     profile: Profile = field(default_factory=Profile)
     sanitize: Sanitize | None = None
+    measurements: tuple[str, ...] = ()
     gpus: str = ALL
     executor: str = ""
     launcher: str = ""

@@ -31,6 +31,7 @@ Kind = Literal[
     "readers",
     "executors",
     "formats",
+    "measurements",
 ]
 Entries = Mapping[str, str]
 _NONE: Entries = {}
@@ -61,6 +62,8 @@ class Plugin(NamedTuple):
         executors: ``--NAME ADDRESS`` → ``executor(address)``, a :class:`flashcore.measure.context.Executor`, which may
             also be a :class:`flashcore.pipeline.run.Elsewhere`.
         formats: ``flashcore gate --format NAME`` → ``render(judgement, record, places) -> str``.
+        measurements: a name in :attr:`flashcore.measure.settings.Settings.measurements` → ``measure(context, cases)``,
+            the facts of the cases that bench timed.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Plugin(NamedTuple):
     readers: Entries = _NONE
     executors: Entries = _NONE
     formats: Entries = _NONE
+    measurements: Entries = _NONE
 
 
 #: The shipped plugin of each entry, so that a message can name it if its folder was removed. Options are as typed, or
@@ -116,6 +120,7 @@ SHIPPED: Mapping[str, Entries] = {
         "--host": "ssh",
         "--launcher": "launcher",
         "--sanitize": "sanitize",
+        "--energy": "energy",
         "--require-signed": "signatures",
     },
     "tables": {"space": "tune", "judge": "judge", "map": "map"},

@@ -272,6 +272,10 @@ class Timed:
         self._begin(self.launches)
         return self._between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
 
+    def replay(self) -> None:
+        """Enqueues the calls of a back-to-back sample, untimed."""
+        self._many.replay()
+
     def isolated(self) -> float:
         return self._difference("isolated")
 

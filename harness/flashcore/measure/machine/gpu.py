@@ -113,6 +113,7 @@ def _driver_version() -> str:
 
 # --- state --------------------------------------------------------------------------------------
 
+_POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
 #: Bits of the driver's clock event reasons (nvml.h), without bit 0: idle.
 THROTTLE_REASONS = {
     0x002: "applications_clocks",
@@ -166,6 +167,18 @@ class Nvml:
         processes = self._read("nvmlDeviceGetComputeRunningProcesses")
         return len(processes) if processes else None
 
+    def energy(self) -> int | None:
+        """The GPU's energy since the driver was loaded, mJ; updated every 20 to 100 ms."""
+        energy: int | None = self._read("nvmlDeviceGetTotalEnergyConsumption")
+        return energy
+
+    def power(self) -> float | None:
+        """The momentary power, W; of drivers that do not report it, the mean of the last second."""
+        (moment,) = self._read("nvmlDeviceGetFieldValues", [_POWER_INSTANT]) or [None]
+        usable = moment is not None and moment.nvmlReturn == 0
+        milliwatts = moment.value.uiVal if usable else self._read("nvmlDeviceGetPowerUsage")
+        return None if milliwatts is None else float(milliwatts) / 1000
+
     def limits(self) -> str:
         """The power limit and the application clocks, as far as the driver reports them."""
         nvml = self._nvml
@@ -174,7 +187,7 @@ class Nvml:
         mhz = (self._read("nvmlDeviceGetApplicationsClock", clock) for clock in clocks)
         return ", ".join(filter(None, (power and f"{power / 1000:g} W", *(clock and f"{clock} MHz" for clock in mhz))))
 
-    def _read(self, function: str, *arguments: int) -> Any:
+    def _read(self, function: str, *arguments: Any) -> Any:
         try:
             return getattr(self._nvml, function)(self._device, *arguments)
         except (AttributeError, self._nvml.NVMLError):
