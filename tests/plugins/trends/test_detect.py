@@ -73,6 +73,13 @@ def test_a_machine_that_moves_a_series_is_not_the_kernel() -> None:
     assert [(c.at, c.blame) for c in changes] == [(30, "machine"), (45, "kernel")]
 
 
+def test_another_gpu_is_aligned_as_soon_as_earlier_nights_tell() -> None:
+    other = np.isin(np.arange(NIGHTS), (1, 20, 40))  # before its first night there is too little to compare it with
+    logs = noise(sigma=0.002) + np.where(other, 0.03, 0)
+    changes = detected(logs + since(57, 0.02), since(57, 1).astype(int), other.astype(int))
+    assert [(c.at, c.blame) for c in changes] == [(20, "machine"), (57, "kernel")]
+
+
 def test_what_a_night_does_to_all_is_measured_on_unchanged_code_alone() -> None:
     source = np.random.default_rng(3)
     logs = source.normal(0, 0.003, (20, 30))

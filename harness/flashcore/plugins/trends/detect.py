@@ -141,9 +141,11 @@ def window(logs: Array, code: Array, machine: Array, far: Array, *, cut: bool) -
     aligned = logs.copy()
     met = {machine[0]} if len(machine) else set()
     for night in range(1, len(logs)):
-        if machine[night] not in met:
+        same = code == code[night]
+        before = aligned[:night][same[:night] & (machine[:night] != machine[night])][-RECENT:]
+        if machine[night] not in met and len(before) >= WARY and code[night - 1] == code[night]:
             met.add(machine[night])
-            move = _move(aligned, code, machine, night)
+            move = _move(aligned, before, aligned[same & (machine == machine[night])], night)
             if move is not None:
                 aligned[machine == machine[night]] -= move.size
                 yield move
@@ -151,13 +153,8 @@ def window(logs: Array, code: Array, machine: Array, far: Array, *, cut: bool) -
     yield from _split(aligned, rewritten, machine, far, 0, len(logs), CUT if cut else BEFORE)
 
 
-def _move(aligned: Array, code: Array, machine: Array, night: int) -> Change | None:
+def _move(aligned: Array, before: Array, after: Array, night: int) -> Change | None:
     """What another GPU, driver or limit did to unchanged code, if it is beyond the noise."""
-    same = code == code[night]
-    before = aligned[:night][same[:night]][-RECENT:]
-    after = aligned[same & (machine == machine[night])]
-    if len(before) < WARY or code[night - 1] != code[night]:
-        return None
     size = _middle(after) - _middle(before)
     noise = _noise(np.diff(aligned[:night])) / math.sqrt(2) if night > BEFORE else abs(size)
     error = noise * math.sqrt(1 / len(before) + 1 / len(after))
