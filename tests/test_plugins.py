@@ -35,6 +35,7 @@ NEEDS = {
     "runs": "runs",
     "trends": "trends",
     "bisect": "bisect fast/mission HEAD~1 HEAD --suite suite",
+    "energy": "bench --suite suite --energy",
     "base": "gate --suite suite --base HEAD",
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",
