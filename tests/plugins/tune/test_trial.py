@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,25 @@ def test_the_next_batch_is_measured_by_the_process_that_waited_for_it(tmp_path: 
     assert [r.times.keys() for r in results] == [{"small"}] * 2
 
 
+@pytest.mark.parametrize(("answer", "outcome"), [((2.5, ""), ("", 2.5)), ((None, "no counter"), ("bench", None))])
+def test_an_energy_is_an_objective_and_a_candidate_without_one_falls(
+    answer: tuple[float | None, str], outcome: tuple[str, float | None], tmp_path: Path
+) -> None:
+    class WithEnergy(Pool):
+        """Times for real, and adds an energy to each answer."""
+
+        def run(self, tasks: Any, program: Any, folder: Path, on_result: Any = None) -> Any:
+            assert all(t.payload["energy"] for t in tasks)
+            timed = super().run(
+                [dataclasses.replace(t, payload={**t.payload, "energy": False}) for t in tasks], program, folder
+            )
+            return [dataclasses.replace(r, data={**(r.data or {}), "energy": answer}) for r in timed]
+
+    results: list[Result] = []
+    trial.run([(Result(0), [case("right")])], tmp_path, results.append, WithEnergy(), "cpu", energy=True)
+    assert [(r.fell, r.facts.get("energy")) for r in results] == [outcome]
+
+
 @pytest.mark.parametrize("measures", [True, False])
 def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: bool
@@ -61,12 +82,13 @@ def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
         def close(self) -> None:
             order.append("close")
 
-    def ran(*given: object) -> None:
-        assert isinstance(given[-1], Noted)
+    def ran(*given: object, energy: bool) -> None:
+        assert isinstance(given[-1], Noted) and energy
         order.append("measure")
 
     monkeypatch.setattr(trial, "run", ran)
     job = SimpleNamespace(workers=Noted(), say=print)
-    with candidates.Local(job, None, tmp_path, measures) as local:  # type: ignore[arg-type]
+    grid = SimpleNamespace(space=SimpleNamespace(objectives=("time", "energy")))
+    with candidates.Local(job, grid, tmp_path, measures) as local:  # type: ignore[arg-type]
         local.measure([], lambda _: None)
     assert order == (["start", "measure", "start", "close"] if measures else ["close"])

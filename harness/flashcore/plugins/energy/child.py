@@ -18,14 +18,15 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.machine.gpu import Nvml
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, leave, serve
+from flashcore.plugins.energy.facts import facts
 
 if TYPE_CHECKING:
     from flashcore.measure.bench.timing import Timed
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.plugins.energy.child")
-#: Seconds of work before the readings, and of the readings without work.
-WARM_UP, IDLE = 0.3, 1.5
+#: Seconds of readings, of work before them, and of readings without work.
+SECONDS, WARM_UP, IDLE = 2.0, 0.3, 1.5
 #: The longest period in which a counter is updated (s): the readings begin at a random phase of it.
 _PERIOD = 0.1
 #: Batches that are enqueued ahead, and the length of one (us).
@@ -119,10 +120,17 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     log.step(task.name, "energy", case.variant)
     read(_nvml(), WARM_UP + random.uniform(0, _PERIOD), load.feed)
     load.begin()
-    work = read(_nvml(), task.payload["seconds"], load.feed)
+    work = read(_nvml(), SECONDS, load.feed)
     us = load.end()
     release(device)
     return {"work": work, "idle": idle, "us": us}
+
+
+def energy(case: dict[str, Any], device: str, log: Journal) -> tuple[float | None, str]:
+    """The energy of a case's call (mJ), or why there is none."""
+    readings = perform(Task("energy", {"case": case, "device": device}), log)
+    fact = next(f for f in facts(Case.from_json(case).subject, None, readings) if f.name == "energy")
+    return fact.number, fact.note
 
 
 if __name__ == "__main__":

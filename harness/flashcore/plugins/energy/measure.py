@@ -14,14 +14,11 @@ from flashcore.model.record import Fact
 from flashcore.plugins.energy.child import TARGET
 from flashcore.plugins.energy.facts import facts
 
-#: Seconds of readings of a case.
-SECONDS = 2.0
-
 
 def measure(context: Context, cases: Sequence[Case]) -> list[Fact]:
     """The facts of each case; can be resumed."""
     progress = context.progress("energy", len(cases))
-    tasks = [Task(c.name, {"case": c.to_json(), "device": context.device, "seconds": SECONDS}) for c in cases]
+    tasks = [Task(c.name, {"case": c.to_json(), "device": context.device}) for c in cases]
     of_case = {case.name: case for case in cases}
 
     def measured(result: Result) -> list[Fact]:

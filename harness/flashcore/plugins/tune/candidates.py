@@ -164,7 +164,8 @@ class Local:
         if self._measures:
             cases = [(r, self._cases(r.index)) for r in results]
             with self._job.workers.leased(self._job.say):
-                trial.run(cases, self._folder, report, self._job.workers)
+                energy = "energy" in self._grid.space.objectives
+                trial.run(cases, self._folder, report, self._job.workers, energy=energy)
             self._start_ahead()
         else:
             for result in results:

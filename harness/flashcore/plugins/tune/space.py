@@ -26,7 +26,8 @@ class Space:
         axes: macro of its config → its values, in order.
         conditions: on the axes and the variant's other macros; see :mod:`flashcore.suites.expressions`.
         shapes: the shapes to time; the first one ranks.
-        objectives: the quantities to minimize: ``time`` at each shape, ``error``, ``smem``.
+        objectives: the quantities to minimize: ``time`` at each shape, ``error``, ``smem``, ``energy`` of a call
+            at the first shape.
         hard: static budgets that reject a candidate; the others are soft, and the candidate may still win.
         against: the variant that finalists are to beat; empty: the fastest in the space.
     """
@@ -57,7 +58,7 @@ class SpaceForm(TableForm):
     )
     conditions: list[Text] = Field(default=[])
     shapes: list[Name] = Field(min_length=1)
-    objectives: list[Literal["time", "error", "smem"]] = Field(default=["time"], min_length=1)
+    objectives: list[Literal["time", "error", "smem", "energy"]] = Field(default=["time"], min_length=1)
     hard: list[Name] = Field(default=[])
     against: Text | None = None
 

@@ -30,6 +30,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
+from flashcore.model import plugin
 from flashcore.model.record import CaseOutcome
 from flashcore.plugins.tune.study import Result
 
@@ -47,11 +48,14 @@ def run(
     report: Callable[[Result], None],
     workers: Pool,
     device: str = "cuda",
+    *,
+    energy: bool = False,
 ) -> None:
     """Checks and times each candidate on its shapes, in order; resumable in ``folder``.
 
     Args:
         report: called with each result as soon as it is known.
+        energy: whether to measure each candidate's energy at its first shape too.
         workers: the processes that share the candidates, including those that :func:`prepare` started.
 
     Raises:
@@ -59,7 +63,7 @@ def run(
         FlashcoreError: a journal cannot be written.
     """
     waiting = {f"{cases[0].variant}/trial": (result, cases) for result, cases in candidates}
-    tasks = [journal.Task(name, _payload(cases, device)) for name, (_, cases) in waiting.items()]
+    tasks = [journal.Task(name, _payload(cases, device) | {"energy": energy}) for name, (_, cases) in waiting.items()]
 
     def settle(answer: journal.Result) -> None:
         report(_measured(*waiting.pop(answer.name), answer))
@@ -106,7 +110,13 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
         if isinstance(timed, CaseOutcome):
             return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.times.samples[case.rank_by]), 4)
-    return dataclasses.replace(result, times=times, error=data["error"])
+    facts = dict(result.facts)
+    if energy := data.get("energy"):
+        millijoules, note = energy
+        if millijoules is None:
+            return dataclasses.replace(result, fell="bench", reason=f"{cases[0].shape}: energy: {note}")
+        facts["energy"] = millijoules
+    return dataclasses.replace(result, times=times, facts=facts, error=data["error"])
 
 
 # --- the child ----------------------------------------------------------------------------------
@@ -134,7 +144,11 @@ def perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
             errors.append(error)
     right = not complaints
     timed = [bench_child.perform(journal.Task(task.name, p), log) for p in task.payload["bench"] if right]
-    return {"complaints": complaints, "error": max(errors, default=None), "bench": timed}
+    energy = None
+    if right and task.payload.get("energy"):
+        measure = plugin.resolve("flashcore.plugins.energy.child:energy")
+        energy = measure(task.payload["bench"][0]["cases"][0], task.payload["device"], log)
+    return {"complaints": complaints, "error": max(errors, default=None), "bench": timed, "energy": energy}
 
 
 if __name__ == "__main__":
