@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,15 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Check, Settings
+from flashcore.model.record import Facts
 from flashcore.plugins.against.against import Options
+from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.bisect import command
+from flashcore.records import store
+from tests import factory
 from tests.plugins.against.test_against import SPIN, committed, spun
 from tests.plugins.against.test_checkout import git
+from tests.plugins.trends.nights import run_of
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -33,6 +39,17 @@ def history(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.Monkey
     return git(tmp_path, "log", "--reverse", "--format=%H").split()
 
 
+def record_counters(profiles: Path, night: int, commit: str, dram_bytes: float) -> None:
+    """Records a run of that commit that counted the case."""
+    suite = factory.suite([factory.variant("spun")], [factory.shape("small")], baseline="spun")
+    base = factory.record(suite)
+    facts = [replace(f, value=dram_bytes) if f.name == "dram_bytes" else f for f in base.facts]
+    environment = replace(base.environment, git_commit=commit, git_dirty=False)
+    record = replace(base, id=run_of(night), facts=Facts(facts), environment=environment)
+    store.write(record, folder := store.begin(profiles, record.id))
+    store.complete(folder)
+
+
 def test_the_commit_that_doubled_the_work_is_named(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings("suite", variant="spun", shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
     chosen = Options(history[0], processes=4, device="cpu")
@@ -44,8 +61,20 @@ def test_the_commit_that_doubled_the_work_is_named(history: list[str], capsys: p
     data = json.loads(command.as_json(result))
     assert data["first_slow"] == history[5] and data["last_fast"] == history[4]
     assert git(Path(), "worktree", "list").count("\n") == 0
+    assert data["counters"] is None and "counters: unmeasured" in text
+    bytes_of = {4: 1000.0, 5: 2000.0}
+    for number, value in bytes_of.items():
+        record_counters(Path("profiles"), number, history[number], value)
+    counted = command.bisect(settings, chosen, "HEAD", print)
+    assert "counters: dram_bytes 1,000 → 2,000" in command.as_text(counted)
     fine = command.bisect(settings, chosen, history[4], print)
     assert fine.search is None and fine.exit_code == Exit.OK and "nothing to search" in command.as_text(fine)
+
+
+def test_an_undecided_bad_commit_is_not_called_fast() -> None:
+    undecided = Row("spun/small", "undecided", "no GPU")
+    result = command.Bisection("spun/small", ("a", "b"), ("", "b"), {"b": undecided}, None, 1e-3)
+    assert result.exit_code == Exit.UNMEASURED and "undecided whether b is slower than a" in command.as_text(result)
 
 
 def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,8 @@ from flashcore.plugins.against import against, checkout, decide
 from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.against.match_cases import Side, work_of
 from flashcore.plugins.bisect.search import Search, first_slow
+from flashcore.plugins.runs.index import Index
+from flashcore.plugins.trends.series import COUNTERS, counter_changes
 
 EXAMPLES = (
     ("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 @dataclass(frozen=True, slots=True)
 class Bisection:
     """The outcome. ``rows`` are the comparisons with the good commit, by commit; ``changes`` are the static facts that
-    differ in the first slow commit."""
+    differ in the first slow commit, and ``counters`` those of recorded runs; ``None``: not both commits have one."""
 
     case: str
     commits: tuple[str, ...]
@@ -73,6 +75,7 @@ class Bisection:
     search: Search | None
     alpha: float
     changes: tuple[str, ...] = ()
+    counters: tuple[str, ...] | None = None
 
     @property
     def exit_code(self) -> Exit:
@@ -106,7 +109,21 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
         search = first_slow(history, len(commits), say)
         changes = tuple(history.changes(search)) if search else ()
     case = f"{settings.variant}/{settings.shapes[0]}"
-    return Bisection(case, (good, *commits), ("", *subjects), history.rows, search, chosen.alpha, changes)
+    commits = (good, *commits)
+    counters = _counters(settings, commits[search.good], commits[search.bad]) if search else None
+    return Bisection(case, commits, ("", *subjects), history.rows, search, chosen.alpha, changes, counters)
+
+
+def _counters(settings: Settings, *commits: str) -> tuple[str, ...] | None:
+    """The counters that differ between the newest recorded runs of two commits that counted the case."""
+    variant, shape = str(settings.variant), settings.shapes[0]
+    index = Index(settings.places)
+    by_commit = {
+        p.commit: p for name in COUNTERS for p in index.points(name, variant, shape) if p.commit and not p.dirty
+    }
+    if not by_commit.keys() >= set(commits):
+        return None
+    return tuple(counter_changes(*(index.values(by_commit[c].run, variant, shape) for c in commits)))
 
 
 @dataclass(slots=True)
@@ -195,7 +212,8 @@ def _sentences(result: Bisection) -> Iterator[str]:
         )
         yield f"{commit[:12]}  {size}{row.fate}{': ' + row.reason if row.reason else ''}"
     if search is None:
-        yield f"{result.case}: {commits[-1][:12]} is not slower than {commits[0][:12]}; nothing to search"
+        fact = "undecided whether {} is" if result.exit_code else "{} is not"
+        yield f"{result.case}: {fact.format(commits[-1][:12])} slower than {commits[0][:12]}; nothing to search"
         return
     confidence = 100 * (1 - len(search.timed) * result.alpha)
     yield f"{len(commits) - 1} commits, {len(search.timed)} timed; confidence at least {confidence:.4g} %"
@@ -203,7 +221,8 @@ def _sentences(result: Bisection) -> Iterator[str]:
         yield f"not decided: {commits[number][:12]} {result.subjects[number]}"
     yield f"first slow commit: {commits[search.bad][:12]} {result.subjects[search.bad]}"
     yield f"  changed: {'; '.join(result.changes) or 'no static fact'}"
-    yield f"  counters: flashcore diff {commits[search.good][:12]} {commits[search.bad][:12]} compares the code"
+    none = "unmeasured: no recorded runs of both commits counted it; `flashcore profile` does"
+    yield f"  counters: {none if result.counters is None else '; '.join(result.counters) or 'no change above 5 %'}"
 
 
 def as_text(result: Bisection) -> str:
@@ -224,5 +243,6 @@ def as_json(result: Bisection) -> str:
         },
         alpha=result.alpha,
         changes=result.changes,
+        counters=result.counters,
         exit_code=result.exit_code,
     )

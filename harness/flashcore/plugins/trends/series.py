@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,9 +174,16 @@ def _reasons(index: Index, before: Point, after: Point) -> list[str]:
     if before.clock and after.clock and abs(after.clock / before.clock - 1) > _NIGHT:
         reasons.append(f"clock {before.clock:,.0f} → {after.clock:,.0f} MHz")
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
-    for name in sorted(old.keys() & new.keys() & FACTS.keys()):
-        was, now = old[name], new[name]
-        counted = name in COUNTERS and abs(now - was) > _COUNTER * abs(was)
-        if was != now and (FACTS[name].group == "static" or counted):
-            reasons.append(f"{name} {significant(was, 4)} → {significant(now, 4)}")
-    return reasons
+    static = {name for name in old.keys() & new.keys() & FACTS.keys() if FACTS[name].group == "static"}
+    reasons += [_changed(name, old, new) for name in sorted(static) if old[name] != new[name]]
+    return [*reasons, *counter_changes(old, new)]
+
+
+def counter_changes(old: Mapping[str, float], new: Mapping[str, float]) -> list[str]:
+    """The counters that differ by more than 5 % between two runs of a case."""
+    both = [name for name in COUNTERS if name in old and name in new]
+    return [_changed(name, old, new) for name in both if abs(new[name] - old[name]) > _COUNTER * abs(old[name])]
+
+
+def _changed(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> str:
+    return f"{name} {significant(old[name], 4)} → {significant(new[name], 4)}"
