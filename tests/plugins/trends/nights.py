@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flashcore.model.record import Facts, Record
+from flashcore.model.record import Facts, Record, Source
 from flashcore.records import store
 from tests import factory
 
@@ -37,14 +38,20 @@ def write(
     base = factory.record()
     source = np.random.default_rng(5)
     for night in range(nights):
-        noise = {f.subject.case: source.lognormal(0, sigma) for f in base.facts.named("isolated_p50")}
+        noise = {o.case: source.lognormal(0, sigma) for o in base.outcomes if o.stage == "bench"}
         if night < first:
             continue
+        samples = {
+            key: tuple(x * noise[case] * ratio(case, night) for x in series)
+            for key, series in base.samples.items()
+            for case in [key.rpartition("/")[0]]
+        }
         facts = [
-            replace(f, value=f.number * noise[f.subject.case] * ratio(f.subject.case, night))
-            if f.name.endswith("_p50") and f.number
+            replace(f, value=statistics.median(samples[f"{f.subject.case}/{f.name.removesuffix('_p50')}"]))
+            if f.name.endswith("_p50")
             else f
             for f in base.facts
+            if f.source is not Source.EVENTS or f.name.endswith("_p50")
         ]
         keys = {case: replace(key, code=key.code + code(case, night)) for case, key in base.keys.items()}
         environment = {"driver": "580.1", "gpu_uuid": "GPU-a", "git_commit": f"{night:06d}" + "0" * 34}
@@ -52,6 +59,7 @@ def write(
             base,
             id=run_of(night),
             facts=Facts(facts),
+            samples=samples,
             keys=keys,
             environment=replace(base.environment, **{**environment, **machine(night)}),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Facts, Record
+from flashcore.plugins.trends.series import COUNTERS
 from tests.plugins.trends.nights import run_of, write
 
 pytest.importorskip("numpy")
@@ -149,14 +151,33 @@ def test_joined_times_are_no_new_nights(profiles: Path, capsys: pytest.CaptureFi
     assert code == Exit.UNMEASURED and "found at most 5" in text
 
 
+def spilling(record: Record, night: int) -> Record:
+    """The slow kernel spills."""
+    spilled = [
+        replace(f, value=64) if f.name == "spill_store_bytes" and f.subject.variant == "fast" and night >= SLOW else f
+        for f in record.facts
+    ]
+    return replace(record, facts=Facts(spilled))
+
+
 def test_the_page_shows_severity_drawings_and_what_was_not_judged(
     profiles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("jinja2")
-    write(profiles, NIGHTS, slower, code=edited)
+    write(profiles, NIGHTS, slower, code=edited, edit=spilling)
     assert told(capsys, "-o", "reports", "--since", run_of(SLOW - 1))[0] == Exit.FAILED
     page = (profiles.parent / "reports" / "trends.html").read_text()
-    assert page.count("<svg") == 2 and "fast/mission on NVIDIA H200: " in page and "kept their level" in page
+    assert "fast/mission on NVIDIA H200: " in page and "kept their level" in page
+    lines = dict(re.findall(r'<tr><th scope="row">(.*?)</th><td><svg(.*?)</svg></td>', page))
+    dots = {name: line.count("<circle") for name, line in lines.items()}
+    every = dict.fromkeys(("time, µs", "floor, µs", "bench_sm_clock", *COUNTERS, "spill_store_bytes"), NIGHTS)
+    assert dots == {**every, "commit": 0}, "the static facts that did not change are left out"
+    places = [{x.split()[0] for x in re.findall('cx="(.*?)"', lines[name])} for name in every]
+    assert all(x == places[0] for x in places), "one axis"
+    assert [f"{night:06d}000000" in lines["commit"] for night in (0, SLOW, NIGHTS - 1, 1)] == [True, True, True, False]
+    told(capsys, "slow/mission", "-o", "other")
+    other = (profiles.parent / "other" / "trends.html").read_text()
+    assert "Runs of slow/mission" in other and "Runs of fast/mission" not in other, "a case that kept its level"
     assert f"{SLOW - 1:06d}000000..{SLOW:06d}000000" in page
     told(capsys, "-o", "again", "--since", run_of(SLOW - 1))
     assert (profiles.parent / "again" / "trends.html").read_text() == page, "the same bytes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from flashcore.cli import options, output
@@ -21,6 +22,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", nargs="?", metavar="VARIANT/SHAPE", help="only this case (default: all)")
     text = "a run's id or its beginning, such as a date: report what changed after it (default: the newest run's news)"
     parser.add_argument("--since", metavar="RUN", help=text)
     parser.add_argument("-o", "--output", metavar="DIR", help="folder for trends.html (default: no page)")
@@ -37,12 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     formats = output.parse(arguments.format, FORMATS)
+    places = options.places(arguments)
     try:
-        result = trends(Index(options.places(arguments)), arguments.since)
+        result = trends(index := Index(places), arguments.since)
     except ModuleNotFoundError as error:
         raise CapabilityError(f"trends need the Python package numpy ({error})", "pip install numpy") from error
+    if arguments.case:
+        result = replace(result, series=tuple(s for s in result.series if s.case == arguments.case))
     if arguments.output:
-        page.write(result, Path(arguments.output))
+        page.write(result, Path(arguments.output), index, places, each=bool(arguments.case))
     for form, file in formats:
         text = FORMATS[form](result)
         if text or file:
