@@ -40,7 +40,7 @@ BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 4e-5, 7e-4, 2.8, 0.01
+RATE, RANKS, CLEAR, LEAST = 1e-5, 5e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
 NEWS, SETTLED, EARLY = 3, 32, 0.05
@@ -244,11 +244,12 @@ def _kernels(
     if named.any():
         splits = every[named]
         likely = int(splits[np.argmax(scores[named])])
-        # A few new nights do not outweigh older, lesser differences: they are also tried by themselves.
-        fresh = [int(n) for n in splits if len(values) - n <= NEWS + 1 and n != likely]
+        # A few new nights do not outweigh older, lesser differences: they are also tried by themselves. The older
+        # ones were tried on earlier mornings.
+        fresh = [int(n) for n in splits if len(values) - n <= NEWS + 1]
         explains = scores[every == likely][0] >= SHARE * scores.max() or abs(likely - best) <= 2
-        for at in ([likely] if explains else []) + fresh:
-            change = _measured(values[:at], values[at:], first + at, len(splits))
+        for at in ([likely] if explains else []) + [n for n in fresh if n != likely]:
+            change = _measured(values[:at], values[at:], first + at, len(fresh if at in fresh else splits))
             if change and _is_significant(values, splits if at == likely else [at], float(scores[every == at][0])):
                 return change._replace(blame=_blamed(logs, machine, far, change, first, last))
     change = _measured(values[:best], values[best:], first + best, len(every))
