@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flashcore.cli import main as cli
 from tests.conftest import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -57,9 +61,11 @@ CRON_JOB = form(
 )
 
 
+PAGE = (ROOT / "docs" / "how-to" / "trends.md").read_text(encoding="utf-8")
+
+
 def manifests() -> list[Any]:
-    page = (ROOT / "docs" / "how-to" / "trends.md").read_text()
-    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    return [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
 def test_the_cron_job_is_one() -> None:
@@ -79,3 +85,36 @@ def test_the_workflow_keeps_its_runs_and_runs_every_night() -> None:
     commands = [step["run"] for step in steps if "run" in step]
     assert all('--profiles "$HOME/runs"' in command for command in commands), "the checkout is deleted"
     assert workflow[True]["schedule"][0]["cron"]  # YAML reads `on` as true
+
+
+def test_the_commands_in_the_manifests_are_understood() -> None:
+    (cron_job,) = [m for m in manifests() if m.get("kind")]
+    (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    (workflow,) = [m for m in manifests() if "jobs" in m]
+    steps = workflow["jobs"]["nightly"]["steps"]
+    lines = [*container["args"], *(step["run"] for step in steps if "run" in step)]
+    commands = [command.strip() for line in lines for command in line.split("&&")]
+    assert len(commands) == 4
+    for command in commands:
+        flashcore, *words = shlex.split(command)
+        assert flashcore == "flashcore"
+        cli.parser(words).parse_args(words)
+
+
+@pytest.mark.parametrize("news", ["", "- **slower** fast/mission"])
+def test_the_slurm_job_mails_news_alone_and_ends_well(news: str, tmp_path: Path) -> None:
+    (script,) = re.findall(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", PAGE, re.DOTALL)
+    programs = {
+        "git": "",
+        "mail": 'cat > "$HOME/sent"',
+        "flashcore": f'[ $1 = profile ] || printf %s "{news}" > trends.md',
+    }
+    (tmp_path / "kernels").mkdir()
+    for name, line in programs.items():
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        stub.chmod(0o755)
+    where = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", script], env=where, check=True)
+    sent = tmp_path / "sent"
+    assert (sent.read_text() if sent.exists() else "") == news
