@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,9 @@ def _call(kernel: Any, values: Sequence[Any], launch: Any, arch: str) -> Call:
     chosen |= {"cc": divmod(capability, 10), "device": False, "abi": "numba", "lineinfo": True}
     ptx, _ = cuda.compile(kernel.py_func, types.void(*kinds), **chosen)
     ptx = ptx.replace(f".target sm_{capability}\n", f".target {arch}\n")
+    # The mangled name has a hash of Numba's flags, and tools demangle it differently: ncu drops some namespaces.
+    for entry in re.findall(r"\.entry (\w+)\(", ptx):
+        ptx = re.sub(rf"\b{entry}(?=\(|_param_)", kernel.py_func.__name__, ptx)
     code, log = _assembled(ptx, arch, options.get("max_registers"))
     constants = inspect.getclosurevars(kernel.py_func).nonlocals
     labels = [f"{name}={value}" for name, value in constants.items() if isinstance(value, (int, float))]
