@@ -33,7 +33,7 @@ def test_a_condition_is_what_python_would_say(text: str, expected: bool) -> None
         "[x for x in (1,)]",
         "lambda: 1", "ROWS if STAGES else 1", "f'{ROWS}'", "(ROWS := 1)", "1.5 < ROWS", "ROWS is STAGES", "{1: 2}", "",
         "ROWS <", "OTHER == 1", "ROWS == 1 " + "and ROWS == 1 " * 30, "COPY[0] == 'a'", "None == ROWS",
-        "~ROWS == 1", "*ROWS",
+        "~ROWS == 1", "*ROWS", "min(ROWS, 1)", "(0 or (1,)) * 99999999999 == 1", "(0 or 'a') * 99999999999 == 'a'",
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_where_it_is_parsed(text: str) -> None:
@@ -45,3 +45,11 @@ def test_anything_else_is_refused_where_it_is_parsed(text: str) -> None:
 def test_what_cannot_be_reckoned_says_so(text: str) -> None:
     with pytest.raises(ValueError, match=r"STAGES|COPY"):
         expressions.holds(expressions.parse(text, VALUES), VALUES)
+
+
+def test_functions_are_those_that_are_given() -> None:
+    given = {**VALUES, "min": min}
+    assert expressions.value(expressions.parse("min(ROWS, 2 * STAGES) + 1", VALUES, ["min"]), given) == 5
+    for text in ("max(ROWS, 1)", "min(ROWS, key=1)", "min((1, 2))", "(min)(1)(2)", "ROWS.min(1)"):
+        with pytest.raises(ValueError):
+            expressions.parse(text, VALUES, ["min"])

@@ -29,11 +29,12 @@ class Word(str):
     __add__ = __sub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __rmod__ = _refuse
 
 
-def parse(text: str, names: Collection[str]) -> CodeType:
+def parse(text: str, names: Collection[str], functions: Collection[str] = ()) -> CodeType:
     """Compiles the expression for :func:`holds` and :func:`value`.
 
     Args:
         names: the names that it may contain.
+        functions: the names that it may call, whose functions are among the values.
 
     Raises:
         ValueError: it is not one.
@@ -43,24 +44,31 @@ def parse(text: str, names: Collection[str]) -> CodeType:
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError("a comparison such as 'ROWS * STAGES <= 256'") from error
+        raise ValueError("an expression such as 'ROWS * STAGES <= 256'") from error
     for node in ast.walk(tree.body):
-        if isinstance(node, ast.Name) and node.id not in names:
+        if isinstance(node, ast.Name) and node.id not in (*names, *functions):
             raise ValueError(f"only the names {', '.join(names)}")
-        if not _is_allowed(node):
+        if not _is_allowed(node, functions):
             raise ValueError("names, whole numbers, words, + - * // %, comparisons, and, or, not")
     return compile(tree, text, "eval")
 
 
-def _is_allowed(node: ast.AST) -> bool:
+def _is_allowed(node: ast.AST, functions: Collection[str]) -> bool:
     match node:
         case ast.Constant(value):
             return isinstance(value, (int, str))
-        case ast.BinOp(ast.Constant(str()) | ast.Tuple() | ast.List()):
-            return False
-        case ast.BinOp(_, _, ast.Constant(str()) | ast.Tuple() | ast.List()):
-            return False
+        case ast.Call(ast.Name(name), arguments, []):
+            return name in functions and all(map(_is_operand, arguments))
+        case ast.BinOp(left, _, right):
+            return _is_operand(left) and _is_operand(right)
     return isinstance(node, (*_TERMS, *_OPERATORS, *_COMPARISONS))
+
+
+def _is_operand(node: ast.expr) -> bool:
+    """Whether it can be a number. A list or text could be multiplied until memory ends."""
+    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Name, ast.Call)) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, int)
+    )
 
 
 def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
@@ -72,10 +80,10 @@ def value(expression: CodeType, values: Mapping[str, object]) -> Any:
     """A parsed expression's value.
 
     Raises:
-        ValueError: it does arithmetic with a word, or divides by zero.
+        ValueError: it does arithmetic with a word, divides by zero, or leaves the range of numbers.
     """
     wrapped = {name: Word(value) if isinstance(value, str) else value for name, value in values.items()}
     try:
         return eval(expression, {"__builtins__": {}}, wrapped)
-    except (TypeError, ZeroDivisionError) as error:
+    except (TypeError, ArithmeticError) as error:
         raise ValueError(f"{expression.co_filename}: {error}") from error

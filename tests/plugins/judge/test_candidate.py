@@ -12,7 +12,7 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.plugins.judge.candidate import sealed
-from flashcore.plugins.judge.formulas import filled, value_of
+from flashcore.plugins.judge.formulas import filled
 from flashcore.plugins.judge.text import untrusted
 from tests.plugins.judge.conftest import LAUNCH, Judge, written
 
@@ -46,7 +46,7 @@ def test_links_pipes_and_large_files_are_refused(tmp_path: Path, make: Callable[
     ("text", "value"), [("cdiv(R, 4) * 2", 20), ("-R + max(1, R % 7)", -35), ("pow2(R)", 64), ("min(R // 5, 3)", 3)]
 )
 def test_a_formula_has_a_value(text: str, value: int) -> None:
-    assert value_of(text, {"R": 37}) == value
+    assert filled([f"={text}"], {"R": 37}) == [value]
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,20 @@ def test_a_formula_has_a_value(text: str, value: int) -> None:
         "1e400",
         "min(key=R)",
         "max()",
+        "min",
+        "min(R, R) == R",
+        "(0 or (1,)) * 99999999999",
+        "min((R, R)) * 99999999999",
+        "max(R, min)(R)",
+        "R * 1" + "0" * 200,
+        "pow2(R, R)",
+        "min(*R)",
+        "R if R else R",
     ],
 )
 def test_anything_else_is_no_formula(text: str) -> None:
     with pytest.raises(UsageError, match="expected a formula"):
-        value_of(text, {"R": 37})
+        filled(f"={text}", {"R": 37})
 
 
 def test_typed_numbers_are_bytes() -> None:

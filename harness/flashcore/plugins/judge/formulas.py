@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.plugins.judge.text import untrusted
+from flashcore.suites import expressions
 
-Number = int | float
-_MOST_LETTERS, _MOST = 200, 1 << 63
-_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+_MOST = 1 << 63
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -30,49 +21,17 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q", "float32": "<f", "float64": "<d"}
 
 
-def value_of(text: str, names: Mapping[str, Any]) -> Number:
-    """A formula's value. ``names``: the shape's numbers.
-
-    Raises:
-        UsageError: it is not a formula, or names what the shape lacks.
-    """
-    try:
-        if len(text) > _MOST_LETTERS:
-            raise ValueError(f"more than {_MOST_LETTERS} letters")
-        return _value(ast.parse(text, mode="eval").body, names)
-    except (ValueError, SyntaxError, ArithmeticError, LookupError, TypeError, RecursionError, MemoryError) as error:
-        raise UsageError(
-            f"expected a formula of the shape's numbers, found {untrusted(text)}: {untrusted(error)}"
-        ) from None
-
-
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Number:
-    made: Any
-    if isinstance(node, ast.Constant):
-        made = node.value
-    elif isinstance(node, ast.Name):
-        made = names[node.id]
-    elif isinstance(node, ast.BinOp):
-        made = _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        made = -_value(node.operand, names)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        made = _FUNCTIONS[node.func.id](*(_value(part, names) for part in node.args))
-    else:
-        raise ValueError(f"no {type(node).__name__}")
-    if isinstance(made, bool) or not isinstance(made, int | float) or not abs(made) < _MOST:
-        raise ValueError("not a number below 2**63")
-    return made
-
-
-def filled(part: Any, names: Mapping[str, Any]) -> Any:
+def filled(part: Any, names: Mapping[str, int | float]) -> Any:
     """JSON with the values of its formulas; typed numbers become the bytes of an argument.
+
+    Args:
+        names: the shape's numbers.
 
     Raises:
         UsageError: a formula is wrong, or a number does not fit its type.
     """
     if isinstance(part, str):
-        return value_of(part[1:], names) if part.startswith("=") else part
+        return _value(part[1:], names) if part.startswith("=") else part
     if isinstance(part, list):
         return [filled(one, names) for one in part]
     if not isinstance(part, dict):
@@ -85,3 +44,14 @@ def filled(part: Any, names: Mapping[str, Any]) -> Any:
         except (struct.error, OverflowError):
             raise UsageError(f"expected a number of type {kind}, found {untrusted(number)}") from None
     return made
+
+
+def _value(text: str, names: Mapping[str, int | float]) -> int | float:
+    try:
+        number = expressions.value(expressions.parse(text, names, _FUNCTIONS), {**names, **_FUNCTIONS})
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MOST:
+            raise ValueError("not a number below 2**63")
+        return number
+    except ValueError as error:
+        what = "expected a formula of the shape's numbers"
+        raise UsageError(f"{what}, found {untrusted(text)}: {untrusted(error)}") from None
