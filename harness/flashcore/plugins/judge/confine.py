@@ -23,12 +23,8 @@ _NEW_USER = 0x10000000
 _NAMESPACES = _NEW_USER | 0x6C020000  # mount, uts, ipc, pid, network
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
-_ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = (
-    0x7FFF0000,
-    0x00050001,
-    0x00050026,
-    7,
-)  # SCMP_ACT_…, EPERM, ENOSYS, SCMP_CMP_…
+#: SCMP_ACT_ALLOW, _ERRNO with EPERM and with ENOSYS, SCMP_CMP_MASKED_EQ.
+_ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = 0x7FFF0000, 0x00050001, 0x00050026, 7
 #: What no compiler needs, and kernels have had holes in.
 _REFUSED = """
 mount umount2 pivot_root chroot unshare setns fsopen fsmount move_mount open_tree ptrace process_vm_readv
@@ -40,16 +36,12 @@ _DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine,
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: Any) -> None:
-    if getattr(_libc, name)(*arguments):
+def _call(name: str, *arguments: str | int | None) -> None:
+    def argument(one: str | int | None) -> Any:
+        return ctypes.c_ulong(one) if isinstance(one, int) else one and one.encode()
+
+    if getattr(_libc, name)(*map(argument, arguments)):
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    def text(one: str | None) -> bytes | None:
-        return one.encode() if one else None
-
-    _call("mount", text(source), text(target), text(kind), ctypes.c_ulong(flags), text(options))
 
 
 def namespaces(readable: Sequence[str], size: str) -> None:
@@ -64,28 +56,25 @@ def namespaces(readable: Sequence[str], size: str) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os._exit(code if code >= 0 else 128 - code)
     _call("prctl", _DEATH, signal.SIGKILL)
-    _mount("none", "/", None, _REC | _PRIVATE)
-    _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={size},mode=755")
+    _call("mount", "none", "/", None, _REC | _PRIVATE, None)
+    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={size},mode=755")
     os.mkdir("/tmp/old")
     os.chdir("/tmp")
-    if _libc.syscall(_PIVOT_ROOT, b".", b"old"):
-        raise OSError(ctypes.get_errno(), "pivot_root")
+    _call("syscall", _PIVOT_ROOT, ".", "old")
     for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
-        place = Path(path)
-        if os.path.isdir(f"/old{path}"):
-            place.mkdir(parents=True, exist_ok=True)
-        else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch()
-        _mount(f"/old{path}", path, None, _BIND | _REC)
+        is_folder = os.path.isdir(f"/old{path}")
+        os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+        if not is_folder:
+            Path(path).touch()
+        _call("mount", f"/old{path}", path, None, _BIND | _REC, None)
         if not path.startswith("/dev"):
-            _mount("none", path, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+            _call("mount", "none", path, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV, None)
     for name in ("/proc", "/tmp"):
         os.makedirs(name, exist_ok=True)
-    _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
+    _call("mount", "proc", "/proc", "proc", _NOSUID | _NODEV, None)
     for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
         os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")
-    _call("umount2", b"/old", _DETACH)
+    _call("umount2", "/old", _DETACH)
     os.chdir("/tmp")
     _call("prctl", _SECUREBITS, _NOROOT, 0, 0, 0)
     for capability in range(64):

@@ -28,7 +28,9 @@ LIMITS = {
     "RLIMIT_CORE": 0,
 }
 _SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 96 << 20, 2 << 30
-_BUBBLEWRAP = "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --dev /dev"
+_BUBBLEWRAP = (
+    f"--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --dev /dev --size {_SIZE} --tmpfs /tmp"
+)
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
@@ -42,24 +44,23 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
         CapabilityError: neither bubblewrap nor namespaces of our own work here.
         UsageError: the command failed, took too long, or wrote too much.
     """
-    inside = [sys.executable, "-P", confine.__file__]
-    paths = _paths(folders)
+    paths, bubblewrap = _paths(folders), shutil.which("bwrap")
+    shown = [word for path in paths for word in ("--ro-bind", path, path)]
+    outers: list[tuple[list[str], dict[str, object]]] = [([], {"readable": paths, "size": str(_SIZE)})]
+    if bubblewrap:
+        outers.insert(0, ([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--chdir", "/tmp"], {}))
     errors = []
-    for outer in (_bubblewrap(paths), _namespaces(paths)):
-        if outer is None:
-            errors.append("no bwrap on PATH")
-            continue
-        before, settings = outer
+    for outer, settings in outers:
         reader, writer = os.pipe()
         with open(reader, "rb") as confined:
-            words = [*before, *inside, json.dumps({**settings, "confined": writer}), *command]
+            given = json.dumps({**settings, "limits": LIMITS, "confined": writer})
+            words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
             code, output, error = _ended(words, text, seconds, writer)
             began = confined.read() != b""
+        if began and code:
+            message = untrusted(error[-600:].decode(errors="replace"), 600)
+            raise UsageError(f"the sandbox ended with exit code {code}: {message}")
         if began:
-            if code:
-                raise UsageError(
-                    f"the sandbox ended with exit code {code}: {untrusted(error[-600:].decode(errors='replace'), 600)}"
-                )
             return output
         errors.append(untrusted(error.decode(errors="replace")))
     raise CapabilityError(
@@ -71,33 +72,18 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
 def _paths(folders: Sequence[Path]) -> list[str]:
     nvcc = [toolchain.find_nvcc().root] if toolchain.optional_tool("nvcc") else []
     here = Path.cwd()  # it may have runs and verdicts
-    folders_of_python = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
-    ours = str(Path(confine.__file__).parents[3])
-    packages = [ours, *(p for p in folders_of_python if p and not here.is_relative_to(p))]
-    wanted: list[str | Path] = [
+    packages = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
+    wanted: tuple[str | Path, ...] = (
         *_SYSTEM,
         sys.prefix,
         sys.base_prefix,
         *nvcc,
-        *packages,
+        Path(confine.__file__).parents[3],
+        *(p for p in packages if p and not here.is_relative_to(p)),
         *folders,
         *toolchain.site_packages(),
-    ]
+    )
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
-
-
-def _bubblewrap(paths: Sequence[str]) -> tuple[list[str], dict[str, object]] | None:
-    program = shutil.which("bwrap")
-    if program is None:
-        return None
-    shown = [word for path in paths for word in ("--ro-bind", path, path)]
-    return [program, *_BUBBLEWRAP.split(), "--size", str(_SIZE), "--tmpfs", "/tmp", *shown, "--chdir", "/tmp"], {
-        "limits": LIMITS
-    }
-
-
-def _namespaces(paths: Sequence[str]) -> tuple[list[str], dict[str, object]]:
-    return [], {"limits": LIMITS, "readable": paths, "size": str(_SIZE)}
 
 
 def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> tuple[int, bytes, bytes]:

@@ -8,7 +8,7 @@ import json
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +30,31 @@ def built(name: str, *flags: str) -> Path:
 
 
 class Launcher:
-    """A process that has loaded a plan; see :func:`launcher`. Its methods raise a :class:`LauncherError`."""
+    """A process that answers commands; see :func:`launcher`. Its methods raise a :class:`LauncherError`.
+
+    Attributes:
+        device, sets: the GPU, and how many sets of tensors the calls rotate through, if it has loaded a plan.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, limit: float) -> None:
         self._process, self._folder, self._limit = process, folder, limit
-        #: The GPU; and how many sets of tensors the calls rotate through.
-        self.device = self._event()
-        self.sets = self._event()["sets"]
+        self.device: dict[str, Any] = {}
+        self.sets = 0
 
     def ask(self, *command: object) -> Any:
         """The answer to a command."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # its last event is still to be read
             self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
-        return self._event()
+        return self.event()
 
     def read(self, tensor: str, call: int = 0) -> bytes:
         """The content of a tensor after a call."""
         self.ask("read", tensor, "answer.raw", call)
         return (self._folder / "answer.raw").read_bytes()
 
-    def _event(self) -> Any:
+    def event(self) -> Any:
+        """What it writes next."""
         assert self._process.stdout
         if not select.select([self._process.stdout], [], [], self._limit)[0]:
             self._process.kill()
@@ -63,6 +67,21 @@ class Launcher:
         if event["event"] == "error":
             raise LauncherError(f"launcher: {event['message']}")
         return event
+
+
+@contextlib.contextmanager
+def answering(
+    command: Sequence[str | Path], folder: Path, limit: float, environment: Mapping[str, str] | None = None
+) -> Iterator[Launcher]:
+    """A process that answers each line with a line as the launcher's program does, until the ``with`` block ends."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, bufsize=0, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
+    ) as process:
+        try:
+            yield Launcher(process, folder, limit)
+        finally:
+            process.kill()
 
 
 @contextlib.contextmanager
@@ -86,18 +105,10 @@ def launcher(
     """
     path = folder / "plan.words"
     path.write_text(plan.words())
-    with subprocess.Popen(
-        [program or built("launcher"), path],
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    ) as process:
-        try:
-            yield Launcher(process, folder, limit)
-        finally:
-            process.kill()
+    with answering([program or built("launcher"), path], folder, limit, environment) as made:
+        made.device = made.event()
+        made.sets = made.event()["sets"]
+        yield made
 
 
 def target(case: Case) -> Callable[..., None]:
