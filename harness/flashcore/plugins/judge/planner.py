@@ -1,6 +1,6 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "folders", "candidate", "manifest", "problem", "shapes", "arch", "variant"}``. Writes ``{"launches":
+Reads ``{"root", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"launches":
 {shape: [launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text, "incapable":
 bool}``, where the latter blames the machine.
 """
@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +25,11 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Artifact
+from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
+from flashcore.suites import parts
 
-_REPLACED = ("manifests", "baseline", "shape", "variant", "budget", "waiver", "judge", "space", "notes")
 _NAME = "candidate"
 
 
@@ -45,15 +47,27 @@ def main() -> None:
 
 
 def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
-    suite, made = Path("suites", Path(task["root"]).name).resolve(), Path("made").resolve()
-    for folder in task["folders"]:  # relative to the suite's
-        shutil.copytree(Path(task["root"], folder), suite / folder, symlinks=True, dirs_exist_ok=True)
+    plugins.load()  # their tables are left out
+    root, left_out = Path(task["root"]), {*parts.tables(), *parts.LISTS, "manifests", "notes"}
+    manifest = tomllib.loads((root / parts.MANIFEST).read_text("utf-8"))
+    problems = manifest.pop("problem", {})
+    for text in parts.included(root, manifest.get("manifests"))[0].values():
+        problems |= tomllib.loads(text.decode()).get("problem", {})
+    problem = problems[task["problem"]]
+    suite, made = Path("suites", root.name).resolve(), Path("made").resolve()
+    for folder in (".", os.path.dirname(problem["file"])):  # the latter may be beside the suite's
+        shutil.copytree(root / folder, suite / folder, symlinks=True, dirs_exist_ok=True)
     shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
-    kept = {key: value for key, value in task["manifest"].items() if key not in _REPLACED}
-    shapes = {name: {"params": params, "problem": task["problem"]} for name, params in task["shapes"].items()}
-    variant = {"technique": "candidate", "tolerance_reason": "candidate", **task["variant"], "problem": task["problem"]}
-    manifest = {**kept, "archs": [task["arch"]], "baseline": _NAME, "shape": shapes, "variant": {_NAME: variant}}
-    (suite / "suite.toml").write_text("".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items()))
+    manifest = {key: value for key, value in manifest.items() if key not in left_out} | {
+        "archs": [task["arch"]],
+        "baseline": _NAME,
+        "problem": {task["problem"]: problem},
+        "shape": {name: {"params": params, "problem": task["problem"]} for name, params in task["shapes"].items()},
+        "variant": {
+            _NAME: {"technique": _NAME, "tolerance_reason": _NAME, **task["variant"], "problem": task["problem"]}
+        },
+    }
+    (suite / parts.MANIFEST).write_text("".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items()))
     made.mkdir()
     launcher = "flashcore.plugins.launcher.program:target"
     settings = Settings(str(suite), build=str(Path("build").resolve()), variant=_NAME, upto=None, launcher=launcher)

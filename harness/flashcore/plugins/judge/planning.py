@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,28 +64,18 @@ def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]],
 
 
 def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
-    root = Path(suite.root).resolve()
-    variant = {**one.form.variant, "tolerance": one.form.tolerance, "roof": one.form.roof}
-    manifest = tomllib.loads((root / "suite.toml").read_text("utf-8"))
-    for file in manifest.get("manifests", ()):
-        manifest["problem"] = {
-            **tomllib.loads((root / file).read_text("utf-8")).get("problem", {}),
-            **manifest["problem"],
-        }
-    folders = {os.path.relpath(root / problem["file"], root) for problem in manifest["problem"].values()}
-    folders = {".", *(os.path.dirname(file) for file in folders if file.startswith(".."))}
+    root, form = Path(suite.root).resolve(), one.form
     task = {
         "root": str(root),
-        "folders": sorted(folders),
         "candidate": str(one.folder),
-        "manifest": manifest,
-        "problem": one.form.problem,
+        "problem": form.problem,
         "shapes": {shape.name: dict(shape.params) for shape, _ in shapes},
         "arch": arch,
-        "variant": variant,
+        "variant": {**form.variant, "tolerance": form.tolerance, "roof": form.roof},
     }
+    folders = [root, one.folder, (root / suite.problems[form.problem].file).parent]
     command = python_process.command("flashcore.plugins.judge.planner")
-    output = sandbox.run(command, json.dumps(task).encode(), [root, one.folder, *(root / folder for folder in folders)])
+    output = sandbox.run(command, json.dumps(task).encode(), folders)
     try:
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
