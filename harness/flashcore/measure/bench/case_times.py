@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import RecordError
+from flashcore.measure.bench.interleave import state_values
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.racing import full_modes
 from flashcore.measure.bench.statistics import StopRule, percentiles
@@ -336,11 +337,5 @@ def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
     """Clock, temperature and throttling while the shape was timed."""
     lacking = NoNvml(state.get("note", ""))
     note = f"{state.get('looks', 0)} readings between this shape's rounds"
-    clocks, degrees, reasons = (state.get(k) for k in ("sm_clock", "temperature", "throttle"))
-    for name, value in (
-        ("bench_sm_clock", statistics.median(clocks) if clocks else None),
-        ("bench_temperature", max(degrees) if degrees else None),
-        ("bench_other_processes", state.get("others")),
-        ("throttle", None if reasons is None else ", ".join(reasons) or "none"),
-    ):
+    for name, value in state_values(state).items():
         yield _fact(case, name, value, lacking if value is None else note, Source.NVML)

@@ -29,19 +29,23 @@ _TURNS_PER_EMPTY = 4
 
 
 class Watch:
-    """Reads the GPU's state at intervals and keeps the readings in ``seen``."""
+    """Reads the GPU's state at intervals and keeps the readings in ``seen``.
 
-    def __init__(self, device: str) -> None:
+    Args:
+        uuid: the GPU; by default this process's.
+        processes: how many processes on the GPU are ours.
+    """
+
+    def __init__(self, device: str, uuid: str = "", processes: int = 1) -> None:
         self._nvml: Nvml | None = None
         self._next = 0.0
+        self._processes = processes
         self.seen: dict[str, Any] = {}
         if device == "cpu":
             self.seen["note"] = "no GPU: timed on the CPU"
             return
-        import torch
-
         try:
-            self._nvml = Nvml(str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
+            self._nvml = Nvml(uuid or _present())
         except (OSError, AttributeError) as error:
             self.seen["note"] = f"NVML is not available: {error}"
 
@@ -52,10 +56,28 @@ class Watch:
         self._next = now + _LOOK_EVERY
         self.seen["looks"] = self.seen.get("looks", 0) + 1
         if (processes := self._nvml.processes()) is not None:
-            self.seen["others"] = max(self.seen.get("others", 0), processes - 1)
+            self.seen["others"] = max(self.seen.get("others", 0), processes - self._processes)
         for name, reading in self._nvml.state().items():
             readings = self.seen.setdefault(name, [])
             readings += [r for r in reading if r not in readings] if name == "throttle" else [reading]
+
+
+def state_values(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """What a watch has seen, by the fact's name; ``None`` if nothing reports it."""
+    clocks, degrees, reasons = (seen.get(name) for name in ("sm_clock", "temperature", "throttle"))
+    return {
+        "bench_sm_clock": statistics.median(clocks) if clocks else None,
+        "bench_temperature": max(degrees) if degrees else None,
+        "bench_other_processes": seen.get("others"),
+        "throttle": None if reasons is None else ", ".join(reasons) or "none",
+    }
+
+
+def _present() -> str:
+    """The UUID of this process's GPU."""
+    import torch
+
+    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ from flashcore.plugins.judge.text import untrusted
 from flashcore.suites.schema import TableForm, Text
 
 _DRAWN = 2  # shapes of a problem
+_DICE = random.SystemRandom()
 
 
 class DrawForm(TableForm):
@@ -22,12 +23,12 @@ class DrawForm(TableForm):
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         for name, numbers in self.draw.items():
-            if len(numbers) not in (2, 3) or not 0 < numbers[0] <= numbers[1] or numbers[-1] < 1:
+            if len(numbers) not in (2, 3) or min(numbers) < 1 or not _values(*numbers):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 
 
-def shapes(suite: Suite, problem: str, only: list[str]) -> list[tuple[Shape, bool]]:
-    """The problem's shapes in a drawn order, then some that the suite does not list; and whether each was drawn.
+def shapes(suite: Suite, problem: str, only: list[str]) -> tuple[list[Shape], list[Shape]]:
+    """The problem's shapes in a drawn order, and some that the suite does not list.
 
     Args:
         only: names of shapes; none: all, and drawn ones.
@@ -36,17 +37,17 @@ def shapes(suite: Suite, problem: str, only: list[str]) -> list[tuple[Shape, boo
         UsageError: there is no such problem or shape.
     """
     listed = [s for s in suite.shapes.values() if s.problem == problem and (not only or s.name in only)]
-    made = [(listed.pop(secrets.randbelow(len(listed))), False) for _ in range(len(listed))]
-    if not made:
+    if not listed:
         raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {untrusted(problem)}")
+    _DICE.shuffle(listed)
     ranges: Mapping[str, Any] = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
-    if ranges and not only:
-        for number in range(_DRAWN):
-            params = {**made[number % len(made)][0].params, **{name: _drawn(*r) for name, r in ranges.items()}}
-            made.append((replace(made[0][0], name=f"drawn_{number}", params=params, stages=("check",)), True))
-    return made
+    drawn = []
+    for number in range(_DRAWN if ranges and not only else 0):
+        values = {name: _DICE.choice(_values(*numbers)) for name, numbers in ranges.items()}
+        params = {**listed[number % len(listed)].params, **values}
+        drawn.append(replace(listed[0], name=f"drawn_{number}", params=params, stages=("check",)))
+    return listed, drawn
 
 
-def _drawn(least: int, most: int, multiple: int = 1) -> int:
-    first, last = -(-least // multiple), most // multiple
-    return multiple * (first + secrets.randbelow(max(last - first, 0) + 1))
+def _values(least: int, most: int, multiple: int = 1) -> range:
+    return range(-(-least // multiple) * multiple, most + 1, multiple)

@@ -11,21 +11,24 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flashcore.chips import devices
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.context import Say
-from flashcore.measure.machine.gpu import Gpu
+from flashcore.measure.machine import gpu_choice
+from flashcore.measure.machine.gpu import Gpu, uuids
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model import intervals
 from flashcore.model.suite import Suite
-from flashcore.plugins.judge import candidate
+from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import Measured, Trials
+from flashcore.plugins.judge.measuring import Runnable, Trials
+from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
@@ -39,7 +42,6 @@ _TIMED, _TIMED_BYTES, _SEEDS = 320, 1 << 30, 2
 _AHEAD = 4
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
-_Content = tuple[int, str]  # seed and kind of an input
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,14 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
     gpu = Gpu.find()
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
     with (
+        gpu_choice.leases(uuids()[:1], say),
         contextlib.closing(Answers("cpu" if settings.arch else "cuda")) as answers,
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(2) as ahead,
     ):
         built_for = arch or suite.archs[-1]
-        pending: deque[Future[Prepared]] = deque()
+        judge = _Judge(suite, built_for, gpu, settings, answers, Path(place))
+        pending: deque[Future[Prepared | Verdict]] = deque()
         for i in range(len(folders) + _AHEAD):
             if i < len(folders):
                 pending.append(ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i))))
@@ -69,59 +73,84 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
                 continue
             say(f"judge {i - _AHEAD + 1}/{len(folders)} {untrusted(folders[i - _AHEAD].name)}")
             one = pending.popleft().result()
-            if not arch and not one.verdict.reasons:
-                yield replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
+            if isinstance(one, Verdict):
+                yield one
+            elif arch:
+                yield judge.verdict(one)
             else:
-                yield _judged(suite, one, gpu, settings, answers)
+                yield replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
             shutil.rmtree(Path(place, str(i - _AHEAD)), ignore_errors=True)
 
 
-def _judged(suite: Suite, one: Prepared, gpu: Gpu | None, settings: Settings, answers: Answers) -> Verdict:
-    if one.candidate is None or one.verdict.reasons:
-        return one.verdict
-    problem = load_problem(suite.root, suite.problems[one.candidate.form.problem].file)
-    results: dict[str, dict[str, Any]] = {}
-    reasons: list[str] = []
-    try:
-        device: Mapping[str, Any] = {}
-        for stage in ("check", "bench"):
-            cases = [case_of(suite, one.candidate, s) for s, _ in one.shapes if stage == "check" or stage in s.stages]
-            runs = [_Run(problem, one, case, stage == "bench") for case in cases if not reasons]
-            for run in runs:
-                run.measure(settings, answers)
-            # Every process of the candidate's kernels has ended: from here on there are answers.
-            for run in runs:
-                device = run.measured.device or device
-                reasons += [
-                    f"{run.case.shape}: {untrusted(text, 300)}" for text in run.judge(results, device, gpu, answers)
-                ]
-            answers.forget()
-    except UsageError as error:
-        reasons = [untrusted(error, 1000)]
-    except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
-        return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
-    timed = any(result["times"] for result in results.values())
-    return replace(
-        one.verdict,
-        status="rejected" if reasons else "accepted" if timed else "unmeasured",
-        reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
-        device=device,
-        shapes=tuple(results.values()),
-    )
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    suite: Suite
+    arch: str
+    gpu: Gpu | None
+    settings: Settings
+    answers: Answers
+    place: Path
+    _baselines: dict[str, Planned | None] = field(default_factory=dict)
+    _lacking: dict[str, str] = field(default_factory=dict)
+
+    def verdict(self, one: Prepared) -> Verdict:
+        """Checks and times a candidate."""
+        form = one.candidate.form
+        shapes: list[dict[str, Any]] = []
+        reasons: list[str] = []
+        device: dict[str, Any] = {}
+        try:
+            problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
+            for stage in ("check", "bench"):
+                cases = [case_of(self.suite, one.candidate, s) for s in one.shapes if stage in ("check", *s.stages)]
+                runs = [_Run(self, one, problem, case, stage == "bench") for case in cases if not reasons]
+                for run in runs:
+                    run.measure()
+                # Every process of the candidate's kernels has ended: from here on there are answers.
+                for run in runs:
+                    device = run.trials.device or device
+                    result, wrong = run.judged()
+                    shapes.append(result)
+                    reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
+                self.answers.forget()
+        except UsageError as error:
+            reasons = [untrusted(error, 1000)]
+        except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
+            return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
+        timed = any(result["times"] for result in shapes)
+        return replace(
+            one.verdict,
+            status="rejected" if reasons else "accepted" if timed else "unmeasured",
+            reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
+            device=device,
+            rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
+            shapes=tuple(shapes),
+        )
+
+    def baseline(self, problem: str) -> Planned | None:
+        """The suite's baseline, planned once, to be timed in turns with candidates."""
+        if problem not in self._baselines:
+            self._baselines[problem] = None
+            try:
+                folder = self.place / f"baseline.{problem}"
+                self._baselines[problem] = planning.baseline(self.suite, problem, self.arch, folder)
+            except FlashcoreError as error:
+                self._lacking[problem] = untrusted(error, 300)
+        return self._baselines[problem]
 
 
 class _Run:
     """A prepared candidate on a shape, checked or timed."""
 
-    def __init__(self, problem: Any, one: Prepared, case: Any, is_timed: bool) -> None:
-        assert one.candidate
-        self.case, self._problem, self._one, self._is_timed = case, problem, one, is_timed
-        self._form, self._given = one.candidate.form, one.launches[case.shape]
-        self._folder = one.candidate.folder.parent / f"{case.shape}.{is_timed}"
-        self._contents: list[_Content] = []
-        self.measured = Measured()
+    trials: Trials
 
-    def measure(self, settings: Settings, answers: Answers) -> None:
+    def __init__(self, judge: _Judge, one: Prepared, problem: Any, case: Case, is_timed: bool) -> None:
+        self.case, self._judge, self._one, self._form = case, judge, one, one.candidate.form
+        self._problem, self._is_timed = problem, is_timed
+        self._folder = one.candidate.folder.parent / f"{case.shape}.{is_timed}"
+        self._contents: list[tuple[int, str]] = []  # seeds and kinds of inputs
+
+    def measure(self) -> None:
         """Draws inputs and runs the plan on them.
 
         Raises:
@@ -132,59 +161,70 @@ class _Run:
         kinds = [k for k in self._problem.KINDS for _ in range(_SEEDS)] + [*getattr(self._problem, "EDGE_KINDS", ())]
         if self._is_timed:
             size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values())
-            kinds = kinds[:1] * (1 + max(2, min(_TIMED, _TIMED_BYTES // max(size, 1))))
+            kinds = kinds[:1] * (1 + max(4, min(_TIMED, _TIMED_BYTES // max(size, 1))))
         self._contents = [(secrets.randbits(31), kind) for kind in kinds]
         tasks = [
             {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
             for number, (seed, kind) in enumerate(self._contents)
         ]
-        scalars = [answer["scalars"] for answer in answers.ask(self.case, tasks)]
-        if any(numbers != scalars[0] for numbers in scalars):
+        scalars, *others = [answer["scalars"] for answer in self._judge.answers.ask(self.case, tasks)]
+        if any(numbers != scalars for numbers in others):
             raise CapabilityError(
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
-        plan = candidate.plan(self.case, self._given.launches, self._given.workspaces, scalars[0])
-        for name in {launch.cubin for launch in plan.launches}:
-            shutil.copyfile(self._given.folder / name, self._folder / name)
-        trials = Trials(plan, self._folder, self._form.deterministic, settings.environment)
-        self.measured = trials.measured
-        trials.run(len(self._contents), settings.rounds if self._is_timed else 0, self._one.state)
+        rounds = self._judge.settings.rounds if self._is_timed else 0
+        rival = self._judge.baseline(self._form.problem) if rounds else None
+        self.trials = Trials(
+            self._runnable(self._one.planned, scalars),
+            self._runnable(rival, scalars) if rival and self.case.shape in rival.shapes else None,
+            self._folder,
+            self._one.state,
+            self._form.deterministic,
+            self._judge.settings.environment,
+        )
+        self.trials.run(len(self._contents), rounds)
 
-    def judge(
-        self, results: dict[str, dict[str, Any]], device: Mapping[str, Any], gpu: Gpu | None, answers: Answers
-    ) -> list[str]:
-        """Adds to the shape's result; returns what is wrong."""
-        measured, shape = self.measured, self.case.shape
-        contents = [self._contents[output.content] for output in measured.outputs]
+    def _runnable(self, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
+        given = planned.shapes[self.case.shape]
+        return Runnable(candidate.plan(self.case, given.launches, given.workspaces, scalars), planned.cubins)
+
+    def judged(self) -> tuple[dict[str, Any], list[str]]:
+        """The shape's part of the verdict, and what is wrong."""
+        trials = self.trials
+        contents = [self._contents[output.content] for output in trials.outputs]
         tasks = [
             {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
-            for output, (seed, kind) in zip(measured.outputs, contents, strict=True)
+            for output, (seed, kind) in zip(trials.outputs, contents, strict=True)
         ]
-        right: dict[str, list[str]] = {}
-        for (_, kind), answer in zip(contents, answers.ask(self.case, tasks), strict=True):
-            right.setdefault(f"{kind}, timed" if self._is_timed else kind, []).extend(answer["complaints"])
-        shutil.rmtree(self._folder)
-        drawn = {s.name: is_drawn for s, is_drawn in self._one.shapes}[shape]
-        made = results.setdefault(
-            shape, {"shape": shape, "params": dict(self.case.params), "drawn": drawn, "seeds": {}, "right": {}}
-        )
-        for kind, complaints in right.items():
-            made["right"][kind] = [untrusted(text, 300) for text in complaints[:3]]
+        seeds, right = dict[str, list[int]](), dict[str, list[str]]()
         for seed, kind in self._contents:
-            made["seeds"].setdefault(kind, []).append(seed)
-        made["times"] = {mode: _time(series) for mode, series in measured.times.items() if all(series)}
-        made["calls_judged"] = made.get("calls_judged", 0) + len(tasks)
-        made["calls_compared"] = measured.compared
-        floor = made["floor"] = self._floor(device, gpu) if made["times"] else {}
+            seeds.setdefault(kind, []).append(seed)
+        for (_, kind), answer in zip(contents, self._judge.answers.ask(self.case, tasks), strict=True):
+            right.setdefault(kind, []).extend(untrusted(text, 300) for text in answer["complaints"])
+        shutil.rmtree(self._folder)
+        times = {mode: _time(series, trials.rival_times.get(mode)) for mode, series in trials.times.items()}
+        floor = self._floor() if times else {}
         wrong = [f"{kind}: {text}" for kind, complaints in right.items() for text in complaints[:1]]
-        for mode, time in made["times"].items():
+        for mode, time in times.items():
             if time["us"] < _BELOW * floor.get(mode, 0.0):
                 wrong.append(f"{mode}: {time['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
-        return [*measured.reasons, *wrong]
+        return {
+            "shape": self.case.shape,
+            "params": dict(self.case.params),
+            "drawn": self.case.shape in (shape.name for shape in self._one.drawn),
+            "seeds": seeds,
+            "right": {kind: complaints[:3] for kind, complaints in right.items()},
+            "times": times,
+            "floor": floor,
+            "gpu": trials.gpu,
+            "calls_judged": len(tasks),
+            "calls_compared": trials.compared,
+        }, [*trials.reasons, *wrong]
 
-    def _floor(self, device: Mapping[str, Any], gpu: Gpu | None) -> dict[str, Any]:
+    def _floor(self) -> dict[str, Any]:
         """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
-        model = devices.find(gpu.name if gpu else str(device.get("name", "")))
+        gpu = self._judge.gpu
+        model = devices.find(gpu.name if gpu else str(self.trials.device.get("name", "")))
         if model is None:
             return {}
         work, roof = work_of(self._problem, self.case.params, self._form.roof), self._form.roof
@@ -196,18 +236,10 @@ class _Run:
         return made
 
 
-def _time(series: Sequence[Sequence[float]]) -> dict[str, float]:
-    """The median of all samples with its 95 % interval, and the ratio of the two processes' medians with its."""
-    every = sorted(sample for samples in series for sample in samples)
-    away = math.ceil(0.98 * math.sqrt(len(every)))  # of ranks: the binomial's normal approximation
-    middle = len(every) // 2
-    ratio = intervals.ratio(*series, paired=False)
-    return {
-        "us": round(statistics.median(every), 4),
-        "low": round(every[max(middle - away, 0)], 4),
-        "high": round(every[min(middle + away, len(every) - 1)], 4),
-        "samples": len(every),
-        "a_a": round(ratio.value, 5),
-        "a_a_low": round(ratio.low, 5),
-        "a_a_high": round(ratio.high, 5),
-    }
+def _time(series: Sequence[Sequence[float]], rival: Sequence[float] | None) -> dict[str, Any]:
+    """The median of all samples with its interval, the ratio of the two processes, and the speedup over the rival."""
+    every = [sample for samples in series for sample in samples]
+    median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
+    made = {"us": round(statistics.median(every), 4), "low": median.low, "high": median.high, "samples": len(every)}
+    ratios = {"a_a": series, **({"speedup": (rival, every)} if rival else {})}
+    return made | {name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in ratios.items()}

@@ -1,8 +1,8 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"launches":
-{shape: [launch…]}, "workspaces": {shape: {name: bytes}}, "cubins": {file: base64}}``, or ``{"error": text, "incapable":
-bool}``, where the latter blames the machine.
+Reads ``{"root", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"shapes":
+{shape: {"launches": [launch…], "workspaces": {name: bytes}}}, "cubins": {file: base64}}``, or ``{"error": text,
+"incapable": bool}``, where the latter blames the machine.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from flashcore.model.record import Artifact
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
+from flashcore.plugins.launcher.plan import Plan
 from flashcore.suites import parts
 
 _NAME = "candidate"
@@ -76,19 +77,17 @@ def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
     artifact = context.built.artifact(_NAME, task["arch"])
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
-    launches: dict[str, Any] = {}
-    workspaces: dict[str, Any] = {}
+    shapes = {}
     for shape in context.suite.shapes.values():
         (case,) = child_cases(context, [(context.suite.variants[_NAME], shape)])
         plan = _plan(case, artifact, made)
-        data = plan.model_dump()
-        launches[shape.name] = data["launches"]
-        workspaces[shape.name] = {n: t["sizes"][0] for n, t in data["tensors"].items() if t["role"] == "workspace"}
+        workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
+        shapes[shape.name] = {"launches": plan.model_dump()["launches"], "workspaces": workspaces}
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
-    return {"launches": launches, "workspaces": workspaces, "cubins": cubins}
+    return {"shapes": shapes, "cubins": cubins}
 
 
-def _plan(case: Case, artifact: Artifact, folder: Path) -> Any:
+def _plan(case: Case, artifact: Artifact, folder: Path) -> Plan:
     if not case.library:
         return planned.planned(case, folder)
     inputs: dict[str, Any] = {}

@@ -5,43 +5,46 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
-from flashcore.model.suite import Shape, Suite
+from flashcore.model.suite import Shape, Suite, manifest_keys
 from flashcore.plugins.judge import sandbox
-from flashcore.plugins.judge.candidate import MOST_BYTES, Candidate
+from flashcore.plugins.judge.candidate import MOST_BYTES, Candidate, CandidateForm
 from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
 
 
+class Launches(Form):
+    """A candidate's launches on a shape, with formulas, and the bytes of its workspaces."""
+
+    launches: list[Any]
+    workspaces: dict[Word, int | str] = Field(default={})
+
+
 class _Answer(Form):
     """What the planner writes."""
 
-    launches: dict[str, list[Any]] = Field(default={})
-    workspaces: dict[str, dict[Word, Annotated[int, Field(ge=0)]]] = Field(default={})
+    shapes: dict[str, Launches] = Field(default={})
     cubins: dict[Word, str] = Field(default={})
     error: str = ""
     incapable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Launches:
-    """A candidate's launches and workspaces on a shape, as JSON with formulas, and the folder of their cubins."""
+class Planned(NamedTuple):
+    """A candidate's launches by shape, and the folder of their cubins."""
 
-    launches: list[Any]
-    workspaces: Mapping[str, Any]
-    folder: Path
+    shapes: Mapping[str, Launches]
+    cubins: Path
 
 
-def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
-    """Shape → launches, whose cubins are in the candidate's folder.
+def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
+    """The launches of a candidate, whose cubins are in its folder.
 
     Raises:
         UsageError: it does not compile, or a launch names no cubin of its folder.
@@ -51,25 +54,47 @@ def launches(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]],
     if form.variant:
         made = _compiled(suite, one, shapes, arch)
     else:
-        every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s, _ in shapes}
-        made = {shape.name: Launches(every.get(shape.name, []), form.workspaces, one.folder) for shape, _ in shapes}
-    for name, each in made.items():
-        if not each.launches:
-            raise UsageError(f"launches: expected some on {name}, found none")
-        for launch in each.launches:
+        every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s in shapes}
+        workspaces = dict(form.workspaces)
+        given = {s.name: Launches(launches=every.get(s.name, []), workspaces=workspaces) for s in shapes}
+        made = Planned(given, one.folder)
+    for shape in shapes:
+        launches = made.shapes[shape.name].launches if shape.name in made.shapes else ()
+        if not launches:
+            raise UsageError(f"launches: expected some on {shape.name}, found none")
+        for launch in launches:
             file = launch.get("cubin") if isinstance(launch, dict) else None
-            if not isinstance(file, str) or "/" in file or not (each.folder / file).is_file():
+            if not isinstance(file, str) or "/" in file or not (made.cubins / file).is_file():
                 raise UsageError("launches: expected the name of a cubin in the candidate's folder")
     return made
 
 
-def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]], arch: str) -> dict[str, Launches]:
+def baseline(suite: Suite, problem: str, arch: str, folder: Path) -> Planned:
+    """The launches of the suite's baseline on the shapes of a problem that it is timed on.
+
+    Raises:
+        FlashcoreError: it has none, or they cannot be planned.
+    """
+    variant = suite.variants[suite.baseline]
+    shapes = [s for s in suite.shapes.values() if variant.runs_on(s) and "bench" in s.stages]
+    if variant.is_reference or variant.problem != problem:
+        raise UsageError("it has no kernels of its own" if variant.is_reference else "it solves another problem")
+    keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
+    form = CandidateForm(
+        name=variant.name, problem=problem, tolerance=variant.tolerance, roof=variant.roof, variant=keys
+    )
+    sealed = folder / "sealed"
+    sealed.mkdir(parents=True)
+    return planned(suite, Candidate(sealed, "", form), shapes, arch)
+
+
+def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
     root, form = Path(suite.root).resolve(), one.form
     task = {
         "root": str(root),
         "candidate": str(one.folder),
         "problem": form.problem,
-        "shapes": {shape.name: dict(shape.params) for shape, _ in shapes},
+        "shapes": {shape.name: dict(shape.params) for shape in shapes},
         "arch": arch,
         "variant": {**form.variant, "tolerance": form.tolerance, "roof": form.roof},
     }
@@ -91,7 +116,4 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[tuple[Shape, bool]]
     folder.mkdir()
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    return {
-        shape.name: Launches(answer.launches.get(shape.name, []), answer.workspaces.get(shape.name, {}), folder)
-        for shape, _ in shapes
-    }
+    return Planned(answer.shapes, folder)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore import __version__
 from flashcore.errors import UsageError
@@ -15,23 +16,24 @@ from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, planning
 from flashcore.plugins.judge.candidate import Candidate
+from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A candidate that may run, with its drawn shapes and their launches; or its verdict, which then has reasons."""
+class Prepared(NamedTuple):
+    """A candidate that may run, with its shapes, those that were drawn, and its launches."""
 
     verdict: Verdict
-    candidate: Candidate | None = None
-    shapes: Sequence[tuple[Shape, bool]] = ()
-    launches: Mapping[str, planning.Launches] = field(default_factory=dict)
-    state: Sequence[tuple[str, str]] = ()  # cubin and name of global variables
+    candidate: Candidate
+    shapes: Sequence[Shape]
+    drawn: Sequence[Shape]
+    planned: Planned
+    state: Sequence[tuple[str, str]]  # cubin and name of global variables
 
 
-def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared:
-    """Prepares the candidate in ``source``; ``folder`` is made for its files."""
+def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | Verdict:
+    """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files."""
     files = [Path(suite.root, "suite.toml"), *(Path(suite.root, p.file) for p in suite.problems.values())]
     verdict = Verdict(
         candidate=hashlib.sha256(str(source).encode()).hexdigest(),
@@ -51,22 +53,23 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared:
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
             if getattr(one.form, key) not in allowed:
                 raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed)) or 'no problem of the suite'}")
-        shapes = draws.shapes(suite, one.form.problem, one.form.shapes)
-        launches = planning.launches(suite, one, shapes, arch)
-        for shape, _ in shapes:
-            case, given = case_of(suite, one, shape), launches[shape.name]
+        listed, drawn = draws.shapes(suite, one.form.problem, one.form.shapes)
+        shapes = [*listed, *drawn]
+        planned = planning.planned(suite, one, shapes, arch)
+        for shape in shapes:
+            case, given = case_of(suite, one, shape), planned.shapes[shape.name]
             candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
-        paths = sorted({each.folder / launch["cubin"] for each in launches.values() for launch in each.launches})
-        inspected = [inspection.inspect(path, arch) for path in paths]
-        reasons = tuple(reason for each in inspected for reason in each.reasons)
-        kernels = tuple(kernel for each in inspected for kernel in each.kernels)
-        state = [(path.name, name) for path, each in zip(paths, inspected, strict=True) for name in each.state]
+        names = {launch["cubin"] for given in planned.shapes.values() for launch in given.launches}
+        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
+        reasons = tuple(reason for each in inspected.values() for reason in each.reasons)
+        kernels = tuple(kernel for each in inspected.values() for kernel in each.kernels)
         verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
-        return Prepared(verdict, one, shapes, launches, state)
+        state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
+        return verdict if reasons else Prepared(verdict, one, shapes, drawn, planned, state)
     except UsageError as error:
-        return Prepared(replace(verdict, status="rejected", reasons=(untrusted(error, 1000),)))
+        return replace(verdict, status="rejected", reasons=(untrusted(error, 1000),))
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it
-        return Prepared(replace(verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),)))
+        return replace(verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
 
 
 def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:

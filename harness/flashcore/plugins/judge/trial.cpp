@@ -123,19 +123,7 @@ class Session {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
-    char name[256] = {};
-    unsigned char uuid[16] = {};
-    int version = 0;
-    std::string digits;
-    CUDA(cuDriverGetVersion, &version);
-    CUDA(cuDeviceGetName, name, sizeof name - 1, 0);
-    CUDA(cuDeviceGetUuid, uuid, 0);
-    for (const unsigned char byte : uuid) {
-      for (const int digit : {byte >> 4, byte & 15}) digits += "0123456789abcdef"[digit];
-    }
-    say("device", member("name", name) + member("uuid", digits) + member("driver", version) +
-                      member("capability", 10 * machine_.attribute(kMajor) + machine_.attribute(kMinor)) +
-                      member("reaches_host_memory", machine_.attribute(kPageable)));
+    say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)));
     modules_ = load(driver, plan_);
     int local = 0;
     for (const Launch& one : plan_.launches) {

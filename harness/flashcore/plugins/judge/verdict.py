@@ -24,8 +24,10 @@ class Verdict:
     Args:
         candidate: the hash of its files.
         untrusted: texts that the candidate chose. ``claims``: what else it says, which is checked.
-        shapes: of each its name, ``params``, whether it was ``drawn``, ``seeds`` and complaints (``right``) by kind of
-            input, ``times`` and ``floor`` in us by mode, and how many timed calls' bytes were compared and judged.
+        rival: the suite's baseline, which was timed in turns with it, or what it was ``lacking``.
+        shapes: of each check, then of each timing: the shape's name and ``params``, whether it was ``drawn``, ``seeds``
+            and complaints (``right``) by kind of input, ``times`` and ``floor`` in us by mode, the ``gpu``'s state, and
+            how many calls were judged, and compared by their bytes.
     """
 
     candidate: str
@@ -36,6 +38,7 @@ class Verdict:
     status: Status = "unmeasured"
     reasons: tuple[str, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
+    rival: Mapping[str, str] = field(default_factory=dict)
     shapes: tuple[Mapping[str, Any], ...] = ()
     kernels: tuple[Mapping[str, Any], ...] = ()
     made_by: str = ""

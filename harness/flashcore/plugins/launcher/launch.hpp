@@ -87,6 +87,25 @@ inline void say(const char* event, const std::string& members = "") {
   std::cout << "{\"event\": \"" << event << '"' << members << "}" << std::endl;
 }
 
+// Tells which GPU it is.
+inline void say_device(const Machine& machine, const std::string& more) {
+  const Driver& driver = machine.driver;
+  int version = 0;
+  char name[256] = {};
+  unsigned char uuid[16] = {};
+  std::string text = "GPU";
+  CUDA(cuDriverGetVersion, &version);
+  CUDA(cuDeviceGetName, name, sizeof name - 1, 0);
+  CUDA(cuDeviceGetUuid, uuid, 0);
+  for (int i = 0; i < 16; ++i) {
+    text += i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+    for (const int digit : {uuid[i] >> 4, uuid[i] & 15}) text += "0123456789abcdef"[digit];
+  }
+  const int capability = 10 * machine.attribute(kMajor) + machine.attribute(kMinor);
+  say("device", member("name", name) + member("uuid", text) + member("driver", version) +
+                    member("capability", capability) + more);
+}
+
 inline int failed(int code, const char* kind, const std::string& message) {
   say("error", member("kind", kind) + member("message", message));
   return code;

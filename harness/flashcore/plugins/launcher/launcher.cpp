@@ -105,21 +105,7 @@ class Memory {
 class Session {
  public:
   explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan) {
-    int version = 0;
-    char name[256] = {};
-    unsigned char uuid[16] = {};
-    std::string text = "GPU";
-    CUDA(cuDriverGetVersion, &version);
-    CUDA(cuDeviceGetName, name, sizeof name - 1, 0);
-    CUDA(cuDeviceGetUuid, uuid, 0);
-    for (int i = 0; i < 16; ++i) {
-      text += i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-      for (const int digit : {uuid[i] >> 4, uuid[i] & 15}) text += "0123456789abcdef"[digit];
-    }
-    const int capability = 10 * machine_.attribute(kMajor) + machine_.attribute(kMinor);
-    say("device", member("name", name) + member("uuid", text) + member("driver", version) +
-                      member("capability", capability) + member("sms", machine_.sms) +
-                      member("l2_bytes", machine_.l2_bytes));
+    say_device(machine_, member("sms", machine_.sms) + member("l2_bytes", machine_.l2_bytes));
     load(driver, plan);
     memory_ = std::make_unique<Memory>(machine_, plan);
     say("loaded", member("sets", memory_->sets) + member("calls", memory_->calls()));
