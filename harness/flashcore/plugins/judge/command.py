@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flashcore.cli import output, progress
+from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.plugins.judge import board, judging
+from flashcore.plugins.judge import judging
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
@@ -43,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])
     if arguments.board:
-        output.write(board.page(Path(arguments.output)), arguments.board)
+        from flashcore.plugins.judge import board  # needs jinja2
+
+        board.write(Path(arguments.output), Path(arguments.board))
     return worst(codes)
 
 
