@@ -6,12 +6,11 @@ import contextlib
 import math
 import secrets
 import shutil
-import statistics
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
-from flashcore.model import intervals
 from flashcore.model.suite import Suite
 from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
@@ -37,7 +35,7 @@ from flashcore.plugins.launcher.plan import tensors_of
 #: Samples of each process and mode.
 ROUNDS = 10
 #: Inputs that timed calls draw from at most, and their bytes; seeds of each kind of input.
-_TIMED, _TIMED_BYTES, _SEEDS = 320, 1 << 30, 2
+_TIMED, _TIMED_BYTES, _SEEDS = 480, 1 << 30, 2
 #: Candidates that are prepared while one is measured.
 _AHEAD = 4
 #: A time this far below its floor is not a kernel's.
@@ -202,10 +200,9 @@ class _Run:
         for (_, kind), answer in zip(contents, self._judge.answers.ask(self.case, tasks), strict=True):
             right.setdefault(kind, []).extend(untrusted(text, 300) for text in answer["complaints"])
         shutil.rmtree(self._folder)
-        times = {mode: _time(series, trials.rival_times.get(mode)) for mode, series in trials.times.items()}
-        floor = self._floor() if times else {}
+        floor = self._floor() if trials.times else {}
         wrong = [f"{kind}: {text}" for kind, complaints in right.items() for text in complaints[:1]]
-        for mode, time in times.items():
+        for mode, time in trials.times.items():
             if time["us"] < _BELOW * floor.get(mode, 0.0):
                 wrong.append(f"{mode}: {time['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
         return {
@@ -214,7 +211,7 @@ class _Run:
             "drawn": self.case.shape in (shape.name for shape in self._one.drawn),
             "seeds": seeds,
             "right": {kind: complaints[:3] for kind, complaints in right.items()},
-            "times": times,
+            "times": trials.times,
             "floor": floor,
             "gpu": trials.gpu,
             "calls_judged": len(tasks),
@@ -234,12 +231,3 @@ class _Run:
             if floor := roofline.floor(bounds, (*without, "launch")):
                 made |= {mode: floor.us, f"{mode}_by": floor.resource}
         return made
-
-
-def _time(series: Sequence[Sequence[float]], rival: Sequence[float] | None) -> dict[str, Any]:
-    """The median of all samples with its interval, the ratio of the two processes, and the speedup over the rival."""
-    every = [sample for samples in series for sample in samples]
-    median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
-    made = {"us": round(statistics.median(every), 4), "low": median.low, "high": median.high, "samples": len(every)}
-    ratios = {"a_a": series, **({"speedup": (rival, every)} if rival else {})}
-    return made | {name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in ratios.items()}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
+from flashcore.measure.machine.gpu import uuids
 from flashcore.measure.machine.toolchain import host_program
+from flashcore.model import intervals
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.launcher import program
 from flashcore.plugins.launcher.plan import Plan
@@ -55,6 +59,38 @@ def built() -> Path:
 
 
 @dataclass(slots=True)
+class _Player:
+    """A plan in a process, which another replaces when it has had each of its contents: what a call keeps, wherever it
+    keeps it, is no answer to a later call."""
+
+    start: Callable[[], contextlib.AbstractContextManager[Launcher]]
+    contents: range
+    is_rival: bool
+    us: Mapping[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by mode
+    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    run: Launcher = field(init=False)
+    _deck: list[int] = field(default_factory=list)
+
+    def play(self, command: str, mode: str) -> tuple[list[int], Any]:
+        """Calls the plan on contents that its process has not had; returns these and the answer.
+
+        Raises:
+            CapabilityError: a rival fails, which is the suite's or the machine's fault.
+        """
+        try:
+            if not self._deck:
+                self.stack.close()
+                self.run = self.stack.enter_context(self.start())
+                self._deck = _DICE.sample(self.contents, len(self.contents))
+            called = [self._deck.pop() for _ in range(min(self.run.sets, len(self._deck)))]
+            return called, self.run.ask(command, mode, len(called), *called)
+        except LauncherError as error:
+            if self.is_rival:
+                raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
+            raise
+
+
+@dataclass(slots=True)
 class Trials:
     """The processes that run a plan on a shape, and what comes back from them.
 
@@ -63,7 +99,7 @@ class Trials:
         folder: where contents are, and cubins and outputs will be.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
-        times: mode → us of each process's samples. ``rival_times``: mode → us of the rival's.
+        times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         gpu: the GPU's state while it timed, by the fact's name.
     """
@@ -77,14 +113,10 @@ class Trials:
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    times: dict[str, list[list[float]]] = field(default_factory=dict)
-    rival_times: dict[str, list[float]] = field(default_factory=dict)
+    times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
     gpu: dict[str, Any] = field(default_factory=dict)
-    _hashes: dict[int, set[str]] = field(default_factory=dict)
-    #: The contents of a process's calls, and those of them that it has not had.
-    _decks: dict[Launcher, tuple[range, list[int]]] = field(default_factory=dict)
-    _rival: Launcher | None = None
+    _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def run(self, contents: int, rounds: int) -> None:
         """Calls the plan twice on each content, or times it on random ones.
@@ -93,22 +125,15 @@ class Trials:
             rounds: samples per process and mode; 0: it is not timed.
 
         Raises:
-            CapabilityError: the rival fails, which is the suite's or the machine's fault.
+            CapabilityError: the rival fails.
         """
-        with contextlib.ExitStack() as stack:
-            if self.rival and rounds:
-                self._rival = self._started(stack, self.rival)
-            try:
-                runs = [self._started(stack, self.one) for _ in range(PROCESSES if rounds else 1)]
-                for run in runs:
-                    for cubin, name in self.state:
-                        run.ask("state", cubin, name)
-                if rounds:
-                    self._time(runs, contents - 1, rounds)
-                else:
-                    self._check(runs[0], contents)
-            except LauncherError as error:
-                self.reasons.append(untrusted(error))
+        try:
+            if rounds:
+                self._time(contents, rounds)
+            else:
+                self._check(contents)
+        except LauncherError as error:
+            self.reasons.append(untrusted(error))
         different = sum(len(values) > 1 for values in self._hashes.values())
         if self.deterministic and different:
             inputs = f"{different} of {len(self._hashes)} inputs"
@@ -116,70 +141,66 @@ class Trials:
                 f"calls on the same input gave different bytes, on {inputs}: a race, or unwritten elements"
             )
 
-    def _started(self, stack: contextlib.ExitStack, one: Runnable) -> Launcher:
+    @contextlib.contextmanager
+    def _process(self, one: Runnable, state: Sequence[tuple[str, str]] = ()) -> Iterator[Launcher]:
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, self.folder / name)
-        run = stack.enter_context(program.launcher(one.plan, self.folder, _LIMIT_S, self.environment, built()))
-        self.device = {k: v for k, v in run.device.items() if k != "event"}
-        return run
+        with program.launcher(one.plan, self.folder, _LIMIT_S, self.environment, built()) as run:
+            self.device = {k: v for k, v in run.device.items() if k != "event"}
+            for cubin, name in state:
+                run.ask("state", cubin, name)
+            run.ask("once", 0)  # loads the kernels, on an input that no timed call has
+            yield run
 
-    def _check(self, run: Launcher, contents: int) -> None:
+    def _check(self, contents: int) -> None:
         """Two calls on each content. The bytes before them differ, so that unwritten elements differ too."""
-        for content in (i for i in range(contents) for _ in range(2)):
-            answer = run.ask("once", content)
-            if answer["outside"]:
-                self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
-            if answer["changed"]:
-                self.reasons.append(f"it changed its inputs: {answer['changed']}")
-            self._look(run, [content], answer)
+        with self._process(self.one, self.state) as run:
+            for content in (i for i in range(contents) for _ in range(2)):
+                answer = run.ask("once", content)
+                if answer["outside"]:
+                    self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
+                if answer["changed"]:
+                    self.reasons.append(f"it changed its inputs: {answer['changed']}")
+                self._look(run, [content], answer)
 
-    def _time(self, runs: Sequence[Launcher], timed: int, rounds: int) -> None:
+    def _time(self, contents: int, rounds: int) -> None:
         # What a rival answers is on the GPU: no call of the candidate has the same input.
-        share = max(2, timed // 4) if self._rival else 0
-        self._decks = {run: (range(share, timed), []) for run in runs}
-        if self._rival:
-            self._decks[self._rival] = range(share), []
-        for run in self._decks:  # loads the kernels, on inputs that no timed call has
-            run.ask("once", timed)
-        watch = Watch("cuda", self.device["uuid"], processes=len(self._decks) + 1)  # and the suite's
-        for mode in MODES:
-            series: dict[Launcher, list[float]] = {run: [] for run in self._decks}
-            host: list[float] = []
-            for _ in range(rounds):
-                for run in _DICE.sample([*series], len(series)):
-                    answer = self._sample(run, "trial", mode)
-                    series[run] += answer["us"]
-                    host += answer["host_us"] if run in runs else ()
-                watch.look()
-            if self._rival:
-                self.rival_times[mode] = series.pop(self._rival)
-            self.times[mode] = [*series.values()]
-            between = min(self._sample(run, "events", mode)["us"][0] for run in runs)
-            us = statistics.median([us for each in self.times[mode] for us in each])
-            self.reasons += _clocks(mode, us, host, between)
+        share = 1 + max(2, contents // 4) if self.rival else 1
+        start = functools.partial(self._process, self.one, self.state)
+        players = [_Player(start, range(share, contents), is_rival=False) for _ in range(PROCESSES)]
+        if self.rival:
+            players.append(_Player(functools.partial(self._process, self.rival), range(1, share), is_rival=True))
+        gpu = next(iter(uuids()), "")
+        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + 1)  # and the suite's
+        with contextlib.ExitStack() as stack:
+            for player in players:
+                stack.enter_context(player.stack)
+            for mode in MODES:
+                host: list[float] = []
+                for _ in range(rounds):
+                    for player in _DICE.sample(players, len(players)):
+                        answer = self._play(player, "trial", mode)
+                        player.us[mode] += answer["us"]
+                        host += () if player.is_rival else answer["host_us"]
+                    watch.look()
+                ours, rival = players[:PROCESSES], players[PROCESSES:]
+                events = min(self._play(player, "events", mode)["us"][0] for player in ours)
+                time = _time([player.us[mode] for player in ours], [us for player in rival for us in player.us[mode]])
+                self.reasons += _clocks(mode, time["us"], host, events)
+                self.times[mode] = time | {"host": statistics.median(host), "events": events}
         self.gpu = state_values(watch.seen)
 
-    def _sample(self, run: Launcher, command: str, mode: str) -> Any:
-        share, deck = self._decks[run]
-        count = min(run.sets, len(share))
-        if len(deck) < count:
-            deck[:] = _DICE.sample(share, len(share))
-        contents = [deck.pop() for _ in range(count)]
-        try:
-            answer = run.ask(command, mode, count, *contents)
-        except LauncherError as error:
-            if run is self._rival:
-                raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
-            raise
-        if run is not self._rival:
-            self.compared += count
-            self._look(run, contents, answer)
+    def _play(self, player: _Player, command: str, mode: str) -> Any:
+        contents, answer = player.play(command, mode)
+        if not player.is_rival:
+            self.compared += len(contents)
+            self._look(player.run, contents, answer)
         return answer
 
     def _look(self, run: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
         """Keeps one call's outputs, chosen when it has run. Of equal bytes on an input one is enough."""
         for content, value in zip(contents, answer["hashes"].split(), strict=True):
-            self._hashes.setdefault(content, set()).add(value)
+            self._hashes[content].add(value)
         call = _DICE.randrange(len(contents))
         if self.deterministic and contents[call] in (output.content for output in self.outputs):
             return
@@ -190,6 +211,15 @@ class Trials:
                 run.ask("result", call, name, file)
                 files[name] = os.path.join(self.folder, file)
         self.outputs.append(Output(contents[call], files))
+
+
+def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:
+    """The median of all samples with its interval, the ratio of the two processes, and the speedup over the rival."""
+    every = [sample for samples in series for sample in samples]
+    median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
+    made = {"us": round(statistics.median(every), 4), "low": median.low, "high": median.high, "samples": len(every)}
+    ratios = {"a_a": series, "speedup": (rival, every)} if rival else {"a_a": series}
+    return made | {name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in ratios.items()}
 
 
 def _clocks(mode: str, us: float, host: list[float], between: float) -> list[str]:
