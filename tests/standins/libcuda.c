@@ -8,8 +8,8 @@
 //   LIBCUDA_MEMORY=BYTES      the largest allocation (1 TiB, if not given)
 //
 // A kernel with "copy" in its name copies as many bytes as its third parameter says from the first to the second; one with
-// "inc" adds one to each of those of the second. They take 3 us (2000 with "slow" in
-// the name), a spin 1 us for 2000 clocks (0.5 us without), a flush 10. A copy from the host ends when the default stream is
+// "inc" adds one to each of those of the second. They take 3 us (2000 with "slow" in the name, 1 with "keep" if the first
+// bytes are those of an earlier call of this process), a spin 1 us for 2000 clocks (0.5 us without), a flush 10. A copy from the host ends when the default stream is
 // next used or waited for, as the driver's may.
 #include <cuda.h>
 #include <stdio.h>
@@ -100,6 +100,17 @@ static void masked_copy(unsigned long long* to, const unsigned long long* from, 
   }
 }
 
+// Whether a call has had this input; remembers it.
+static int is_kept(unsigned long long input) {
+  static unsigned long long kept[4096];
+  static int count = 0;
+  for (int i = 0; i < count; ++i) {
+    if (kept[i] == input) return 1;
+  }
+  if (count < 4096) kept[count++] = input;
+  return 0;
+}
+
 static void work(const Node* node) {
   if (node->is_event == 1) {
     ((Event*)node->at)->us = now;
@@ -119,6 +130,7 @@ static void work(const Node* node) {
       now += 1;
     } else {
       now += strstr(kernel->name, "slow") ? 2000 : 3;
+      if (strstr(kernel->name, "keep") && is_kept(*(unsigned long long*)word(node, 0))) now -= 2;
       if (!strcmp(kernel->name, "copy")) {
         masked_copy((void*)word(node, 1), (void*)word(node, 0), word(node, 2), word(node, 3));
       } else if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));

@@ -50,3 +50,8 @@ def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.Mo
 def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:
     verdict = judge(launches=[{**LAUNCH, "kernel": "slow_copy"}])  # 2 ms by the stand-in's events, none by the host's
     assert verdict.status == "rejected" and "the clocks disagree" in verdict.reasons[0]
+
+
+def test_answers_that_are_kept_answer_no_later_call(judge: Judge) -> None:
+    verdict = judge(launches=[{**LAUNCH, "kernel": "keep_copy"}], rounds=40)  # more calls than there are inputs
+    assert [time["us"] for time in verdict.shapes[-1]["times"].values()] == [3.0, 3.0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import planning
@@ -58,3 +59,13 @@ def test_host_code_that_attacks_gets_nowhere(
     monkeypatch.setenv("FLASHCORE_SECRET", "x")
     verdict = judged(tmp_path / "c", ROOT / "benchmarks" / "attacks" / "host.cu", ATTACK=attack)
     assert verdict.status in ("rejected", "unmeasured") and "ESCAPED" not in str(verdict.reasons)
+
+
+def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_path: Path) -> None:
+    plugins.load()
+    suite = load(SUITE)
+    made = planning.baseline(suite, "rows", "sm_90a", tmp_path / "b")
+    assert {*made.shapes} == {s.name for s in suite.shapes.values() if "bench" in s.stages}
+    assert all((made.cubins / launch["cubin"]).is_file() for each in made.shapes.values() for launch in each.launches)
+    with pytest.raises(UsageError, match="another problem"):
+        planning.baseline(suite, "columns", "sm_90a", tmp_path / "c")

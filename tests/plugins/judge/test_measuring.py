@@ -1,0 +1,42 @@
+"""Plans in processes that take turns, on the stand-in of CUDA's driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.errors import CapabilityError
+from flashcore.plugins.judge.measuring import Runnable, Trials
+from flashcore.plugins.launcher.plan import Plan
+from tests.plugins.launcher.conftest import Machine, machine, made, plan
+
+__all__ = ["machine", "made"]
+CONTENTS, ROUNDS = 33, 4
+
+
+def trials(made: Path, here: Machine, folder: Path, rival: Plan) -> Trials:
+    folder.mkdir()
+    for number in range(CONTENTS):
+        (folder / f"x.{number}.raw").write_bytes(bytes([number]) * 256)
+    del here.environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]
+    return Trials(Runnable(plan(), made), Runnable(rival, made), folder, (), True, here.environment)
+
+
+def test_a_rival_is_timed_in_turns(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
+    both = trials(made, machine(), tmp_path / "t", plan("inc_and_copy_bytes"))
+    both.run(CONTENTS, ROUNDS)
+    assert not both.reasons
+    for time in both.times.values():
+        assert time["speedup"]["value"] == time["a_a"]["value"] == 1.0 and time["samples"] == 2 * ROUNDS
+    looked_at = {output.content for output in both.outputs}
+    assert looked_at <= {*range(9, CONTENTS)}  # the others are the warm-up's and the rival's
+
+
+def test_a_rival_that_fails_is_no_fault_of_the_candidate(
+    machine: Callable[..., Machine], made: Path, tmp_path: Path
+) -> None:
+    both = trials(made, machine(), tmp_path / "t", plan(block=[512, 4, 1]))
+    with pytest.raises(CapabilityError, match="baseline failed"):
+        both.run(CONTENTS, ROUNDS)
