@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,7 @@ print(json.dumps({
     "secret": os.path.exists(sys.argv[1]),
     "given": open(sys.argv[2] + "/file").read(),
     "network": fails(lambda: socket.create_connection(("127.0.0.1", 1), 1)) and fails(socket.socket),
-    "writes": [path for path in ("/usr/x", sys.argv[2] + "/x") if not fails(lambda: open(path, "w"))],
+    "writes": [path for path in (*sys.argv[2:], "/usr/x") if not fails(lambda: open(path + "/hostname", "w"))],
     "tmp": open("/tmp/x", "w").write("x"),
     "gpus": [name for name in os.listdir("/dev") if name.startswith("nvidia")],
     "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
@@ -64,7 +66,7 @@ def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkey
     (tmp_path / "secret").write_text("x")
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "file").write_text("content")
-    command = python(PROBE, str(tmp_path / "secret"), str(tmp_path / "given"))
+    command = python(PROBE, str(tmp_path / "secret"), str(tmp_path / "given"), "/proc/sys/kernel")
     answer = json.loads(sandbox.run(command, b"", [tmp_path / "given"]))
     assert "A_SECRET" not in answer.pop("environment")
     assert answer.pop("processes") < 5
@@ -85,6 +87,32 @@ def test_what_it_started_ends_with_it(path: None) -> None:
     code = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\nprint('done')"
     assert sandbox.run(python(code), b"", [], 20.0) == b"done\n"
     assert not subprocess.run(["pgrep", "-f", "time.sleep[(]1000"], check=False, capture_output=True).stdout
+
+
+def test_what_a_process_does_to_itself_does_not_let_it_outlive_the_limit(path: None, tmp_path: Path) -> None:
+    code = """if 1:
+        import ctypes, os, time
+        ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)  # no signal at its parent's death
+        if os.getpid() != os.getpgid(0):
+            os.setsid()
+        time.sleep(2000)
+    """
+    with pytest.raises(UsageError, match="within 2 s"):
+        sandbox.run(python(code), b"", [], 2.0)
+    time.sleep(0.2)
+    assert not subprocess.run(["pgrep", "-f", "time.sleep[(]2000"], check=False, capture_output=True).stdout
+
+
+def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: Path) -> None:
+    (tmp_path / "given" / "mount").mkdir(parents=True)
+    inner = f"open({str(tmp_path / 'given' / 'mount' / 'x')!r}, 'w')"
+    outer = (
+        "import sys, pathlib; from flashcore.plugins.judge import sandbox;"
+        f"sandbox.run([sys.executable, '-P', '-c', {inner!r}], b'', [pathlib.Path({str(tmp_path / 'given')!r})])"
+    )
+    mount = f"mount -t tmpfs none {tmp_path}/given/mount && exec {shlex.join(python(outer))}"
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", mount], check=False, capture_output=True, text=True)
+    assert "Read-only file system" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typing import Any
 CANNOT = 125
 _NEW_USER = 0x10000000
 _NAMESPACES = _NEW_USER | 0x6C020000  # mount, uts, ipc, pid, network
-_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
 _NO_NEW_PRIVILEGES, _DROP, _DEATH, _SECUREBITS, _NOROOT = 38, 24, 1, 28, 0x2F
 #: SCMP_ACT_ALLOW, _ERRNO with EPERM and with ENOSYS, SCMP_CMP_MASKED_EQ.
 _ALLOW, _REFUSE, _UNKNOWN, _MASKED_EQUAL = 0x7FFF0000, 0x00050001, 0x00050026, 7
@@ -32,16 +32,24 @@ process_vm_writev kcmp pidfd_getfd bpf perf_event_open userfaultfd keyctl add_ke
 io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module
 open_by_handle_at name_to_handle_at socket mknod mknodat quotactl acct swapon reboot syslog
 """
+_MOUNT_SETATTR, _HERE, _RECURSIVE = 442, -100, 0x8000  # a number of Linux 5.12, AT_FDCWD, AT_RECURSIVE
 _DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: str | int | None) -> None:
-    def argument(one: str | int | None) -> Any:
-        return ctypes.c_ulong(one) if isinstance(one, int) else one and one.encode()
+def _call(name: str, *arguments: Any) -> None:
+    def argument(one: Any) -> Any:
+        return ctypes.c_ulong(one) if isinstance(one, int) else one.encode() if isinstance(one, str) else one
 
     if getattr(_libc, name)(*map(argument, arguments)):
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
+def _go_on_in_child() -> None:
+    """This process ends as its child does."""
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)
 
 
 def namespaces(readable: Sequence[str], size: str) -> None:
@@ -52,15 +60,15 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    if child := os.fork():  # the first process of the PID namespace
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os._exit(code if code >= 0 else 128 - code)
+    _go_on_in_child()  # the child is the first process of the namespace, with whose end all end
     _call("prctl", _DEATH, signal.SIGKILL)
+    _go_on_in_child()  # what the command's process does to itself cannot outlive it
     _call("mount", "none", "/", None, _REC | _PRIVATE, None)
     _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={size},mode=755")
     os.mkdir("/tmp/old")
     os.chdir("/tmp")
     _call("syscall", _PIVOT_ROOT, ".", "old")
+    read_only = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV)
     for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
         is_folder = os.path.isdir(f"/old{path}")
         os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
@@ -68,10 +76,10 @@ def namespaces(readable: Sequence[str], size: str) -> None:
             Path(path).touch()
         _call("mount", f"/old{path}", path, None, _BIND | _REC, None)
         if not path.startswith("/dev"):
-            _call("mount", "none", path, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV, None)
+            _call("syscall", _MOUNT_SETATTR, _HERE, path, _RECURSIVE, read_only, ctypes.sizeof(read_only))
     for name in ("/proc", "/tmp"):
         os.makedirs(name, exist_ok=True)
-    _call("mount", "proc", "/proc", "proc", _NOSUID | _NODEV, None)
+    _call("mount", "proc", "/proc", "proc", _RDONLY | _NOSUID | _NODEV, None)  # root may write to /proc/sys
     for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
         os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")
     _call("umount2", "/old", _DETACH)

@@ -29,7 +29,8 @@ LIMITS = {
 }
 _SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 96 << 20, 2 << 30
 _BUBBLEWRAP = (
-    f"--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --dev /dev --size {_SIZE} --tmpfs /tmp"
+    "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
+    f" --size {_SIZE} --tmpfs /tmp"
 )
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
