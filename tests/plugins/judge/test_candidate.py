@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,29 @@ def test_links_pipes_and_large_files_are_refused(tmp_path: Path, make: Callable[
     make(written(tmp_path / "c") / "other")
     with pytest.raises(UsageError, match="expected at most 256 plain files of 64 MiB in all, found other"):
         sealed(tmp_path / "c", tmp_path / "s")
+
+
+def test_a_file_that_becomes_a_link_while_it_is_sealed_is_not_followed(tmp_path: Path) -> None:
+    folder, secret, stop = written(tmp_path / "c"), tmp_path / "secret", threading.Event()
+    secret.write_text("secret")
+
+    def swap() -> None:
+        while not stop.is_set():
+            for name, make in (("f", Path.touch), ("l", lambda path: path.symlink_to(secret))):
+                make(tmp_path / name)
+                (tmp_path / name).rename(folder / "other")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for number in range(300):
+            with contextlib.suppress(UsageError):
+                sealed(folder, tmp_path / f"s{number}")
+    finally:
+        stop.set()
+        swapping.join()
+    copies = [*tmp_path.glob("s*/other")]
+    assert copies and not any(copy.is_symlink() or copy.read_text() for copy in copies)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +132,8 @@ def test_typed_numbers_are_bytes() -> None:
         ({"launches": [], "variant": {}}, "either launches"),
         ({"launches": [LAUNCH] * 1001}, "either launches"),
         ({"workspaces": {"w": "x"}}, "workspaces: sizes.0"),
+        ({"workspaces": {"a": 1 << 29, "b": "=1073741824 // 2 + 1"}}, "at most 1024 MiB"),
+        ({"workspaces": {"a": 1 << 31, "b": -(1 << 31)}}, "workspaces"),
         ({"workspaces": {"y": 8}}, "y is a tensor of the problem"),
         ({"tolerance": "loose"}, "tolerance: expected one of exact"),
         ({"roof": "fp4_tensor"}, "roof: expected one of fp32"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
 _MOST_FILES, MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
+_MOST_WORKSPACE = 1 << 30  # bytes, which are copied to the host
 
 
 class CandidateForm(Form):
@@ -63,29 +63,39 @@ def sealed(source: Path, folder: Path) -> Candidate:
     Raises:
         UsageError: it has links, devices, or too much; its manifest is wrong.
     """
-    total, files = 0, []
-    for place, folders, names in os.walk(source):
-        for name in sorted([*folders, *names]):
-            path = Path(place, name)
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode):
+    contents: dict[str, bytes] = {}
+    left = MOST_BYTES
+    for place, folders, names, at in os.fwalk(source):
+        for name in (*folders, *names):
+            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 continue
-            files.append(path)
-            total += path.lstat().st_size
-            if not stat.S_ISREG(mode) or len(files) > _MOST_FILES or total > MOST_BYTES:
+            content = _content(name, at, left) if len(contents) < _MOST_FILES else None
+            if content is None:
                 limits = f"at most {_MOST_FILES} plain files of {MOST_BYTES >> 20} MiB in all"
-                raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(path.name)}")
+                raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(name)}")
+            contents[os.path.relpath(os.path.join(place, name), source)] = content
+            left -= len(content)
     whole = hashlib.sha256()
-    for path in sorted(files):
-        relative = path.relative_to(source)
+    for relative, content in sorted(contents.items()):
         copy = folder / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy, follow_symlinks=False)
-        content = copy.read_bytes()
+        copy.write_bytes(content)
         bytes_of_name = os.fsencode(relative)
         whole.update(b"%d %b %d " % (len(bytes_of_name), bytes_of_name, len(content)))
         whole.update(content)
     return Candidate(folder, whole.hexdigest(), _form(folder / MANIFEST))
+
+
+def _content(name: str, folder: int, most: int) -> bytes | None:
+    """The content of a plain file of at most so many bytes. What it is is asked of the open file: another may have
+    taken its place since."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:  # of a link
+        return None
+    with open(descriptor, "rb") as file:
+        content = file.read(most + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return content if content is not None and len(content) <= most else None
 
 
 def _form(path: Path) -> CandidateForm:
@@ -109,12 +119,15 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
     """
     names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
     numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
-    tensors = tensors_of(case)
+    tensors, left = tensors_of(case), _MOST_WORKSPACE
     for name, size in workspaces.items():
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")
         form = {"dtype": "uint8", "sizes": [filled(size, numbers)], "role": "workspace"}
         tensors[name] = validated(Tensor, form, "workspaces")
+        left -= tensors[name].sizes[0]
+        if left < 0:
+            raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
     made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
     if made.launches and made.launches[0].programmatic:
         raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")

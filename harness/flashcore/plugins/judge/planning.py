@@ -31,7 +31,7 @@ class _Answer(Form):
     """What the planner writes."""
 
     shapes: dict[str, Launches] = Field(default={})
-    cubins: dict[Word, str] = Field(default={})
+    cubins: dict[Word, str] = Field(default={}, max_length=256)
     error: str = ""
     incapable: bool = False
 
