@@ -25,7 +25,7 @@ _SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
 
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
 #: Control characters except tab and line end, and bidirectional formatting characters.
-_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069](?<!\r(?=\n))")
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069](?<!\r(?=\n))")
 
 
 def visible(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,13 @@ def test_a_signature_is_of_the_verdicts_bytes(tmp_path: Path) -> None:
     assert not Path(f"{path}.sig").exists()  # of another verdict
     with pytest.raises(UsageError, match="expected an SSH key that can sign"):
         write(one, tmp_path / "v", str(tmp_path / "none"))
+
+
+def test_another_suite_gpu_or_candidate_overwrites_no_verdict(tmp_path: Path) -> None:
+    one = Verdict(candidate="a" * 64, suite="s", suite_hash="1", untrusted={}, device={"uuid": "GPU-1"})
+    others = (
+        replace(one, suite_hash="2"),
+        replace(one, device={"uuid": "GPU-2"}),
+        replace(one, candidate="a" * 63 + "b"),
+    )
+    assert len({write(each, tmp_path, None) for each in (one, *others, one)}) == 4

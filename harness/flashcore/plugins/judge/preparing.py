@@ -19,6 +19,7 @@ from flashcore.plugins.judge.candidate import Candidate
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
+from flashcore.suites import parts
 
 
 class Prepared(NamedTuple):
@@ -34,11 +35,11 @@ class Prepared(NamedTuple):
 
 def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | Verdict:
     """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files."""
-    files = [Path(suite.root, "suite.toml"), *(Path(suite.root, p.file) for p in suite.problems.values())]
+    files = (parts.MANIFEST, *suite.manifests, *(p.file for p in suite.problems.values()))
     verdict = Verdict(
         candidate=hashlib.sha256(str(source).encode()).hexdigest(),
         suite=suite.name,
-        suite_hash=hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest(),
+        suite_hash=parts.digest({file: Path(suite.root, file).read_bytes() for file in files}),
         untrusted={"name": untrusted(source.name)},
         made_by=f"flashcore {__version__}",
         time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -55,7 +56,8 @@ def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
         UsageError: the key cannot sign.
         WriteError: the folder cannot be written.
     """
-    path = folder / f"{verdict.candidate[:16]}{SUFFIX}"
+    judged = f"{verdict.suite_hash} {verdict.device.get('uuid')}"  # on another GPU it is another verdict
+    path = folder / f"{verdict.candidate}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
     text = verdict.to_json()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
