@@ -57,13 +57,19 @@ def as_json(suite: Suite) -> str:
 
 def _kind(variant: Variant) -> dict[str, object]:
     keys = manifest_keys(variant.kind)
-    return {"source": keys.get("source"), "callable": keys.get("callable"), "is_peer": variant.is_reference}
+    return {
+        "source": keys.get("source"),
+        "callable": keys.get("callable"),
+        "is_peer": variant.is_reference,
+        "trust": variant.trust,
+    }
 
 
 def suite_table(declared: Suite) -> str:
     """A suite's variants, shapes and budgets."""
     variants = [
-        (v.name, v.parent or "-", v.origin, ", ".join(v.where.archs), v.technique) for v in declared.variants.values()
+        (v.name, v.parent or "-", v.origin, v.trust or "-", ", ".join(v.where.archs), v.technique)
+        for v in declared.variants.values()
     ]
     shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in declared.shapes.values()]
     budgets = []
@@ -73,7 +79,7 @@ def suite_table(declared: Suite) -> str:
     return "\n\n".join(
         [
             f"{declared.name}: {declared.title}",
-            grid(("variant", "parent", "source", "archs", "technique"), variants),
+            grid(("variant", "parent", "source", "host code", "archs", "technique"), variants),
             grid(("shape", "parameters", "stages"), shapes),
             grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
         ]

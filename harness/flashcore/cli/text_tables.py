@@ -23,12 +23,14 @@ _TIMES = {
 def ladder(record: Record) -> str:
     """Times on each row of shapes, fastest first, with speedups over the baseline and the fastest library."""
     parts: list[str] = []
+    timed: list[str] = []
     facts, suite, readings = record.facts, record.suite, Readings(record)
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
         lines: list[list[str]] = []
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
+                timed.append(name)
                 label = (subject.case if row.shapes[1:] else name) + " (library)" * suite.variants[name].is_reference
                 few = readings.first_round(row.shape.time, name, subject.shape or "")
                 label += f" ({few})" if few else ""
@@ -40,6 +42,8 @@ def ladder(record: Record) -> str:
         if lines:
             table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s"), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
+    if untrusted := [name for name in dict.fromkeys(timed) if suite.variants[name].trust]:
+        parts.append(f"untrusted, as code of their own ran in the measuring process: {', '.join(untrusted)}")
     return "\n\n".join(parts) or "no times were recorded"
 
 

@@ -332,6 +332,12 @@ class Variant:
         return isinstance(self.kind, PythonCallable)
 
     @property
+    def trust(self) -> str:
+        """``untrusted`` if code of its own launches its kernels in the process that measures them, where it could
+        change any figure; else empty. ``flashcore judge`` runs no such code."""
+        return "" if self.imported else "untrusted"
+
+    @property
     def imported(self) -> str:
         """The full name of the kernel in an imported report, or a binary's path; empty for all other kinds."""
         return self.kind.name if isinstance(self.kind, ImportedKernel | Binary) else ""
