@@ -60,6 +60,7 @@ class Cheat:
 
 _STATIC, _PLAN, _BOX, _POISON = "inspection", "validation of the plan", "the sandbox", "memory written before each call"
 _SAMPLE, _CHECKED, _RUN = "bytes of all timed calls", "answers judged elsewhere", "a process of its own"
+_FRESH, _EIGH = "a new input for each call of a process", "reference-kernels, eigh:"
 _WILD = [[{"tensor": "x"}], [{"hex": "00000000beba0000"}], *_ARGUMENTS[2:]]
 CHEATS = (
     Cheat("counts its calls", 1, _STATIC, "KernelGuard: result caching"),
@@ -121,6 +122,12 @@ CHEATS = (
             (13, "leaves its root", ""),
         )
     ),
+    Cheat("rows seen before, in constant memory", 30, _FRESH, f"{_EIGH} cache replay"),
+    Cheat("a workspace beyond the host's memory", 0, _PLAN, form={"workspaces": {"workspace": 1 << 36}}),
+    Cheat("a formula that takes all memory", 0, _PLAN, launch={"grid": ["=(0 or (1,)) * 99999999999", 1, 1]}),
+    Cheat("patches clocks and statistics", 14, _BOX, f"{_EIGH} timer and stats patch; aggregator underflow", "host.cu"),
+    Cheat("answers in files", 15, _BOX, f"{_EIGH} file replay, lazy output", "host.cu"),
+    Cheat("settings of the machine", 17, _BOX, source="host.cu"),
 )
 
 

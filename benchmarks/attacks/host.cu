@@ -2,11 +2,13 @@
 // candidate's launches are planned: without a GPU, a network, secrets, or anything to write. benchmarks/judge.py says more.
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <flashcore/problem.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -111,6 +113,33 @@ __attribute__((constructor)) void attack() {
       if (reads("/old/etc/hostname") || reads("/proc/1/root/etc/hostname")) escaped("another root");
       break;
     }
+    case 14: {  // the interpreter that it is loaded into: clocks, statistics, comparisons
+      const auto run = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "PyRun_SimpleString"));
+      if (run != nullptr) {
+        run("import statistics, time, torch\n"
+            "statistics.median = lambda values: 0.0\n"
+            "time.perf_counter = time.monotonic = lambda: 0.0\n"
+            "torch.allclose = torch.equal = lambda *a, **k: True\n"
+            "torch.cuda.Event.elapsed_time = lambda *a: 1e-6\n");
+      }
+      break;
+    }
+    case 15:  // answers in files, for later processes
+      for (const char* path : {"/var/tmp/answers", "/usr/answers", "/root/answers", "/home/answers"}) {
+        if (reads(path)) escaped(path);
+        if (std::FILE* file = std::fopen(path, "w")) std::fputs("1", file), std::fclose(file);
+      }
+      break;
+    case 16:  // outlives the judge
+      prctl(PR_SET_PDEATHSIG, 0);
+      if (fork() == 0) setsid();
+      setsid();
+      pause();
+    case 17:  // settings of the machine
+      for (const char* path : {"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger"}) {
+        if (open(path, O_WRONLY) >= 0) escaped(path);
+      }
+      break;
     default:
       break;
   }
