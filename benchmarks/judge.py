@@ -184,7 +184,7 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for variant in suite.variants.values():
         if variant.is_reference or ARCH not in variant.where.archs:
             continue
-        shapes = [(s, False) for s in suite.shapes.values() if variant.runs_on(s)]
+        shapes = [s for s in suite.shapes.values() if variant.runs_on(s)]
         form = {"name": variant.name, "problem": variant.problem, "tolerance": variant.tolerance, "roof": variant.roof}
         keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
         place = folder / f"honest.{suite.name}.{variant.name}"
@@ -194,27 +194,19 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             (source / candidate.MANIFEST).write_text(json.dumps({**form, "variant": keys}))
             one = candidate.sealed(source, Path(temporary, "sealed"))
             try:
-                made = planning.launches(suite, one, shapes, ARCH)
+                made = planning.planned(suite, one, shapes, ARCH)
             except FlashcoreError as error:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue
             place.mkdir(parents=True)
-            for cubin in next(iter(made.values())).folder.glob("*.cubin"):
+            for cubin in made.cubins.glob("*.cubin"):
                 shutil.copy(cubin, place)
+        every = made.shapes.values()
         workspaces = {
-            name: max(each.workspaces.get(name, 1) for each in made.values())
-            for each in made.values()
-            for name in each.workspaces
+            name: max(int(each.workspaces.get(name, 1)) for each in every) for e in every for name in e.workspaces
         }
-        yield (
-            place,
-            {
-                **form,
-                "shapes": [*made],
-                "launches": {name: each.launches for name, each in made.items()},
-                "workspaces": workspaces,
-            },
-        )
+        launches = {name: each.launches for name, each in made.shapes.items()}
+        yield place, {**form, "shapes": [*launches], "launches": launches, "workspaces": workspaces}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
