@@ -140,6 +140,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"problem": "other"}, "no problem of the suite"),
         ({"shapes": ["none"]}, "some of its shapes"),
         ({"extra": 1}, "extra"),
+        ({"name": "x" * (8 << 20)}, "more than 8 MiB"),
     ],
 )
 def test_a_wrong_candidate_is_rejected_with_its_reason(judge: Judge, changes: dict[str, Any], reason: str) -> None:
@@ -151,4 +152,5 @@ def test_text_of_candidates_is_on_one_line_and_short(judge: Judge) -> None:
     name = "\x1b[2J\n::error::accepted\u202e" + "x" * 500
     assert untrusted(name) == judge(name=name, tolerance="none").untrusted["name"]
     assert len(untrusted(name)) == 120 and not set(untrusted(name)) & set("\n\x1b\u202e")
+    assert untrusted("a\udcff\ud800b").encode() == b"a??b"  # what a file's name and JSON can hold, and no terminal
     assert json.dumps(judge(problem=name).reasons).isascii()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.plugins.judge.inspection import Inspected, inspect
+from flashcore.readers import cubin
 
 HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
 CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
@@ -80,6 +83,63 @@ def test_state_that_can_be_written_between_calls_is_listed(compiler: Nvcc, tmp_p
     assert (of("", "").reasons, of("", "").state) == ([], ["seen"])
     hidden = of(".global .align 4 .b32 hidden;", "st.global.u32 [hidden], %a;")
     assert hidden.reasons == ["k.cubin: 4 bytes of global variables, which outlive a call: pass a workspace"]
+
+
+def changed(folder: Path, change: Callable[[bytearray, list[cubin.Section]], None]) -> str:
+    """The reasons against a cubin that is changed after its compilation."""
+    data = bytearray((folder / "k.cubin").read_bytes())
+    change(data, cubin.sections_of(bytes(data)))
+    (folder / "changed").write_bytes(data)
+    return "; ".join(inspect(folder / "changed", "sm_90a").reasons)
+
+
+def named(sections: list[cubin.Section], name: str) -> cubin.Section:
+    return next(s for s in sections if s.name == name)
+
+
+def test_variables_that_overlap_or_share_a_name_hide_no_state(compiler: Nvcc, tmp_path: Path) -> None:
+    more = "".join(f".visible .global .align 4 .b32 {name}[4];" for name in ("more", "last"))
+    (tmp_path / "k.ptx").write_text(PTX % (more, "st.global.u32 [more], %a; st.global.u32 [last], %a;"))
+    subprocess.run([compiler.path, "-arch=sm_90a", "-cubin", "k.ptx", "-o", "k.cubin"], check=True, cwd=tmp_path)
+    assert inspect(tmp_path / "k.cubin", "sm_90a").reasons == []
+
+    def rows(data: bytearray, sections: list[cubin.Section]) -> dict[str, int]:
+        at = named(sections, ".symtab").offset
+        return {s.name: at + 24 * i for i, s in enumerate(cubin.symbols_of(bytes(data), sections))}
+
+    def overlap(data: bytearray, sections: list[cubin.Section]) -> None:
+        places = rows(data, sections)
+        data[places["last"] + 8 : places["last"] + 16] = data[places["more"] + 8 : places["more"] + 16]
+
+    def rename(data: bytearray, sections: list[cubin.Section]) -> None:
+        places = rows(data, sections)
+        data[places["last"] : places["last"] + 4] = data[places["more"] : places["more"] + 4]
+
+    assert "16 bytes of global variables" in changed(tmp_path, overlap)
+    assert "a global variable's name is not one" in changed(tmp_path, rename)
+
+
+def test_relocations_are_known_by_what_they_change(compiler: Nvcc, tmp_path: Path) -> None:
+    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
+
+    def disguise(data: bytearray, sections: list[cubin.Section]) -> None:
+        section = next(s for s in sections if s.name == ".rela.debug_frame")
+        (index,) = [i for i, s in enumerate(sections) if s.name == ".text.k"]
+        header = struct.unpack_from("<Q", data, 0x28)[0] + 64 * sections.index(section)
+        struct.pack_into("<I", data, header + 44, index)  # what it changes
+        struct.pack_into("<I", data, section.offset + 8, 0x77)  # how
+
+    assert "a relocation of type 0x77" in changed(tmp_path, disguise)
+
+
+def test_writable_memory_under_another_name_is_refused(compiler: Nvcc, tmp_path: Path) -> None:
+    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
+
+    def writable(data: bytearray, sections: list[cubin.Section]) -> None:
+        header = struct.unpack_from("<Q", data, 0x28)[0] + 64 * sections.index(named(sections, ".debug_frame"))
+        struct.pack_into("<Q", data, header + 8, 3)
+
+    assert "the flags of section .debug_frame" in changed(tmp_path, writable)
 
 
 def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:

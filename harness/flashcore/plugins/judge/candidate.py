@@ -26,7 +26,7 @@ from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
 _MOST_FILES, MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
-_MOST_WORKSPACE = 1 << 30  # bytes, which are copied to the host
+_MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 1 << 30  # bytes; a workspace is copied to the host
 
 
 class CandidateForm(Form):
@@ -100,6 +100,8 @@ def _content(name: str, folder: int, most: int) -> bytes | None:
 
 def _form(path: Path) -> CandidateForm:
     try:
+        if path.stat().st_size > _MOST_MANIFEST:
+            raise ValueError(f"more than {_MOST_MANIFEST >> 20} MiB")
         form = validated(CandidateForm, json.loads(path.read_bytes()), MANIFEST)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {untrusted(error)}") from None

@@ -45,7 +45,11 @@ _RESERVED = (".nv.reservedSmem.",)
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
 _RELA, _REL = 4, 9
-_CODE, _COMPRESSED = 4, 0x800
+_WRITE, _CODE, _COMPRESSED = 1, 4, 0x800
+#: Sections that a kernel may write to; those that the driver translates again, from this architecture on; those whose
+#: relocations change no code or data.
+_MEMORY, _OF_BLACKWELL = re.compile(r"\.nv\.(global$|global\.init$|shared\.|merc\.)"), re.compile(r"\.nv\.(cap)?merc")
+_TRANSLATED, _UNUSED = 100, re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
 #: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
 _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
@@ -68,7 +72,7 @@ def inspect(path: Path, arch: str) -> Inspected:
         sections = cubin.sections_of(data)
         symbols = [*cubin.symbols_of(data, sections)]
         state = [s.name for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
-        reasons = [*_reasons(data, sections, symbols)]
+        reasons = [*_reasons(data, arch, sections, symbols)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, ValueError, struct.error, IndexError, OverflowError) as error:
         return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(error)}"], [], [])
@@ -80,25 +84,33 @@ def _is_at(symbol: Symbol, sections: Sequence[Section], name: str) -> bool:
     return 0 < symbol.section < len(sections) and sections[symbol.section].name == name
 
 
-def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
+def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
+    is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
         if section.name == _STATE:
-            exported = {s.start: s.size for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT}
-            if unknown := section.size - sum(exported.values()):
+            exported = [s for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
+            if unknown := _hidden(section.size, exported):
                 yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-            if not all(map(_NAME.fullmatch, (s.name for s in symbols if _is_at(s, sections, _STATE)))):
+            names = [s.name for s in symbols if s.name and _is_at(s, sections, _STATE)]
+            if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
                 yield "a global variable's name is not one"
         elif section.name == _TABLES:
-            yield from _unknown_tables(data, sections, symbols, section)
-        elif not _SECTIONS.fullmatch(section.name):
+            content = section.content(data)
+            tables = [s for s in symbols if _is_at(s, sections, _TABLES) and _is_math(s, content)]
+            if unknown := _hidden(section.size, tables):
+                yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
+        elif not _SECTIONS.fullmatch(section.name) or (_OF_BLACKWELL.match(section.name) and not is_translated):
             yield f"the section {untrusted(section.name)} is not understood"
-        if section.flags & _COMPRESSED or (section.flags & _CODE and not section.name.startswith(".text.")):
+        is_code = section.name.startswith(".text.")
+        wrong = section.flags & (
+            _COMPRESSED | (0 if is_code else _CODE) | (0 if _MEMORY.match(section.name) else _WRITE)
+        )
+        if wrong:
             yield f"the flags of section {untrusted(section.name)} are not understood"
-        if section.name.startswith(".text."):
-            code = section.content(data)
-            if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):
-                yield "it reads %globaltimer"
-        if section.kind in (_RELA, _REL) and not section.name.startswith((".nv.merc", ".rela.debug", ".rel.debug")):
+        code = section.content(data) if is_code else b""
+        if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):
+            yield "it reads %globaltimer"
+        if section.kind in (_RELA, _REL) and not _UNUSED.match(sections[section.info].name):
             yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
     for symbol in symbols:
         if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
@@ -106,17 +118,18 @@ def _reasons(data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol]
             yield f"it uses {call or 'a function of another file'}: {untrusted(symbol.name)}"
 
 
-def _unknown_tables(
-    data: bytes, sections: Sequence[Section], symbols: Sequence[Symbol], section: Section
-) -> Iterator[str]:
-    content, covered = section.content(data), dict[int, int]()
-    for symbol in symbols:
-        if _is_at(symbol, sections, _TABLES) and symbol.size:
-            table = content[symbol.start : symbol.start + symbol.size]
-            if hashlib.sha256(table).hexdigest() in _MATH:
-                covered[symbol.start] = len(table)
-    if unknown := section.size - sum(covered.values()):
-        yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
+def _hidden(size: int, symbols: Sequence[Symbol]) -> int:
+    """Bytes of a section that none of these symbols covers."""
+    hidden = end = 0
+    for symbol in sorted(symbols, key=lambda s: s.start):
+        hidden += max(symbol.start - end, 0)
+        end = max(end, symbol.start + symbol.size)
+    return hidden + max(size - end, 0)
+
+
+def _is_math(symbol: Symbol, content: bytes) -> bool:
+    table = content[symbol.start : symbol.start + symbol.size]
+    return hashlib.sha256(table).hexdigest() in _MATH
 
 
 def _unknown_relocations(content: bytes, step: int) -> Iterator[str]:

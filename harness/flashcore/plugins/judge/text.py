@@ -16,7 +16,7 @@ _MOST = 120
 
 def untrusted(text: object, most: int = _MOST) -> str:
     """A candidate's text in our text: on one line, without control characters, shortened."""
-    line = " ".join(visible(str(text)[: 4 * most]).split())
+    line = " ".join(visible(str(text)[: 4 * most].encode(errors="replace").decode()).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
