@@ -35,7 +35,7 @@ from flashcore.plugins.launcher.plan import tensors_of
 #: Samples of each process and mode.
 ROUNDS = 10
 #: Inputs that timed calls draw from at most, and their bytes; seeds of each kind of input.
-_TIMED, _TIMED_BYTES, _SEEDS = 480, 1 << 30, 2
+_TIMED, _TIMED_BYTES, _SEEDS = 480, 2 << 30, 2
 #: Candidates that are prepared while one is measured.
 _AHEAD = 4
 #: A time this far below its floor is not a kernel's.
@@ -158,7 +158,7 @@ class _Run:
         self._folder.mkdir()
         kinds = [k for k in self._problem.KINDS for _ in range(_SEEDS)] + [*getattr(self._problem, "EDGE_KINDS", ())]
         if self._is_timed:
-            size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values())
+            size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values() if t.role != "output")
             kinds = kinds[:1] * (1 + max(4, min(_TIMED, _TIMED_BYTES // max(size, 1))))
         self._contents = [(secrets.randbits(31), kind) for kind in kinds]
         tasks = [
