@@ -40,3 +40,14 @@ def test_a_rival_that_fails_is_no_fault_of_the_candidate(
     both = trials(made, machine(), tmp_path / "t", plan(block=[512, 4, 1]))
     with pytest.raises(CapabilityError, match="baseline failed"):
         both.run(CONTENTS, ROUNDS)
+
+
+def test_its_process_has_the_plans_folder_only(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
+    both = trials(made, machine(), tmp_path / "t", plan())
+    (tmp_path / "secret").write_bytes(bytes(256))
+    (tmp_path / "t" / "x.2.raw").unlink()
+    (tmp_path / "t" / "x.2.raw").symlink_to(tmp_path / "secret")
+    both.run(3, 0)
+    if not both.device["confined"]:
+        pytest.skip("system: no Landlock")
+    assert "x.2.raw: expected a file" in both.reasons[0] and {one.content for one in both.outputs} == {0, 1}

@@ -11,7 +11,13 @@
 //   result CALL TENSOR FILE    an output of a call of the last command
 //
 // Content K of tensor x is in the file x.K.raw beside the plan.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -109,6 +115,31 @@ std::string masked(std::string bytes, std::uint64_t key) {
   return bytes;
 }
 
+// With heterogeneous memory management, kernels may reach this process's memory, and then whatever it may do. So it gives
+// up all files (by Landlock) but libraries, devices and the plan's folder, and all programs. Whether the kernel can do it.
+bool confine(const std::filesystem::path& folder) {
+  constexpr std::uint64_t kWrite = 1 << 1, kRead = 1 << 2, kList = 1 << 3, kMake = 1 << 8, kAll = (1 << 13) - 1;
+  constexpr long kCreate = 444, kAdd = 445, kRestrict = 446;
+  const auto rules = static_cast<int>(syscall(kCreate, &kAll, sizeof kAll, 0));
+  if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  const auto allow = [&](const std::string& path, std::uint64_t rights) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) rights &= ~(kList | kMake);
+    struct [[gnu::packed]] { std::uint64_t rights; std::int32_t file; } rule{rights, open(path.c_str(), O_PATH | O_CLOEXEC)};
+    if (rule.file >= 0) syscall(kAdd, rules, 1, &rule, 0), close(rule.file);
+  };
+  for (const char* path : {"/usr", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/nix", "/run/opengl-driver"}) allow(path, kRead | kList);
+  std::istringstream libraries(std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "");
+  for (std::string path; std::getline(libraries, path, ':');) allow(path, kRead | kList);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("nvidia", 0) == 0 || name == "null" || name == "shm") allow(entry.path(), kRead | kWrite | kList | kMake);
+  }
+  allow(folder, kRead | kWrite | kList | kMake);
+  return syscall(kRestrict, rules, 0) == 0;
+}
+
 Size rounded(Size bytes, Size unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Memory of whole allocation units, so that no byte beside it is reachable that nothing writes.
@@ -119,11 +150,11 @@ struct Block {
 
 class Session {
  public:
-  explicit Session(Plan& plan) : driver(machine_.driver), plan_(plan) {
+  explicit Session(Plan& plan) : is_confined_(confine(plan.folder)), driver(machine_.driver), plan_(plan) {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
-    say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)));
+    say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)) + member("confined", is_confined_ ? 1 : 0));
     modules_ = load(driver, plan_);
     int local = 0;
     for (const Launch& one : plan_.launches) {
@@ -385,6 +416,7 @@ class Session {
     return made;
   }
 
+  const bool is_confined_;  // before the driver starts threads
   const Machine machine_;
   const Driver& driver;
   Plan& plan_;
