@@ -131,6 +131,8 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
         if left < 0:
             raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
     made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
-    if made.launches and made.launches[0].programmatic:
+    if not made.launches:
+        raise UsageError(f"launches: expected some on {case.shape}, found none")
+    if made.launches[0].programmatic:
         raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")
     return made

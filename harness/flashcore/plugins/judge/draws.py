@@ -27,7 +27,7 @@ class DrawForm(TableForm):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 
 
-def shapes(suite: Suite, problem: str, only: list[str]) -> tuple[list[Shape], list[Shape]]:
+def shapes(suite: Suite, problem: str, only: list[str]) -> list[Shape]:
     """The problem's shapes in a drawn order, and some that the suite does not list.
 
     Args:
@@ -46,7 +46,7 @@ def shapes(suite: Suite, problem: str, only: list[str]) -> tuple[list[Shape], li
         values = {name: _DICE.choice(_values(*numbers)) for name, numbers in ranges.items()}
         params = {**listed[number % len(listed)].params, **values}
         drawn.append(replace(listed[0], name=f"drawn_{number}", params=params, stages=("check",)))
-    return listed, drawn
+    return listed + drawn
 
 
 def _values(least: int, most: int, multiple: int = 1) -> range:

@@ -74,7 +74,7 @@ def inspect(path: Path, arch: str) -> Inspected:
         state = [s.name for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
         reasons = [*_reasons(data, arch, sections, symbols)]
         kernels = cubin.parse(data, arch, name).kernels
-    except (FlashcoreError, ValueError, struct.error, IndexError, OverflowError) as error:
+    except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(error)}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
     return Inspected([f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts, state)

@@ -208,7 +208,7 @@ class _Run:
         return {
             "shape": self.case.shape,
             "params": dict(self.case.params),
-            "drawn": self.case.shape in (shape.name for shape in self._one.drawn),
+            "drawn": self.case.shape not in self._judge.suite.shapes,
             "seeds": seeds,
             "right": {kind: complaints[:3] for kind, complaints in right.items()},
             "times": trials.times,

@@ -44,10 +44,10 @@ class Planned(NamedTuple):
 
 
 def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
-    """The launches of a candidate, whose cubins are in its folder.
+    """The launches of a candidate.
 
     Raises:
-        UsageError: it does not compile, or a launch names no cubin of its folder.
+        UsageError: it does not compile, or has no launches on a shape.
         CapabilityError: nothing on this machine can confine its compilers.
     """
     form = one.form
@@ -56,16 +56,9 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
     else:
         every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s in shapes}
         workspaces = dict(form.workspaces)
-        given = {s.name: Launches(launches=every.get(s.name, []), workspaces=workspaces) for s in shapes}
-        made = Planned(given, one.folder)
-    for shape in shapes:
-        launches = made.shapes[shape.name].launches if shape.name in made.shapes else ()
-        if not launches:
-            raise UsageError(f"launches: expected some on {shape.name}, found none")
-        for launch in launches:
-            file = launch.get("cubin") if isinstance(launch, dict) else None
-            if not isinstance(file, str) or "/" in file or not (made.cubins / file).is_file():
-                raise UsageError("launches: expected the name of a cubin in the candidate's folder")
+        made = Planned({n: Launches(launches=each, workspaces=workspaces) for n, each in every.items()}, one.folder)
+    if missing := [shape.name for shape in shapes if shape.name not in made.shapes]:
+        raise UsageError(f"launches: expected some on {missing[0]}, found none")
     return made
 
 

@@ -23,12 +23,11 @@ from flashcore.suites import parts
 
 
 class Prepared(NamedTuple):
-    """A candidate that may run, with its shapes, those that were drawn, and its launches."""
+    """A candidate that may run, with its shapes and launches."""
 
     verdict: Verdict
     candidate: Candidate
     shapes: Sequence[Shape]
-    drawn: Sequence[Shape]
     planned: Planned
     state: Sequence[tuple[str, str]]  # cubin and name of global variables
 
@@ -54,19 +53,19 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
             if getattr(one.form, key) not in allowed:
                 raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed)) or 'no problem of the suite'}")
-        listed, drawn = draws.shapes(suite, one.form.problem, one.form.shapes)
-        shapes = [*listed, *drawn]
+        shapes = draws.shapes(suite, one.form.problem, one.form.shapes)
         planned = planning.planned(suite, one, shapes, arch)
+        names: set[str] = set()
         for shape in shapes:
             case, given = case_of(suite, one, shape), planned.shapes[shape.name]
-            candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
-        names = {launch["cubin"] for given in planned.shapes.values() for launch in given.launches}
+            plan = candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
+            names.update(launch.cubin for launch in plan.launches)
         inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
         reasons = tuple(reason for each in inspected.values() for reason in each.reasons)
         kernels = tuple(kernel for each in inspected.values() for kernel in each.kernels)
         verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-        return verdict if reasons else Prepared(verdict, one, shapes, drawn, planned, state)
+        return verdict if reasons else Prepared(verdict, one, shapes, planned, state)
     except UsageError as error:
         return replace(verdict, status="rejected", reasons=(untrusted(error, 1000),))
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it
