@@ -122,6 +122,10 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
         ("x = bytearray(1 << 40)", "MemoryError"),
         ("open('/tmp/x', 'wb').truncate(1 << 34)", "File too large"),
         ("import sys; sys.exit(3)", "exit code 3"),
+        (
+            "import os, time\nfor _ in range(600):\n    os.fork() or time.sleep(9)\ntime.sleep(9)",
+            "at most 256 processes|Resource temporarily",  # root's have no limit of their number
+        ),
         # It says what a sandbox says that could not begin.
         ("import os; os.write(2, b'cannot confine: no namespaces'); os._exit(125)", "exit code 125"),
         ("import os; os.write(2, b'bwrap: No permissions'); os._exit(1)", "exit code 1"),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ LIMITS = {
     "RLIMIT_NPROC": 256,
     "RLIMIT_CORE": 0,
 }
-_SECONDS, _MOST_OUTPUT, _SIZE = 900.0, 96 << 20, 2 << 30
+_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 900.0, 0.1, 96 << 20, 2 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --size {_SIZE} --tmpfs /tmp"
@@ -99,10 +100,17 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
             pass_fds=(writer,),
         )  # fmt: skip
         os.close(writer)
+        given: bytes | None = text
+        until = time.monotonic() + seconds
         try:
-            process.communicate(text, timeout=seconds)
-        except subprocess.TimeoutExpired:
-            raise UsageError(f"expected an answer of the sandbox within {seconds:g} s") from None
+            while process.returncode is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.communicate(given, timeout=_POLL)
+                given = None
+                if time.monotonic() > until:
+                    raise UsageError(f"expected an answer of the sandbox within {seconds:g} s")
+                if _are_too_many(process.pid):
+                    raise UsageError(f"expected at most {LIMITS['RLIMIT_NPROC']} processes in the sandbox")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -112,3 +120,14 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
         output.seek(0)
         error.seek(0)
         return process.returncode, output.read(), error.read(1 << 20)
+
+
+def _are_too_many(process: int) -> bool:
+    """Whether a process has more descendants than it may: root's have no limit of their number."""
+    left, count = [process], 0
+    while left and count <= LIMITS["RLIMIT_NPROC"]:
+        count += 1
+        for children in Path(f"/proc/{left.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                left += map(int, children.read_text().split())
+    return count > LIMITS["RLIMIT_NPROC"]
