@@ -31,6 +31,7 @@ PROCESSES = 2
 _LIMIT_S = 30.0
 #: Other clocks may see this share and these us more, and the host's no less than half.
 _CLOCKS, _CLOCKS_US = 1.25, 6.0
+_VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
 _DICE = secrets.SystemRandom()
 _LAUNCHER = Path(program.__file__).parent
 
@@ -145,7 +146,8 @@ class Trials:
     def _process(self, one: Runnable, state: Sequence[tuple[str, str]] = ()) -> Iterator[Launcher]:
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, self.folder / name)
-        with program.launcher(one.plan, self.folder, _LIMIT_S, self.environment, built()) as run:
+        usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+        with program.launcher(one.plan, self.folder, _LIMIT_S, self.environment or usual, built()) as run:
             self.device = {k: v for k, v in run.device.items() if k != "event"}
             for cubin, name in state:
                 run.ask("state", cubin, name)

@@ -116,11 +116,16 @@ std::string masked(std::string bytes, std::uint64_t key) {
 }
 
 // With heterogeneous memory management, kernels may reach this process's memory, and then whatever it may do. So it gives
-// up all files (by Landlock) but libraries, devices and the plan's folder, and all programs. Whether the kernel can do it.
+// up (by Landlock) all files but libraries, devices and the plan's folder, all programs, and, where the system can, TCP and
+// signals to others. Returns whether the system can do it.
 bool confine(const std::filesystem::path& folder) {
   constexpr std::uint64_t kWrite = 1 << 1, kRead = 1 << 2, kList = 1 << 3, kMake = 1 << 8, kAll = (1 << 13) - 1;
   constexpr long kCreate = 444, kAdd = 445, kRestrict = 446;
-  const auto rules = static_cast<int>(syscall(kCreate, &kAll, sizeof kAll, 0));
+  constexpr std::uint64_t kRefused[] = {kAll, 3, 3};  // of files, TCP ports, sockets and processes outside
+  int rules = -1;
+  for (std::size_t size = sizeof kRefused; rules < 0 && size > 0; size -= 8) {
+    rules = static_cast<int>(syscall(kCreate, kRefused, size, 0));
+  }
   if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   const auto allow = [&](const std::string& path, std::uint64_t rights) {
     std::error_code error;
