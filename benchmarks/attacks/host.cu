@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 extern "C" __global__ void attack_kernel(const float* x, float* out, int rows, int cols) {}
@@ -126,7 +127,8 @@ __attribute__((constructor)) void attack() {
     }
     case 15:  // answers in files, for later processes
       for (const char* path : {"/var/tmp/answers", "/usr/answers", "/root/answers", "/home/answers"}) {
-        if (reads(path)) escaped(path);
+        struct stat made;
+        if (stat(path, &made) == 0 && made.st_mtime < time(nullptr) - 60) escaped(path);
         if (std::FILE* file = std::fopen(path, "w")) std::fputs("1", file), std::fclose(file);
       }
       break;

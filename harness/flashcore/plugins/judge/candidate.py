@@ -26,7 +26,7 @@ from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
 _MOST_FILES, MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
-_MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 1 << 30  # bytes; a workspace is copied to the host
+_MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
 
 
 class CandidateForm(Form):
