@@ -88,7 +88,7 @@ class _Judge:
     settings: Settings
     answers: Answers
     place: Path
-    _baselines: dict[str, Planned | None] = field(default_factory=dict)
+    _baselines: dict[str, Planned] = field(default_factory=dict)
     _lacking: dict[str, str] = field(default_factory=dict)
 
     def verdict(self, one: Prepared) -> Verdict:
@@ -125,16 +125,24 @@ class _Judge:
             shapes=tuple(shapes),
         )
 
-    def baseline(self, problem: str) -> Planned | None:
-        """The suite's baseline, planned once, to be timed in turns with candidates."""
-        if problem not in self._baselines:
-            self._baselines[problem] = None
-            try:
+    def rival(self, case: Case, problem: str, scalars: Mapping[str, Any]) -> Runnable | None:
+        """The suite's baseline, to be timed in turns with candidates; it is planned once."""
+        try:
+            if problem not in self._baselines:
                 folder = self.place / f"baseline.{problem}"
+                self._baselines[problem] = Planned({}, folder)
                 self._baselines[problem] = planning.baseline(self.suite, problem, self.arch, folder)
-            except FlashcoreError as error:
-                self._lacking[problem] = untrusted(error, 300)
-        return self._baselines[problem]
+            return _runnable(case, self._baselines[problem], scalars)
+        except FlashcoreError as error:
+            self._lacking.setdefault(problem, untrusted(error, 300))
+            return None
+
+
+def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
+    if case.shape not in planned.shapes:
+        raise UsageError(f"it does not run on {case.shape}")
+    given = planned.shapes[case.shape]
+    return Runnable(candidate.plan(case, given.launches, given.workspaces, scalars), planned.cubins)
 
 
 class _Run:
@@ -171,20 +179,15 @@ class _Run:
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
         rounds = self._judge.settings.rounds if self._is_timed else 0
-        rival = self._judge.baseline(self._form.problem) if rounds else None
         self.trials = Trials(
-            self._runnable(self._one.planned, scalars),
-            self._runnable(rival, scalars) if rival and self.case.shape in rival.shapes else None,
+            _runnable(self.case, self._one.planned, scalars),
+            self._judge.rival(self.case, self._form.problem, scalars) if rounds else None,
             self._folder,
             self._one.state,
             self._form.deterministic,
             self._judge.settings.environment,
         )
         self.trials.run(len(self._contents), rounds)
-
-    def _runnable(self, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
-        given = planned.shapes[self.case.shape]
-        return Runnable(candidate.plan(self.case, given.launches, given.workspaces, scalars), planned.cubins)
 
     def judged(self) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong."""
