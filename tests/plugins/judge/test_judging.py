@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.plugins.judge.conftest import LAUNCH, Judge
+from flashcore.measure.machine.toolchain import Nvcc
+from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge
 
 
 def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
@@ -19,6 +23,7 @@ def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
         assert {*one["right"]} == {"random", "ones"} and one["calls_judged"] == 4 and not one["times"]
     assert small["shape"] == "small" and small["times"]["cold"]["us"] == small["times"]["isolated"]["us"] == 3.0
     assert small["calls_compared"] > small["calls_judged"] > 4
+    assert verdict.rival == {"name": "library", "lacking": "it has no kernels of its own"}
 
 
 def test_a_wrong_answer_is_rejected(judge: Judge) -> None:
@@ -55,3 +60,31 @@ def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:
 def test_answers_that_are_kept_answer_no_later_call(judge: Judge) -> None:
     verdict = judge(launches=[{**LAUNCH, "kernel": "keep_copy"}], rounds=40)  # more calls than there are inputs
     assert [time["us"] for time in verdict.shapes[-1]["times"].values()] == [3.0, 3.0]
+
+
+BASELINE = """
+#include <flashcore/problem.h>
+extern "C" __global__ void copy_bytes(const void* from, void* to, int bytes) {}
+namespace {
+flashcore::Plan plan(const flashcore::Shape&) { return flashcore::Plan().add({"copy_bytes", dim3(1), dim3(32)}); }
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], copy_bytes, stream, a.x, a.y, s.N);
+}
+}  // namespace
+FLASHCORE_VARIANT(plan, launch)
+"""
+
+
+def test_the_suites_baseline_is_timed_in_turns(judge: Judge, compiler: Nvcc, tmp_path: Path) -> None:
+    if not shutil.which("bwrap") and subprocess.run(["unshare", "-Ur", "true"], check=False).returncode:
+        pytest.skip("tool: neither bwrap nor user namespaces on this machine")
+    suite = Path(shutil.copytree(SUITE, tmp_path / "suite"))
+    (suite / "copy.cu").write_text(BASELINE)
+    text = (suite / "suite.toml").read_text()
+    variant = text.partition("[variant.library]")[2].replace('callable = "problem.py:copied"', 'source = "copy.cu"')
+    text = text.replace('baseline = "library"', 'baseline = "copy"')
+    (suite / "suite.toml").write_text(f"{text}\n[variant.copy]{variant}")
+    verdict = judge(suite=suite)
+    assert (verdict.reasons, verdict.rival) == ((), {"name": "copy", "lacking": ""})
+    assert [time["speedup"]["value"] for time in verdict.shapes[-1]["times"].values()] == [1.0, 1.0]
