@@ -64,10 +64,14 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     _call("prctl", _DEATH, signal.SIGKILL)
     _go_on_in_child()  # what the command's process does to itself cannot outlive it
     _call("mount", "none", "/", None, _REC | _PRIVATE, None)
-    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={size},mode=755")
+    room = f"size={size},mode=755"
+    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)  # the root
     os.mkdir("/tmp/old")
     os.chdir("/tmp")
     _call("syscall", _PIVOT_ROOT, ".", "old")
+    for name in ("/proc", "/tmp"):
+        os.mkdir(name)
+    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)
     read_only = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV)
     for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
         is_folder = os.path.isdir(f"/old{path}")
@@ -77,12 +81,11 @@ def namespaces(readable: Sequence[str], size: str) -> None:
         _call("mount", f"/old{path}", path, None, _BIND | _REC, None)
         if not path.startswith("/dev"):
             _call("syscall", _MOUNT_SETATTR, _HERE, path, _RECURSIVE, read_only, ctypes.sizeof(read_only))
-    for name in ("/proc", "/tmp"):
-        os.makedirs(name, exist_ok=True)
     _call("mount", "proc", "/proc", "proc", _RDONLY | _NOSUID | _NODEV, None)  # root may write to /proc/sys
     for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
         os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")
     _call("umount2", "/old", _DETACH)
+    _call("syscall", _MOUNT_SETATTR, _HERE, "/", 0, read_only, ctypes.sizeof(read_only))
     os.chdir("/tmp")
     _call("prctl", _SECUREBITS, _NOROOT, 0, 0, 0)
     for capability in range(64):

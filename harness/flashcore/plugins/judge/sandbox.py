@@ -31,7 +31,7 @@ LIMITS = {
 _SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 900.0, 0.1, 96 << 20, 2 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
-    f" --size {_SIZE} --tmpfs /tmp"
+    f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
 )
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
@@ -50,7 +50,7 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
     outers: list[tuple[list[str], dict[str, object]]] = [([], {"readable": paths, "size": str(_SIZE)})]
     if bubblewrap:
-        outers.insert(0, ([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--chdir", "/tmp"], {}))
+        outers.insert(0, ([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--remount-ro", "/", "--chdir", "/tmp"], {}))
     errors = []
     for outer, settings in outers:
         reader, writer = os.pipe()
