@@ -125,6 +125,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"launches": [{**LAUNCH, "programmatic": True}]}, "overlap"),
         ({"launches": [{**LAUNCH, "cubin": "../k.cubin"}]}, "launches.0.cubin"),
         ({"launches": [{**LAUNCH, "cubin": ["k.cubin"]}]}, "launches.0.cubin"),
+        ({"launches": [{**LAUNCH, "cubin": "x.3.raw"}]}, "expected cubins whose names end so, found x.3.raw"),
         ({"launches": [{**LAUNCH, "cubin": "none.cubin"}]}, "none.cubin: expected a cubin"),
         ({"launches": {"small": [LAUNCH]}, "shapes": ["small", "odd"]}, "expected some on odd, found none"),
         ({"launches": [{**LAUNCH, "kernel": "a b"}]}, "launches.0.kernel"),

@@ -133,6 +133,8 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
     made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
     if not made.launches:
         raise UsageError(f"launches: expected some on {case.shape}, found none")
+    if others := [launch.cubin for launch in made.launches if not launch.cubin.endswith(".cubin")]:
+        raise UsageError(f"launches: expected cubins whose names end so, found {others[0]}")  # no input's file
     if made.launches[0].programmatic:
         raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")
     return made

@@ -32,15 +32,6 @@ _MATH = {
     "bf6a9587812432cf5649f28013165faa5a19d2ad0f66fd69cbf13096c2ea4263",  # __cudart_sin_cos_coeffs
     "7ede62875c004cc8c2847b487cb377f75c153593f45bab10b272128e31690cde",  # __cudart_i2opi_d
 }
-#: The start of an undefined symbol's name → what a kernel does with it. Names do not acquit: any other is refused too.
-_CALLS = {
-    "vprintf": "printf",
-    "malloc": "malloc",
-    "free": "malloc",
-    "__assert": "assert",
-    "__cudaCDP": "a launch from the device",
-    "cudaLaunchDevice": "a launch from the device",
-}
 _RESERVED = (".nv.reservedSmem.",)
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
@@ -114,8 +105,7 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
             yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
     for symbol in symbols:
         if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
-            call = next((text for start, text in _CALLS.items() if symbol.name.startswith(start)), "")
-            yield f"it uses {call or 'a function of another file'}: {untrusted(symbol.name)}"
+            yield f"it uses what it does not have, as launches, output and allocation do: {untrusted(symbol.name)}"
 
 
 def _hidden(size: int, symbols: Sequence[Symbol]) -> int:
