@@ -89,14 +89,18 @@ static unsigned long long word(const Node* node, int i) {
   return value;
 }
 
-// The judge's copy, each word masked with splitmix64 of the key and its place.
-static void masked_copy(unsigned long long* to, const unsigned long long* from, unsigned long long bytes,
-                        unsigned long long key) {
+// The judge's copy, each word mixed with two numbers of the key and its place.
+static unsigned long long mixed(unsigned long long z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+static void mixed_copy(unsigned long long* to, const unsigned long long* from, unsigned long long bytes,
+                       unsigned long long key) {
   for (unsigned long long i = 0; i < bytes / 8; ++i) {
-    unsigned long long z = key + (8 * i + 8) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    to[i] = from[i] ^ z ^ (z >> 31);
+    const unsigned long long z = mixed(key + (8 * i + 8) * 0x9E3779B97F4A7C15u);
+    const unsigned long long word = (from[i] ^ z) * 0x9E3779B97F4A7C15u;
+    to[i] = word ^ (word >> 32) ^ mixed(z + key);
   }
 }
 
@@ -132,7 +136,7 @@ static void work(const Node* node) {
       now += strstr(kernel->name, "slow") ? 2000 : 3;
       if (strstr(kernel->name, "keep") && is_kept(*(unsigned long long*)word(node, 0))) now -= 2;
       if (!strcmp(kernel->name, "copy")) {
-        masked_copy((void*)word(node, 1), (void*)word(node, 0), word(node, 2), word(node, 3));
+        mixed_copy((void*)word(node, 1), (void*)word(node, 0), word(node, 2), word(node, 3));
       } else if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
       if (strstr(kernel->name, "inc")) {
         for (unsigned long long i = 0; i < word(node, 2); ++i) ++((unsigned char*)word(node, 1))[i];

@@ -30,6 +30,17 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
+// A step of splitmix64, and a word mixed with two such numbers of the key and the word's place: a kernel that knows a
+// word before and after it still cannot make another.
+#define FLASHCORE_STEP \
+  "  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;\n" \
+  "  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;\n" \
+  "  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s;\n"
+#define FLASHCORE_MIX(place, word) \
+  "  add.s64 %z, %at, " place "; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;\n" FLASHCORE_STEP \
+  "  xor.b64 " word ", " word ", %z; mul.lo.s64 " word ", " word ", 0x9E3779B97F4A7C15;\n" \
+  "  shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s; add.s64 %z, %z, %key;\n" FLASHCORE_STEP \
+  "  xor.b64 " word ", " word ", %z;\n"
 // Copies and fills 16 bytes per thread and step, masked by a key; writes a block's shared and every thread's local memory.
 constexpr char kScrubs[] = R"(.version 7.0
 .target sm_80
@@ -47,14 +58,7 @@ loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
   ld.global.v2.u64 {%v0, %v1}, [%from];
   @!%is_masked bra plain;
-  add.s64 %z, %at, 8; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;
-  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;
-  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;
-  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s; xor.b64 %v0, %v0, %z;
-  add.s64 %z, %at, 16; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;
-  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;
-  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;
-  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s; xor.b64 %v1, %v1, %z;
+)" FLASHCORE_MIX("8", "%v0") FLASHCORE_MIX("16", "%v1") R"(
 plain:
   st.global.v2.u64 [%to], {%v0, %v1};
   add.s64 %at, %at, %step; add.s64 %from, %from, %step; add.s64 %to, %to, %step;
@@ -99,19 +103,23 @@ loop:
   ret;
 })";
 
-// Masks or unmasks bytes as the kernel `copy` does: each word with splitmix64 of the key and the word's place.
-std::string masked(std::string bytes, std::uint64_t key) {
-  const std::size_t size = bytes.size();
-  bytes.resize((size + 7) / 8 * 8, '\0');
-  for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    std::uint64_t word = 0, z = key + (at + 8) * 0x9E3779B97F4A7C15u;
+// The bytes, in whole words, that the kernel `copy` would make these of with the key.
+std::string unmixed(std::string bytes, std::uint64_t key) {
+  constexpr std::uint64_t kInverse = 0xF1DE83E19937733D;  // of 0x9E3779B97F4A7C15
+  const auto step = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  };
+  bytes.resize((bytes.size() + 7) / 8 * 8, '\0');
+  for (std::size_t at = 0; at < bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    const std::uint64_t z = step(key + (at + 8) * 0x9E3779B97F4A7C15u);
     std::memcpy(&word, &bytes[at], 8);
-    word ^= z ^ (z >> 31);
+    word ^= step(z + key);
+    word = (word ^ (word >> 32)) * kInverse ^ z;
     std::memcpy(&bytes[at], &word, 8);
   }
-  bytes.resize(size);
   return bytes;
 }
 
@@ -277,7 +285,8 @@ class Session {
   // The keys of a call's tensor are in no memory that a kernel of the plan can name; the complement masks its result.
   std::uint64_t key(int call, std::size_t tensor) const { return keys_[static_cast<std::size_t>(call) * plan_.tensors.size() + tensor]; }
   std::string result(int call, std::size_t tensor) const {
-    return masked(bytes_at(results_[call].at + at_[tensor], plan_.tensors[tensor].bytes), ~key(call, tensor));
+    const Size bytes = plan_.tensors[tensor].bytes;
+    return unmixed(bytes_at(results_[call].at + at_[tensor], rounded(bytes, 8)), ~key(call, tensor)).substr(0, bytes);
   }
   std::string bytes_at(Address at, Size bytes) const {
     std::string made(bytes, '\0');
@@ -300,7 +309,7 @@ class Session {
         const std::string bytes = flashcore::contents(path, plan_.tensors[t].bytes);
         if (bytes.size() != plan_.tensors[t].bytes) throw Refused(path + ": expected the bytes of its tensor");
         if (i == 0) first_[t] = bytes;
-        const std::string mixed = masked(bytes, key(i, t));
+        const std::string mixed = unmixed(bytes, key(i, t));
         CUDA(cuMemcpyHtoD, given_[i].at + at_[t], mixed.data(), mixed.size());
       }
     }
