@@ -147,7 +147,7 @@ bool confine(const std::filesystem::path& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
     const std::string name = entry.path().filename();
-    if (name.rfind("nvidia", 0) == 0 || name == "null" || name == "shm") allow(entry.path(), kRead | kWrite | kList | kMake);
+    if (name.rfind("nvidia", 0) == 0 || name == "null" || name == "zero" || name == "urandom" || name == "shm") allow(entry.path(), kRead | kWrite | kList | kMake);
   }
   allow(folder, kRead | kWrite | kList | kMake);
   return syscall(kRestrict, rules, 0) == 0;
