@@ -26,6 +26,14 @@ def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     assert verdict.rival == {"name": "library", "lacking": "it has no kernels of its own"}
 
 
+def test_a_number_may_depend_on_the_kind_of_input(judge: Judge) -> None:
+    arguments: list[Any] = [[{"tensor": "x"}], [{"tensor": "y"}], [{"int32": "=N - (1 - sign) // 2"}]]
+    verdict = judge(launches=[{**LAUNCH, "arguments": arguments}])  # a byte less of ones
+    assert verdict.status == "rejected"
+    for one in verdict.shapes:
+        assert one["right"]["ones"] and not one["right"]["random"]
+
+
 def test_a_wrong_answer_is_rejected(judge: Judge) -> None:
     verdict = judge(launches=[{**LAUNCH, "kernel": "inc_bytes"}])
     assert verdict.status == "rejected" and "y" in verdict.reasons[0]

@@ -9,24 +9,23 @@ import pytest
 
 from flashcore.errors import CapabilityError
 from flashcore.plugins.judge.measuring import Runnable, Trials
-from flashcore.plugins.launcher.plan import Plan
 from tests.plugins.launcher.conftest import Machine, machine, made, plan
 
 __all__ = ["machine", "made"]
 CONTENTS, ROUNDS = 33, 4
 
 
-def trials(made: Path, here: Machine, folder: Path, rival: Plan) -> Trials:
+def trials(here: Machine, folder: Path) -> Trials:
     folder.mkdir()
     for number in range(CONTENTS):
         (folder / f"x.{number}.raw").write_bytes(bytes([number]) * 256)
     del here.environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]
-    return Trials(Runnable(plan(), made), Runnable(rival, made), folder, (), True, here.environment)
+    return Trials(folder, (), True, here.environment)
 
 
 def test_a_rival_is_timed_in_turns(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
-    both = trials(made, machine(), tmp_path / "t", plan("inc_and_copy_bytes"))
-    both.run(CONTENTS, ROUNDS)
+    both = trials(machine(), tmp_path / "t")
+    both.run(Runnable(plan(), made), Runnable(plan("inc_and_copy_bytes"), made), range(CONTENTS), ROUNDS)
     assert not both.reasons
     for time in both.times.values():
         assert time["speedup"]["value"] == time["a_a"]["value"] == 1.0 and time["samples"] == 2 * ROUNDS
@@ -37,17 +36,17 @@ def test_a_rival_is_timed_in_turns(machine: Callable[..., Machine], made: Path, 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(
     machine: Callable[..., Machine], made: Path, tmp_path: Path
 ) -> None:
-    both = trials(made, machine(), tmp_path / "t", plan(block=[512, 4, 1]))
+    both = trials(machine(), tmp_path / "t")
     with pytest.raises(CapabilityError, match="baseline failed"):
-        both.run(CONTENTS, ROUNDS)
+        both.run(Runnable(plan(), made), Runnable(plan(block=[512, 4, 1]), made), range(CONTENTS), ROUNDS)
 
 
 def test_its_process_has_the_plans_folder_only(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
-    both = trials(made, machine(), tmp_path / "t", plan())
+    both = trials(machine(), tmp_path / "t")
     (tmp_path / "secret").write_bytes(bytes(256))
     (tmp_path / "t" / "x.2.raw").unlink()
     (tmp_path / "t" / "x.2.raw").symlink_to(tmp_path / "secret")
-    both.run(3, 0)
+    both.run(Runnable(plan(), made), None, range(3), 0)
     if not both.device["confined"]:
         pytest.skip("system: no Landlock")
     assert "x.2.raw: expected a file" in both.reasons[0] and {one.content for one in both.outputs} == {0, 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite
 from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
@@ -173,21 +175,19 @@ class _Run:
             {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
             for number, (seed, kind) in enumerate(self._contents)
         ]
-        scalars, *others = [answer["scalars"] for answer in self._judge.answers.ask(self.case, tasks)]
-        if any(numbers != scalars for numbers in others):
+        made = self._judge.answers.ask(self.case, tasks)
+        groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(made))
+        settings = self._judge.settings
+        rounds = settings.rounds if self._is_timed else 0
+        if rounds and len(groups) > 1:
             raise CapabilityError(
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
-        rounds = self._judge.settings.rounds if self._is_timed else 0
-        self.trials = Trials(
-            _runnable(self.case, self._one.planned, scalars),
-            self._judge.rival(self.case, self._form.problem, scalars) if rounds else None,
-            self._folder,
-            self._one.state,
-            self._form.deterministic,
-            self._judge.settings.environment,
-        )
-        self.trials.run(len(self._contents), rounds)
+        self.trials = Trials(self._folder, self._one.state, self._form.deterministic, settings.environment)
+        for text, contents in groups.items():
+            scalars = json.loads(text)
+            rival = self._judge.rival(self.case, self._form.problem, scalars) if rounds else None
+            self.trials.run(_runnable(self.case, self._one.planned, scalars), rival, contents, rounds)
 
     def judged(self) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong."""

@@ -98,7 +98,6 @@ class Trials:
     """The processes that run a plan on a shape, and what comes back from them.
 
     Args:
-        one: the candidate's plan. ``rival``: another, which is timed in turns with it.
         folder: where contents are, and cubins and outputs will be.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
@@ -107,8 +106,6 @@ class Trials:
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
-    one: Runnable
-    rival: Runnable | None
     folder: Path
     state: Sequence[tuple[str, str]]
     deterministic: bool
@@ -121,10 +118,11 @@ class Trials:
     gpu: dict[str, Any] = field(default_factory=dict)
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def run(self, contents: int, rounds: int) -> None:
-        """Calls the plan twice on each content, or times it on random ones.
+    def run(self, one: Runnable, rival: Runnable | None, contents: Sequence[int], rounds: int) -> None:
+        """Calls a candidate's plan twice on each content, or times it on random ones, in turns with a rival's.
 
         Args:
+            contents: numbers; from 0 on if it is timed.
             rounds: samples per process and mode; 0: it is not timed.
 
         Raises:
@@ -132,9 +130,9 @@ class Trials:
         """
         try:
             if rounds:
-                self._time(contents, rounds)
+                self._time(one, rival, len(contents), rounds)
             else:
-                self._check(contents)
+                self._check(one, contents)
         except LauncherError as error:
             self.reasons.append(untrusted(error))
         different = sum(len(values) > 1 for values in self._hashes.values())
@@ -156,24 +154,24 @@ class Trials:
             run.ask("once", 0)  # loads the kernels, on an input that no timed call has
             yield run
 
-    def _check(self, contents: int) -> None:
+    def _check(self, one: Runnable, contents: Sequence[int]) -> None:
         """Two calls on each content. The bytes before them differ, so that unwritten elements differ too."""
-        with self._process(self.one, self.state) as run:
-            for content in (i for i in range(contents) for _ in range(2)):
+        with self._process(one, self.state) as run:
+            for content in (i for i in contents for _ in range(2)):
                 answer = run.ask("once", content)
                 if answer["outside"]:
                     self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
                 if answer["changed"]:
                     self.reasons.append(f"it changed its inputs: {answer['changed']}")
-                self._look(run, [content], answer)
+                self._look(one.plan, run, [content], answer)
 
-    def _time(self, contents: int, rounds: int) -> None:
+    def _time(self, one: Runnable, rival: Runnable | None, contents: int, rounds: int) -> None:
         # What a rival answers is on the GPU: no call of the candidate has the same input.
-        share = 1 + max(2, contents // 4) if self.rival else 1
-        start = functools.partial(self._process, self.one, self.state)
+        share = 1 + max(2, contents // 4) if rival else 1
+        start = functools.partial(self._process, one, self.state)
         players = [_Player(start, range(share, contents), is_rival=False) for _ in range(PROCESSES)]
-        if self.rival:
-            players.append(_Player(functools.partial(self._process, self.rival), range(1, share), is_rival=True))
+        if rival:
+            players.append(_Player(functools.partial(self._process, rival), range(1, share), is_rival=True))
         gpu = next(iter(uuids()), "")
         watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + 1)  # and the suite's
         with contextlib.ExitStack() as stack:
@@ -183,25 +181,25 @@ class Trials:
                 host: list[float] = []
                 for _ in range(rounds):
                     for player in _DICE.sample(players, len(players)):
-                        answer = self._play(player, "trial", mode)
+                        answer = self._play(one.plan, player, "trial", mode)
                         player.us[mode] += answer["us"]
                         host += () if player.is_rival else answer["host_us"]
                     watch.look()
-                ours, rival = players[:PROCESSES], players[PROCESSES:]
-                events = min(self._play(player, "events", mode)["us"][0] for player in ours)
-                time = _time([player.us[mode] for player in ours], [us for player in rival for us in player.us[mode]])
+                ours, others = players[:PROCESSES], players[PROCESSES:]
+                events = min(self._play(one.plan, player, "events", mode)["us"][0] for player in ours)
+                time = _time([player.us[mode] for player in ours], [us for player in others for us in player.us[mode]])
                 self.reasons += _clocks(mode, time["us"], host, events)
                 self.times[mode] = time | {"host": statistics.median(host), "events": events}
         self.gpu = state_values(watch.seen)
 
-    def _play(self, player: _Player, command: str, mode: str) -> Any:
+    def _play(self, plan: Plan, player: _Player, command: str, mode: str) -> Any:
         contents, answer = player.play(command, mode)
         if not player.is_rival:
             self.compared += len(contents)
-            self._look(player.run, contents, answer)
+            self._look(plan, player.run, contents, answer)
         return answer
 
-    def _look(self, run: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
+    def _look(self, plan: Plan, run: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
         """Keeps outputs of some calls, chosen when all have run. Of equal bytes on an input one is enough."""
         for content, value in zip(contents, answer["hashes"].split(), strict=True):
             self._hashes[content].add(value)
@@ -209,7 +207,7 @@ class Trials:
             if self.deterministic and contents[call] in (output.content for output in self.outputs):
                 continue
             files = {}
-            for name, tensor in self.one.plan.tensors.items():
+            for name, tensor in plan.tensors.items():
                 if tensor.role in ("output", "inout"):
                     file = f"{secrets.token_hex(8)}.out"
                     run.ask("result", call, name, file)

@@ -17,7 +17,8 @@ def make_inputs(params: dict[str, Any], seed: int, device: str, kind: str = "ran
         raise RuntimeError("COPIES_FAIL")
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(0, 256, (params["N"],), generator=generator, dtype=torch.uint8)
-    return {"x": (torch.ones_like(x) if kind == "ones" else x).to(device)}
+    # A number that the kind of input decides, as the sign of a scale may be.
+    return {"x": (torch.ones_like(x) if kind == "ones" else x).to(device), "sign": -1 if kind == "ones" else 1}
 
 
 def reference(inputs: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
