@@ -1,7 +1,9 @@
 """Candidates that cheat, and honest ones, before the judge: ``python -m benchmarks.judge``.
 
 Each cheat is a mechanism, written anew: those of published collections, and ours. A cheat is *accepted* if its verdict
-is; an honest candidate is *convicted* if it is rejected. Accepted is a score of 0 and 0.
+is and it is faster than the same kernel without the attack, which is judged in the same run. If it is not, it had *no
+gain*: it found no mark of an earlier call, say, and did the work. An honest candidate is *convicted* if it is rejected.
+The goal is 0 and 0.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
 folder. Without a GPU, cheats that end before a GPU is needed are judged, and the others are *unmeasured*.
@@ -35,6 +37,8 @@ SOURCES = Path(__file__).parent / "attacks"
 SUITE, ARCH = "examples/row_softmax", "sm_90a"
 #: Suites whose variants are honest candidates.
 HONEST = ("examples/row_softmax", "examples/triton_kernels", "kernels/attention", "examples/languages")
+#: The kernel of the cheats without an attack; the factor by which a cheat that is accepted is faster.
+CONTROL, GAIN = "honest.attacks.control", 1.05
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
 _ARGUMENTS: list[Any] = [
     [{"tensor": "x"}],
@@ -147,13 +151,19 @@ def build(folder: Path) -> None:
             form["variant"] = {"source": cheat.source, "config": {"ATTACK": cheat.attack}}
         else:
             key = cheat.source, cheat.attack
-            compiled.setdefault(key, _compiled(cheat, place))
+            compiled.setdefault(key, _compiled(*key, place))
             if compiled[key].parent != place:
                 shutil.copy(compiled[key], place)
             launch = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS, **cheat.launch}
             shapes = [] if cheat.attack in (0, 20) else ["main", "odd"]
             form |= {"workspaces": {"workspace": 4 << 20}, "launches": [launch], "shapes": shapes}
         _write(place, {**form, **cheat.form}, SUITE)
+    control = folder / CONTROL
+    control.mkdir()
+    form = {"name": "control", "problem": "rows", "tolerance": "fp32", "workspaces": {"workspace": 4 << 20}}
+    launch = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS}
+    _compiled("kernels.cu", 0, control)
+    _write(control, {**form, "launches": [launch]}, SUITE)
     for suite in HONEST:
         for place, form in _honest(raw.ROOT / suite, folder):
             _write(place, form, suite)
@@ -164,15 +174,15 @@ def _write(place: Path, form: Mapping[str, Any], suite: str) -> None:
     (place / "suite").write_text(suite)
 
 
-def _compiled(cheat: Cheat, place: Path) -> Path:
-    nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if cheat.source == "launches.cu" else []
+def _compiled(source: str, attack: int, place: Path) -> Path:
+    nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if source == "launches.cu" else []
     command: list[str | Path] = [
         nvcc.path,
         f"-arch={ARCH}",
         "-cubin",
         *flags,
-        f"-DATTACK={cheat.attack}",
-        SOURCES / cheat.source,
+        f"-DATTACK={attack}",
+        SOURCES / source,
     ]
     subprocess.run([*command, "-o", place / "k.cubin"], check=True, stderr=subprocess.DEVNULL)
     return place / "k.cubin"
@@ -228,7 +238,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 of_suite, judging.judge_all(load(raw.ROOT / suite), of_suite, settings, say), strict=True
             ):
                 results[place.name] = json.loads(verdict.to_json())
-                print(table({place.name: results[place.name]})[0], file=sys.stderr)
+                print(f"{place.name} {verdict.status} {verdict.reasons[:1]}", file=sys.stderr)
         return results
 
 
@@ -238,13 +248,25 @@ def table(results: raw.Results) -> list[str]:
     for name, verdict in results.items():
         title = f"{CHEATS[int(name[6:])].name}" if name.startswith("cheat.") else name
         reason = "; ".join(verdict["reasons"])[:150]
-        times = {
-            one["shape"]: {m: t["us"] for m, t in one["times"].items()} for one in verdict["shapes"] if one["times"]
-        }
-        lines.append(f"{title:36} {verdict['status']:10} {reason or times}")
-    counts = Counter((name.partition(".")[0], verdict["status"]) for name, verdict in results.items())
-    lines += ["", *(f"{kind}: {status} {count}" for (kind, status), count in sorted(counts.items()))]
+        lines.append(f"{title:36} {_outcome(name, results):10} {reason or _times(verdict)}")
+    counts = Counter((name.partition(".")[0], _outcome(name, results)) for name in results)
+    lines += ["", *(f"{kind}: {outcome} {count}" for (kind, outcome), count in sorted(counts.items()))]
     return lines
+
+
+def _times(verdict: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """us by shape and mode."""
+    return {one["shape"]: {m: t["us"] for m, t in one["times"].items()} for one in verdict["shapes"] if one["times"]}
+
+
+def _outcome(name: str, results: raw.Results) -> str:
+    """The status of its verdict; ``no gain`` if that is of a cheat that is as fast as the control everywhere."""
+    status = str(results[name]["status"])
+    if not name.startswith("cheat.") or status != "accepted" or CONTROL not in results:
+        return status
+    usual = _times(results[CONTROL])
+    pairs = [(usual[shape][mode], us) for shape, of in _times(results[name]).items() for mode, us in of.items()]
+    return status if any(before > GAIN * after for before, after in pairs) else "no gain"
 
 
 def verdict(results: raw.Results) -> int:
@@ -252,7 +274,7 @@ def verdict(results: raw.Results) -> int:
     wrong = [
         name
         for name, one in results.items()
-        if one["status"] == ("accepted" if name.startswith("cheat.") else "rejected")
+        if _outcome(name, results) == ("accepted" if name.startswith("cheat.") else "rejected")
         or "ESCAPED" in str(one["reasons"])
     ]
     return int(Exit.FAILED if wrong else Exit.OK)

@@ -36,8 +36,8 @@ from flashcore.plugins.launcher.plan import tensors_of
 
 #: Samples of each process and mode.
 ROUNDS = 10
-#: Inputs that timed calls draw from at most, and their bytes; seeds of each kind of input.
-_TIMED, _TIMED_BYTES, _SEEDS = 480, 2 << 30, 2
+#: Inputs for each replay, a quarter of them for rivals; the bytes of all at most; seeds of each kind of input.
+_PER_REPLAY, _TIMED_BYTES, _SEEDS = 22, 2 << 30, 2
 #: Candidates that are prepared while one is measured.
 _AHEAD = 4
 #: A time this far below its floor is not a kernel's.
@@ -166,10 +166,13 @@ class _Run:
             CapabilityError: the suite or the machine is at fault.
         """
         self._folder.mkdir()
+        settings = self._judge.settings
+        rounds = settings.rounds if self._is_timed else 0
         kinds = [k for k in self._problem.KINDS for _ in range(_SEEDS)] + [*getattr(self._problem, "EDGE_KINDS", ())]
         if self._is_timed:
             size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values() if t.role != "output")
-            kinds = kinds[:1] * (1 + max(4, min(_TIMED, _TIMED_BYTES // max(size, 1))))
+            wanted = _PER_REPLAY * (2 * rounds + 2)  # samples in two modes, and those between events
+            kinds = kinds[:1] * (1 + max(4, min(wanted, _TIMED_BYTES // max(size, 1))))
         self._contents = [(secrets.randbits(31), kind) for kind in kinds]
         tasks = [
             {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
@@ -177,8 +180,6 @@ class _Run:
         ]
         made = self._judge.answers.ask(self.case, tasks)
         groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(made))
-        settings = self._judge.settings
-        rounds = settings.rounds if self._is_timed else 0
         if rounds and len(groups) > 1:
             raise CapabilityError(
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
