@@ -45,10 +45,10 @@ def judge(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> Judge:
 
     def judge(cubin: Path | None = None, **changes: Any) -> Verdict:
         environment = {**here.environment, **changes.pop("environment", {})}
-        rounds, suite = changes.pop("rounds", 6), changes.pop("suite", SUITE)
+        suite = changes.pop("suite", SUITE)
         del environment["LIBCUDA_LOG"]  # it would take time by the host's clock
         folder = written(tmp_path / f"c{len(list(tmp_path.iterdir()))}", cubin or made / "k.cubin", **changes)
-        settings = Settings(rounds=rounds, arch="sm_90a", environment=environment)
+        settings = Settings(rounds=6, arch="sm_90a", environment=environment)
         (verdict,) = judge_all(load(suite), [folder], settings, lambda _: None)
         return verdict
 

@@ -33,6 +33,15 @@ def test_a_rival_is_timed_in_turns(machine: Callable[..., Machine], made: Path, 
     assert looked_at <= {*range(9, CONTENTS)}  # the others are the warm-up's and the rival's
 
 
+def test_answers_that_are_kept_answer_no_later_call(
+    machine: Callable[..., Machine], made: Path, tmp_path: Path
+) -> None:
+    one = trials(machine(), tmp_path / "t")
+    one.run(Runnable(plan("keep_copy"), made), None, range(CONTENTS), 8)  # more calls than there are inputs
+    assert one.compared > 2 * CONTENTS and not one.reasons
+    assert [time["us"] for time in one.times.values()] == [3.0, 3.0]
+
+
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(
     machine: Callable[..., Machine], made: Path, tmp_path: Path
 ) -> None:
