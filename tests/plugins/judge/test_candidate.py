@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.pipeline import plugins
 from flashcore.plugins.judge.candidate import sealed
 from flashcore.plugins.judge.formulas import filled
+from flashcore.plugins.judge.judging import Settings, judge_all
 from flashcore.plugins.judge.text import untrusted
-from tests.plugins.judge.conftest import LAUNCH, Judge, written
+from flashcore.plugins.judge.verdict import write
+from flashcore.suites.load import load
+from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
 
 
 def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
@@ -27,6 +31,15 @@ def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
     assert other != first
     (tmp_path / "b" / "more").rename(tmp_path / "b" / "most")
     assert sealed(tmp_path / "b", tmp_path / "4").digest not in (first, other)
+
+
+def test_a_name_that_is_no_text_ends_no_batch(tmp_path: Path) -> None:
+    plugins.load()
+    folders = [written(tmp_path / os.fsdecode(b"c\xff"), tolerance="none"), written(tmp_path / "d", tolerance="none")]
+    verdicts = [*judge_all(load(SUITE), folders, Settings(arch="sm_90a"), lambda _: None)]
+    assert [one.status for one in verdicts] == ["rejected", "rejected"]
+    for one in verdicts:
+        assert write(one, tmp_path / "v", None).read_text().isascii()
 
 
 OTHERS: tuple[Callable[[Path], object], ...] = (

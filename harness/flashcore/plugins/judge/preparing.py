@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
     """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files."""
     files = (parts.MANIFEST, *suite.manifests, *(p.file for p in suite.problems.values()))
     verdict = Verdict(
-        candidate=hashlib.sha256(str(source).encode()).hexdigest(),
+        candidate=hashlib.sha256(os.fsencode(source)).hexdigest(),
         suite=suite.name,
         suite_hash=parts.digest({file: Path(suite.root, file).read_bytes() for file in files}),
         untrusted={"name": untrusted(source.name)},
