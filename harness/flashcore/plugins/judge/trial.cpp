@@ -127,7 +127,7 @@ std::string unmixed(std::string bytes, std::uint64_t key) {
 // up (by Landlock) all files but libraries, devices and the plan's folder, all programs, and, where the system can, TCP and
 // signals to others. Returns whether the system can do it.
 bool confine(const std::filesystem::path& folder) {
-  constexpr std::uint64_t kWrite = 1 << 1, kRead = 1 << 2, kList = 1 << 3, kMake = 1 << 8, kAll = (1 << 13) - 1;
+  constexpr std::uint64_t kWrite = 1 << 1, kRead = 1 << 2, kList = 1 << 3, kMake = 1 << 5 | 1 << 8, kAll = (1 << 13) - 1;
   constexpr long kCreate = 444, kAdd = 445, kRestrict = 446;
   constexpr std::uint64_t kRefused[] = {kAll, 3, 3};  // of files, TCP ports, sockets and processes outside
   int rules = -1;
