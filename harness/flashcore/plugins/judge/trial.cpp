@@ -142,6 +142,7 @@ bool confine(const std::filesystem::path& folder) {
     if (rule.file >= 0) syscall(kAdd, rules, 1, &rule, 0), close(rule.file);
   };
   for (const char* path : {"/usr", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/nix", "/run/opengl-driver"}) allow(path, kRead | kList);
+  allow("/proc/self", kRead | kWrite | kList);  // the driver names its threads, and fails if it cannot
   std::istringstream libraries(std::getenv("LD_LIBRARY_PATH") ? std::getenv("LD_LIBRARY_PATH") : "");
   for (std::string path; std::getline(libraries, path, ':');) allow(path, kRead | kList);
   std::error_code error;
