@@ -60,7 +60,8 @@ using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
   X("wgmma_persistent", walk128, Walk128)        \
   X("wgmma_key_groups_2", pairs64, Pairs64)      \
   X("wgmma_key_groups_2", pairs128, Pairs128)    \
-  X("wgmma_key_groups_4", fours64, Fours64)
+  X("wgmma_key_groups_4", fours64, Fours64)      \
+  X("wgmma_key_groups_4", fours128, Pairs128)
 #define CLUSTERS(X)                              \
   X("cluster_keys", keys512, Keys512)            \
   X("cluster_rows", keys1024, Keys1024)          \
@@ -96,25 +97,33 @@ extern "C" __global__ void mapped_clear(unsigned* taken) {
 
 namespace {
 
+// The map's choice; key groups for more keys than the chosen cluster's shared memory holds.
+std::string_view choice_of(const flashcore::Shape& s) {
+  const std::string_view choice = CHOOSE(s);
+#define CLUSTER_REFUSES(variant, kernel, C) \
+  if (choice == VARIANT(variant) && clusters::refusal<C>(s)) return VARIANT("wgmma_key_groups_2");
+  CLUSTERS(CLUSTER_REFUSES)
+  return choice;
+}
+
 flashcore::Plan plan(const flashcore::Shape& s) {
   flashcore::Plan p;
   if ((p.error = warpgroups::refusal(s))) return p;
-  const std::string_view choice = CHOOSE(s);
+  const std::string_view choice = choice_of(s);
 #define PLAN(variant, kernel, C)                        \
   if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
     return warpgroups::add_forward<C>(p, s, "mapped_" #kernel, "mapped_clear");
   ROWS(PLAN)
-#define CLUSTER_PLAN(variant, kernel, C)           \
-  if (choice == VARIANT(variant) && !(p.error = clusters::refusal<C>(s))) \
-    return clusters::add_forward<C>(p, s, "mapped_" #kernel);
+#define CLUSTER_PLAN(variant, kernel, C) \
+  if (choice == VARIANT(variant)) return clusters::add_forward<C>(p, s, "mapped_" #kernel);
   CLUSTERS(CLUSTER_PLAN)
-  if (!p.error) p.error = "the map's choice is not among the kernels of this file";
+  p.error = "the map's choice is not among the kernels of this file";
   return p;
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
                    cudaStream_t stream) {
-  const std::string_view choice = CHOOSE(s);
+  const std::string_view choice = choice_of(s);
 #define LAUNCH(variant, kernel, C)                      \
   if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
     return warpgroups::launch_forward<C>(a, s, p, mapped_##kernel, mapped_clear, nullptr, workspace, stream);
