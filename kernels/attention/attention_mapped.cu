@@ -1,4 +1,4 @@
-// attention_mapped: for each shape the kernel that the map chooses (choice.h), by variant.
+// attention_mapped: for each shape the kernel that choice.h names, by variant (in bf16 without its suffix).
 //
 // Hopper only. From: no design document.
 
@@ -6,16 +6,12 @@
 #if ELEMENT_BF16
 #undef ELEMENT_BF16
 #include <attention/clusters/bf16.cuh>
-#define CHOOSE choose_general_bf16
-#define VARIANT(name) name "_bf16"
+constexpr bool kHasKeyGroups4 = false;  // not among the variants in bf16
 #else
 #include <attention/clusters/launch.cuh>
-#define CHOOSE choose_general
-#define VARIANT(name) name
+constexpr bool kHasKeyGroups4 = true;
 #endif
 #include <attention/choice.h>
-
-#include <string_view>
 
 namespace {
 
@@ -97,11 +93,11 @@ extern "C" __global__ void mapped_clear(unsigned* taken) {
 
 namespace {
 
-// The map's choice; key groups for more keys than the chosen cluster's shared memory holds.
+// The choice; key groups for more keys than the chosen cluster's shared memory holds.
 std::string_view choice_of(const flashcore::Shape& s) {
-  const std::string_view choice = CHOOSE(s);
+  const std::string_view choice = choose(s, kHasKeyGroups4);
 #define CLUSTER_REFUSES(variant, kernel, C) \
-  if (choice == VARIANT(variant) && clusters::refusal<C>(s)) return VARIANT("wgmma_key_groups_2");
+  if (choice == variant && clusters::refusal<C>(s)) return "wgmma_key_groups_2";
   CLUSTERS(CLUSTER_REFUSES)
   return choice;
 }
@@ -111,11 +107,11 @@ flashcore::Plan plan(const flashcore::Shape& s) {
   if ((p.error = warpgroups::refusal(s))) return p;
   const std::string_view choice = choice_of(s);
 #define PLAN(variant, kernel, C)                        \
-  if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
+  if (choice == variant && s.D == C::kHeadDim) \
     return warpgroups::add_forward<C>(p, s, "mapped_" #kernel, "mapped_clear");
   ROWS(PLAN)
 #define CLUSTER_PLAN(variant, kernel, C) \
-  if (choice == VARIANT(variant)) return clusters::add_forward<C>(p, s, "mapped_" #kernel);
+  if (choice == variant) return clusters::add_forward<C>(p, s, "mapped_" #kernel);
   CLUSTERS(CLUSTER_PLAN)
   p.error = "the map's choice is not among the kernels of this file";
   return p;
@@ -125,11 +121,11 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
                    cudaStream_t stream) {
   const std::string_view choice = choice_of(s);
 #define LAUNCH(variant, kernel, C)                      \
-  if (choice == VARIANT(variant) && s.D == C::kHeadDim) \
+  if (choice == variant && s.D == C::kHeadDim) \
     return warpgroups::launch_forward<C>(a, s, p, mapped_##kernel, mapped_clear, nullptr, workspace, stream);
   ROWS(LAUNCH)
 #define CLUSTER_LAUNCH(variant, kernel, C) \
-  if (choice == VARIANT(variant)) return clusters::launch_forward<C>(a, s, p, mapped_##kernel, stream);
+  if (choice == variant) return clusters::launch_forward<C>(a, s, p, mapped_##kernel, stream);
   CLUSTERS(CLUSTER_LAUNCH)
   return cudaErrorInvalidValue;
 }
