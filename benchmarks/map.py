@@ -44,7 +44,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for name in times[0]
         if name in times[1]
     }
-    return {"machine": raw.machine(str(raced.record.gpu)), "points": points}
+    every = {
+        spot.shape.name: {"params": dict(spot.params), "us": spot.times, "references": spot.references}
+        for spot in raced.spots
+    }
+    return {"machine": raw.machine(str(raced.record.gpu)), "points": points, "raced": every}
 
 
 def _mapped(options: argparse.Namespace, folder: Path, first: str) -> Path:
@@ -89,6 +93,18 @@ def near(results: raw.Results) -> float:
     return sum(loss <= NEAR for loss in every) / len(every)
 
 
+def ahead(results: raw.Results) -> list[str]:
+    """What the raced points say of each reference, and of all: the share where a variant is as fast."""
+    times = [(min(point["us"].values()), point["references"]) for point in results["raced"].values()]
+    names = sorted({name for _, references in times for name in references})
+    pairs = {name: [(us, of[name]) for us, of in times if name in of] for name in names}
+    pairs["the fastest reference"] = [(us, min(of.values())) for us, of in times if of]
+    return [
+        f"as fast as {name} at {100 * sum(us <= other for us, other in both) / len(both):.1f} % of {len(both)} points"
+        for name, both in pairs.items()
+    ]
+
+
 def table(results: raw.Results) -> list[str]:
     """The figures as text."""
     verdicts = ["" if hold else " MISSED" for hold in (cost(results) <= COST, near(results) >= SHARE)]
@@ -97,6 +113,7 @@ def table(results: raw.Results) -> list[str]:
         f"racing takes {100 * cost(results):.1f} % of timing everything, at most {100 * COST:.0f} %{verdicts[0]}",
         f"its winner is within 1 % of the best at {100 * near(results):.1f} % of points, at least {100 * SHARE:.0f} %; "
         f"the largest loss is {100 * (losses(results)[-1] - 1):.1f} %{verdicts[1]}",
+        *ahead(results),
     ]
 
 

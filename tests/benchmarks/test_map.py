@@ -16,7 +16,11 @@ def data(raced: float, *winners: str) -> Any:
         f"p{i}": {"seconds": [raced, 1.0], "us": [{v: 1.0 if v == winner else 2.0 for v in full}, full]}
         for i, winner in enumerate(winners)
     }
-    return {"machine": "H", "points": points}
+    every = {
+        "q": {"us": {"a": 1.0}, "references": {"r": 2.0, "s": 0.5}},
+        "w": {"us": {"a": 1.0}, "references": {"r": 1.0}},
+    }
+    return {"machine": "H", "points": points, "raced": every}
 
 
 @pytest.mark.parametrize(
@@ -31,3 +35,11 @@ def data(raced: float, *winners: str) -> Any:
 def test_cost_and_winners_decide(measured: dict[str, Any], code: int, missed: int) -> None:
     assert benchmark.verdict(measured) == code
     assert sum("MISSED" in line for line in benchmark.table(measured)) == missed
+
+
+def test_each_reference_and_the_fastest_have_a_share_of_points() -> None:
+    assert benchmark.ahead(data(0.2, "best")) == [
+        "as fast as r at 100.0 % of 2 points",
+        "as fast as s at 0.0 % of 1 points",
+        "as fast as the fastest reference at 50.0 % of 2 points",
+    ]
