@@ -187,7 +187,8 @@ def judge(
     for budget, expectations in comparison.expectations:
         verdicts += gate.verdicts(budget, expectations)
     for table, of_table in plugin.entries("verdicts"):
-        verdicts += plugin.resolve(of_table)(record) if table in record.suite.tables else ()
+        if table in record.suite.tables:
+            verdicts = [*plugin.resolve(of_table)(record, verdicts)]
     trouble = (*gate.trouble.values(), *gate.stopped)
     return Judgement(
         tuple(verdicts),

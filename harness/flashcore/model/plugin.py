@@ -54,7 +54,7 @@ class Plugin(NamedTuple):
         causes: a code → a class as in :mod:`flashcore.model.causes`, whose module adds its text to
             :data:`flashcore.model.cause_text.FORMS`.
         tables: a manifest table ``[NAME.…]`` → its form, a :class:`flashcore.suites.schema.TableForm`.
-        verdicts: a manifest table ``[NAME.…]`` → ``verdicts(record)``, further verdicts on a record whose suite has it.
+        verdicts: a manifest table ``[NAME.…]`` → ``verdicts(record, others)``: all verdicts on a record with it.
         api: an attribute of ``flashcore`` → the function or class.
         languages: a value of ``cubins`` in manifests → a :class:`flashcore.model.languages.Language`.
         plans: a value of ``plan`` in manifests → a module, a :class:`flashcore.measure.build.launch_plan.Recorder`.

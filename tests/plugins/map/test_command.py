@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_the_gate_of_a_map_judges_its_regret(
     assert verdicts["rows_regret_p99"]["status"] == ("fail" if code else "pass")
     assert main.main(["report", run, "--profiles", str(tmp_path), "--format", "md"]) == 0
     assert ("gate FAILED" in capsys.readouterr().out) is bool(code)
+
+
+def test_a_point_that_a_variant_refuses_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = maps.record(regret={"p99": 9.0})
+    plans = tuple(factory.plan("small", shape, error="rows are too long") for shape in record.suite.shapes)
+    run = stored(tmp_path, replace(record, plans=plans))
+    assert main.main(["gate", run, "--profiles", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
 def test_a_map_without_times_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@
     const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;
     const to = layer === "share" ? 1 : 1.5;
     const scale = layer === "share" ? "Viridis" : layer === "over_reference" ? "RdBu" : "YlOrRd";
-    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer !== "share", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
+    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer === "margin" || layer === "dispatched", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
   }
   window.charts.kinds.map = build;
 })();

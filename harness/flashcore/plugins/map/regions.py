@@ -17,6 +17,7 @@ from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FactSpec, Kind
 from flashcore.model.causes import NotRecorded, NotTimed
+from flashcore.model.gate_policy import AS_PLANNED
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
 from flashcore.model.record import Record, Subject
@@ -180,7 +181,10 @@ class Regions:
             )
 
 
-def verdicts(record: Record) -> Iterator[Verdict]:
-    """Of a map's record; none of others."""
-    if any("points" in table for table in record.suite.tables["map"].values()):
+def verdicts(record: Record, others: Sequence[Verdict]) -> Iterator[Verdict]:
+    """The others, without those on points that a variant refuses, and the map's."""
+    is_map = any("points" in table for table in record.suite.tables["map"].values())
+    refused = {(plan.variant, plan.shape) for plan in record.plans if is_map and plan.cause and not plan.crashed}
+    yield from (v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused)
+    if is_map:
         yield from Regions(record).verdicts
