@@ -40,7 +40,7 @@ BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
 #: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 1e-5, 5e-4, 2.8, 0.01
+RATE, RANKS, CLEAR, LEAST = 1e-5, 4e-4, 2.8, 0.01
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
 NEWS, SETTLED, EARLY = 3, 32, 0.05
