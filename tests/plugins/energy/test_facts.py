@@ -32,6 +32,7 @@ def test_the_energy_of_a_call_is_its_power_times_its_time() -> None:
     assert values["energy"] == pytest.approx(20) and values["energy_above_idle"] == pytest.approx(15)  # mJ in 50 µs
     assert values["flop_per_joule"] == pytest.approx(1 / 0.02)  # GFLOP over J
     assert values.keys() == energy.PLUGIN.facts.keys()
+    assert by_name(steady(400), steady(100))["power_idle"].note == "without work"
 
 
 def test_intervals_follow_the_spread() -> None:

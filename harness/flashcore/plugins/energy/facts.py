@@ -86,8 +86,8 @@ def facts(subject: Subject, flop: float | None, readings: Mapping[str, Any] | Ca
         values["energy_above_idle"] = _above(work, idle, us) if isinstance(idle, Ratio) else idle
         ends = (energy.value, energy.high, energy.low)
         values["flop_per_joule"] = Ratio(*(flop / mj / 1e6 for mj in ends)) if flop else NoFormula("flop")
-    note = f"back-to-back calls of {us:.4g} µs, by NVML's energy counter"
     for name, value in values.items():
+        note = "without work" if name == "power_idle" else f"back-to-back calls of {us:.4g} µs"
         for end, field in (("", "value"), ("_low", "low"), ("_high", "high")):
             if end and name.startswith("power"):
                 continue
