@@ -42,8 +42,10 @@ def ladder(record: Record) -> str:
         if lines:
             table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s"), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
-    if untrusted := [name for name in dict.fromkeys(timed) if suite.variants[name].trust]:
-        parts.append(f"untrusted, as code of their own ran in the measuring process: {', '.join(untrusted)}")
+    names = dict.fromkeys(timed)
+    if untrusted := [name for name in names if suite.variants[name].trust]:
+        those = "all variants" if len(untrusted) == len(names) else ", ".join(untrusted)
+        parts.append(f"untrusted: {those}; code of their own ran in the measuring process")
     return "\n\n".join(parts) or "no times were recorded"
 
 
