@@ -50,6 +50,7 @@ def test_intervals_follow_the_spread() -> None:
     [
         (steady(400, sensor=300), PowerDisagrees),
         (steady(400, updates=5), NoNvml),
+        (steady(0), PowerDisagrees),
         (steady(400, others=1), OtherProcesses),
     ],
 )

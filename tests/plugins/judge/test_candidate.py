@@ -153,7 +153,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"workspaces": {"y": 8}}, "y is a tensor of the problem"),
         ({"tolerance": "loose"}, "tolerance: expected one of exact"),
         ({"roof": "fp4_tensor"}, "roof: expected one of fp32"),
-        ({"problem": "other"}, "no problem of the suite"),
+        ({"problem": "other"}, "expected a problem of"),
         ({"shapes": ["none"]}, "some of its shapes"),
         ({"extra": 1}, "extra"),
         ({"name": "x" * (8 << 20)}, "more than 8 MiB"),

@@ -73,6 +73,17 @@ def test_the_header_compiles_and_chooses_as_the_tree(tmp_path: Path) -> None:
     assert set(printed) == {"small", "large"}
 
 
+def test_a_part_whose_variant_does_not_run_at_a_point_has_infinite_regret_there() -> None:
+    spot = Regions(maps.record(1)).spots[0]
+    assert tree.Part({}, ("absent", spot.best), ()).regret(spot) == float("inf")
+
+
+def test_a_feature_that_is_no_number_is_refused() -> None:
+    regions = Regions(maps.record(40))
+    with pytest.raises(UsageError, match="expected expressions that are numbers at every point"):
+        tree.fitted(regions.spots, ["1 // (S - S)"], [])
+
+
 def test_what_cannot_be_fitted_says_so() -> None:
     with pytest.raises(UsageError, match=r"expected features .*, found \[\]"):
         tree.dispatcher(Regions(maps.record(features=[])))

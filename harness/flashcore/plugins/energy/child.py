@@ -78,10 +78,10 @@ def read(nvml: Nvml, seconds: float, feed: Callable[[], None] = lambda: None) ->
     updates: list[tuple[float, float]] = []
     power: list[float] = []
     began, last = time.monotonic(), nvml.energy()
-    while (now := time.monotonic() - began) < seconds:
+    while time.monotonic() - began < seconds:
         feed()
         if (energy := nvml.energy()) is not None and energy != last:
-            updates.append((round(now, 5), energy))
+            updates.append((round(time.monotonic() - began, 5), energy))
             last = energy
         if random.random() < _SAMPLED and (watts := nvml.power()) is not None:
             power.append(watts)

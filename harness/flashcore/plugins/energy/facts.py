@@ -59,7 +59,7 @@ def watts(readings: Mapping[str, Any]) -> Ratio | Cause:
     mean = _power(edges[0], edges[-1])
     error = _T * statistics.stdev(itertools.starmap(_power, itertools.pairwise(edges))) / math.sqrt(_PARTS)
     by_sensor = statistics.fmean(sensor)
-    if abs(by_sensor - mean) > _APART * mean:
+    if mean <= error or abs(by_sensor - mean) > _APART * mean:  # no power within the error, or another one
         return PowerDisagrees(mean, by_sensor)
     return Ratio(mean, mean - error, mean + error)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
+from flashcore.model.text import misspelled
 from flashcore.plugins.judge import judging
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
@@ -35,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
+    if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
+        found = misspelled(unknown[0], suite.problems)
+        raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
+    if arguments.rounds < 1:
+        raise UsageError(f"--rounds {arguments.rounds}: expected a number above 0")
+    if arguments.key and not Path(arguments.key).is_file():
+        raise UsageError(f"--key {arguments.key}: expected a file, found none")
     settings = judging.Settings(rounds=arguments.rounds)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:

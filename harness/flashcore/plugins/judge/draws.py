@@ -9,6 +9,7 @@ from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Shape, Suite
+from flashcore.model.text import misspelled
 from flashcore.plugins.judge.text import untrusted
 from flashcore.suites.schema import TableForm, Text
 
@@ -22,7 +23,10 @@ class DrawForm(TableForm):
     draw: dict[Text, list[int]]
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
+        params = {name for shape in suite.shapes.values() for name in shape.params}
         for name, numbers in self.draw.items():
+            if name not in params:
+                yield f"draw.{name}", "a parameter of the suite's shapes", misspelled(name, params)
             if len(numbers) not in (2, 3) or min(numbers) < 1 or not _values(*numbers):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 

@@ -52,8 +52,8 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         verdict = replace(verdict, candidate=one.digest, untrusted=texts, claims=claims)
         variants = [v for v in suite.variants.values() if v.problem == one.form.problem]
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
-            if getattr(one.form, key) not in allowed:
-                raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed)) or 'no problem of the suite'}")
+            if variants and getattr(one.form, key) not in allowed:
+                raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
         shapes = draws.shapes(suite, one.form.problem, one.form.shapes)
         planned = planning.planned(suite, one, shapes, arch)
         names: set[str] = set()

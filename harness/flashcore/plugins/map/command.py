@@ -54,6 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
         records = [options.recorded(arguments)]
     codes = [Exit.OK]
     for regions in map(Regions, records):
+        if arguments.name not in (None, regions.name):
+            found = f"expected a record of map.{arguments.name}, found one of map.{regions.name}"
+            raise UsageError(f"run {regions.record.id}: {found}\n  hint: name the run: flashcore map RUN")
         if arguments.dispatch:
             print(dispatcher(regions))
             continue
@@ -61,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         for title, heads, rows in regions.tables:
             print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
-            print(f"\n{verdict.status}: {verdict.budget} {number(verdict.value)} {verdict.limit} ({verdict.reason})")
+            value = f"{number(verdict.value)}, limit {verdict.limit}"
+            print(f"\n{verdict.status}: {verdict.budget} {value} ({verdict.reason})")
             codes.append(_CODES[verdict.status])
     return worst(codes)

@@ -35,8 +35,13 @@ class Part:
         return " and ".join(f"{feature} {most}" for feature, most in self.conditions.items()) or "1 == 1"
 
     def regret(self, spot: Spot) -> float:
-        """The regret of the first variant that runs at a point."""
-        return next(spot.regret(v) for v in (*self.variants, spot.best) if v in spot.times)
+        """The regret of its variant; infinite where that does not run."""
+        return spot.regret(self.variants[0])
+
+    def holds(self, spot: Spot) -> bool:
+        """Whether a point is in this part."""
+        tests = (f"{feature} {most}" for feature, most in self.conditions.items())
+        return all(holds(parse(test, spot.params), spot.params) for test in tests)
 
 
 def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
@@ -46,7 +51,10 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
     total = sum(spot.weight for spot in spots)
     losses = np.array([[s.weight / total * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
-    at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
+    try:
+        at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
+    except (ValueError, ZeroDivisionError) as error:
+        raise UsageError(f"features: expected expressions that are numbers at every point: {error}") from error
 
     def grown(rows: list[int], conditions: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
@@ -89,7 +97,7 @@ def dispatcher(regions: Regions) -> str:
         for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
             parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
             for spot in fold:
-                part = next(p for p in parts if holds(parse(p.test, spot.params), spot.params))
+                part = next(p for p in parts if p.holds(spot))
                 regrets[spot.shape.name] = part.regret(spot)
         lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
         for part in fitted(spots, features, dispatchers):

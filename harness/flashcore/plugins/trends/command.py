@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore.cli import options, output
-from flashcore.errors import CapabilityError
-from flashcore.model.text import visible
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.model.text import misspelled, visible
 from flashcore.plugins.runs.index import Index
 from flashcore.plugins.trends import page
 from flashcore.plugins.trends.series import Trends, trends
@@ -45,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CapabilityError(f"trends need the Python package numpy ({error})", "pip install numpy") from error
     if arguments.case:
+        cases = dict.fromkeys(s.case for s in result.series)
+        if arguments.case not in cases:
+            raise UsageError(f"expected a case that a run timed, found {misspelled(arguments.case, cases)}")
         result = replace(result, series=tuple(s for s in result.series if s.case == arguments.case))
     if arguments.output:
         page.write(result, Path(arguments.output), index, places, each=bool(arguments.case))

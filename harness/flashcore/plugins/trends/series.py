@@ -158,6 +158,8 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
 
 def _finding(index: Index, case: Sequence[Point], change: Change, is_new: bool) -> Finding:
     before, after = case[change.at - 1], case[change.at]
+    if change.blame == "kernel" and not (before.code and after.code):
+        change = change._replace(blame="undecided")  # whether its machine code changed is not recorded
     percent, error = 100 * float(np.expm1(change.size)), 100 * change.error
     return Finding(change, percent, error, before, after, (*_reasons(index, before, after),), is_new)
 
