@@ -86,8 +86,8 @@ def counted(context: Context, cases: Sequence[Case]) -> list[Fact]:
 def test_a_plugin_measures_what_bench_timed(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, [], ["slow/mission"] if n == "bench" else ()) for n in ALL})
     monkeypatch.setattr(plugin, "find", lambda kind, name: {("measurements", "counted"): counted}[kind, name])
-    asked = replace(context, settings=replace(context.settings, measurements=("counted",)))
-    measured = gpu_stages.measure(asked, stages.Finished(BUILT))
+    measuring = replace(context, settings=replace(context.settings, measurements=("counted",)))
+    measured = gpu_stages.measure(measuring, stages.Finished(BUILT))
     assert [n.stage for n in measured.notes] == ["check", "bench", "counted", "profile"]
     assert [(f.subject.case, f.value) for f in measured.facts] == [("fast/mission", 1)]
 

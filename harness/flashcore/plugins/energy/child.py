@@ -63,8 +63,14 @@ class Load:
         del self._batches[:-1]
 
     def end(self) -> float:
-        """us per call since :meth:`begin`."""
+        """us per call since :meth:`begin`.
+
+        Raises:
+            FlashcoreError: a call takes so long that none began since.
+        """
         first, last = self._batches[0], self._batches[-1]
+        if first is last:
+            raise FlashcoreError(f"no call began in {SECONDS:g} s: its calls are too long for a mean power")
         last.synchronize()
         calls = (len(self._batches) - 1) * self._replays * self._timed.launches
         return 1000.0 * float(first.elapsed_time(last)) / calls
