@@ -6,14 +6,12 @@ Pages are readable as plain tables without scripts; scripts sort and filter tabl
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
-import gc
 import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -58,19 +56,6 @@ Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
 _NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pauses garbage collection, which took a tenth of the time and freed almost nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@_uncollected()
 def render(
     record: Record,
     folder: Path,

@@ -177,7 +177,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     monkeypatch.setattr(profile, "FEW", few)
     monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
-    result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]), batch=16)
+    result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]).get, batch=16)
     listed = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
     costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
@@ -216,7 +216,7 @@ def groups_of(tasks: list[Task], chosen: profile.Profiling) -> list[tuple[list[s
 
 def test_what_is_measured_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "FEW", 4)
-    tasks, codes = [case(n) for n in SHAPES], dict.fromkeys(("v0", "v1"), CODES["v0"])
+    tasks, codes = [case(n) for n in SHAPES], dict.fromkeys(("v0", "v1"), CODES["v0"]).get
     groups = groups_of(tasks, profiling(codes=codes, references=("cudnn",)))
     assert [[t.name for t in group] for _, group in groups] == [[*SHAPES[:2]], [*SHAPES[2:]]]
     assert [(SAMPLES in metrics, {*metrics} >= COSTLY) for metrics, _ in groups] == [(True, True), (False, False)]
@@ -230,7 +230,7 @@ def test_what_is_measured_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_both_groups_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(profile, "FEW", 1)
-    folder, codes = tmp_path / "profile", dict.fromkeys(("v0", "v1"), CODES["v0"])
+    folder, codes = tmp_path / "profile", dict.fromkeys(("v0", "v1"), CODES["v0"]).get
     names = ("v0/mission", "v1/mission", "v0/long")
     with Pool() as workers:
         profile.start([case(n) for n in names], folder, profiling(codes=codes, workers=workers))
@@ -359,7 +359,7 @@ def test_warps_are_sampled_where_sources_mark_phases(
     run: Run, calls: Callable[[], list[list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NCU_STANDIN_RECORDING", "ncu_raw_samples.csv")
-    result = run(codes=CODES, names=NAMES[:2])
+    result = run(codes=CODES.get, names=NAMES[:2])
     requested = next(c[c.index("--metrics") + 1].split(",") for c in calls() if "--import" not in c)
     assert SAMPLES in requested
     first, other = (fact(result, f"phase_share_{p}", "v0/mission").number or 0 for p in ("first", "other"))
@@ -368,12 +368,12 @@ def test_warps_are_sampled_where_sources_mark_phases(
 
 
 def test_nothing_is_sampled_for_nobody(run: Run, calls: Callable[[], list[list[str]]]) -> None:
-    run(names=NAMES[1:2], codes=CODES)
+    run(names=NAMES[1:2], codes=CODES.get)
     assert not any(SAMPLES in word for call in calls() for word in call)
 
 
 def test_samples_that_ncu_refuses_cost_nothing_else(run: Run) -> None:
-    result = run(f"refuses={SAMPLES}", codes=CODES)
+    result = run(f"refuses={SAMPLES}", codes=CODES.get)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
     actual = fact(result, "phase_share_first", "v0/mission")
     assert actual.value is None and "Failed to find metric" in actual.note

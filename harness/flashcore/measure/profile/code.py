@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flashcore.errors import UsageError
@@ -27,25 +28,24 @@ def marked(context: Context) -> Iterator[str]:
             yield variant.name
 
 
-def codes(context: Context) -> dict[str, phases.Code]:
-    """Variant → the phases of its code for this GPU, if its sources mark any."""
+def codes(context: Context) -> Callable[[str], phases.Code | None]:
+    """Returns a function of a variant: the phases of its code for this GPU, ``None`` if its sources mark none."""
     sources = phases.Sources(Path(context.suite.root))
     disassembler = toolchain.optional_tool("nvdisasm")
-    by_variant: dict[str, phases.Code] = {}
-    for artifact in context.built.artifacts:
-        kind = context.suite.variants[artifact.variant].kind
-        if artifact.arch != context.gpu_arch or artifact.status != "ok" or artifact.cubin is None:
-            continue
-        if not isinstance(kind, Cuda):
-            continue
+    built = {a.variant: a.cubin for a in context.built.artifacts if a.arch == context.gpu_arch and a.status == "ok"}
+
+    @functools.cache
+    def code_of(variant: str) -> phases.Code | None:
+        kind, file = context.suite.variants[variant].kind, built.get(variant)
+        if file is None or not isinstance(kind, Cuda):
+            return None
         try:
-            code = phases.of_variant(kind.file, facts.listing(Path(artifact.cubin), disassembler), sources)
+            return phases.of_variant(kind.file, facts.listing(Path(file), disassembler), sources)
         except UsageError as error:  # wrong phase marks must not stop the profile
-            context.say(f"profile: {artifact.variant} without its phases: {error}")
-            code = phases.Code((OTHER_PHASE,), why=str(error))
-        if code is not None:
-            by_variant[artifact.variant] = code
-    return by_variant
+            context.say(f"profile: {variant} without its phases: {error}")
+            return phases.Code((OTHER_PHASE,), why=str(error))
+
+    return code_of
 
 
 def registers(context: Context) -> dict[str, dict[str, int]]:

@@ -73,7 +73,7 @@ class Profiling:
         chip: ncu's name of the chip (``gh100``), which determines the metric names.
         references: names of the variants that are profiled for comparison.
         plans: case (``variant/shape``) → its launch plan; references have none.
-        codes: variant → the phases of its code, if its sources mark any.
+        codes: a variant → the phases of its code, if its sources mark any.
         registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
         names: variant → kernel in its cubin → in its plan, where a language gives it another name.
         required: case → facts that are measured of it whatever they cost.
@@ -86,7 +86,7 @@ class Profiling:
     workers: Pool = field(default_factory=Pool)
     references: Collection[str] = ()
     plans: Mapping[str, Plan] = field(default_factory=dict)
-    codes: Mapping[str, phases.Code] = field(default_factory=dict)
+    codes: Callable[[str], phases.Code | None] = lambda _: None
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     required: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -98,7 +98,8 @@ def prepare(context: Context) -> None:
     """Starts the first processes under ncu; see :class:`flashcore.measure.stage.Stage`. Neither they nor ncu use a GPU
     before they have tasks."""
     tasks = [Task(f"{v.name}/{s.name}", {}) for v, s in context.cases("profile")]
-    start(tasks, context.folder / "profile", _profiling(context, dict.fromkeys(code.marked(context), phases.Code(()))))
+    marked = dict.fromkeys(code.marked(context), phases.Code(()))
+    start(tasks, context.folder / "profile", _profiling(context, marked.get))
 
 
 def run(context: Context, cases: Sequence[Case]) -> StageResult:
@@ -115,10 +116,11 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     return replace(profiled(tasks, context.folder / "profile", profiling), ncu=version)
 
 
-def _profiling(context: Context, codes: Mapping[str, phases.Code]) -> Profiling:
+def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> Profiling:
     assert context.gpu is not None
     gpu, cases = context.gpu.name, context.cases("profile")
-    by_shape = {shape.name: required_facts(context.suite, gpu, shape.name) for _, shape in cases}
+    shapes = {shape.name for _, shape in cases}
+    by_shape = {shape: required_facts(context.suite, gpu, shape) for shape in shapes}
     facts = {f"{v.name}/{shape.name}": by_shape[shape.name][v.name] for v, shape in cases}
     return Profiling(
         ncu=ncu.find_ncu(),
@@ -163,7 +165,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
             planned = profiling.names.get(variant, {})
             rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
             subject = Subject(variant, shape=shape)
-            phased = profiling.codes.get(variant) if name in stage.deep else None
+            phased = profiling.codes(variant) if name in stage.deep else None
             built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
@@ -177,7 +179,7 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
     """Starts the processes under ncu for the first tasks of :func:`profiled`.
 
     Args:
-        tasks: only their names are used, like those of ``profiling.codes``.
+        tasks: only their names are used; of ``profiling.codes``, only whether there are any.
 
     Raises:
         CapabilityError: no nvtx.
@@ -240,7 +242,7 @@ class UnderNcu:
         """The metrics to request from ncu."""
         inferred = ncu_facts.INFERRED.difference(*self.profiling.required.values())
         without = inferred if deep else ncu_facts.COSTLY
-        sampled = deep and any(name.split("/")[0] in self.profiling.codes for name in self.deep)
+        sampled = deep and any(self.profiling.codes(name.split("/")[0]) for name in self.deep)
         return ncu_facts.metrics_to_request(self.profiling.chip, self.refused, sampled=sampled, without=without)
 
     def perform(self, path: Path, tasks: list[Task], settled: Settled[Rows]) -> None:
@@ -250,7 +252,9 @@ class UnderNcu:
             CapabilityError: ncu reports that this machine lacks something, so that more rounds cannot succeed.
         """
         try:
-            with ThreadPoolExecutor() as imports:  # one group's reports are imported while the next is profiled
+            # While cases are profiled, their code is read, and the reports of earlier groups are imported.
+            with ThreadPoolExecutor() as imports:
+                imports.submit(lambda: [self.profiling.codes(task.variant) for task in tasks if task.name in self.deep])
                 before: set[Path] = set()
                 for metrics, group in self.groups(tasks):
                     self._batches(path, group, metrics)
@@ -346,7 +350,7 @@ class UnderNcu:
                 if not table.notes or not report.exists():
                     return table
         text = ncu.import_report(self.profiling.ncu, report)
-        write_atomically(saved, lzma.compress(text.encode()))
+        write_atomically(saved, lzma.compress(text.encode(), preset=2))  # 6 takes ten times as long to save a fifth
         table = raw_page.parse(text)
         if not self.profiling.settings.keep_report and not table.notes:
             report.unlink()
