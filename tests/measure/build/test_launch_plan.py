@@ -110,7 +110,7 @@ def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: 
 
 
 class Forging:
-    """Has the first plan answer for another and kill a process that would say otherwise."""
+    """Has the first plan answer for another and kill the process that would say otherwise."""
 
     def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
         return {"by": f"{__name__}:forging", "key": [], "parent": os.getpid(), "shape": shape.name}
@@ -136,7 +136,7 @@ def test_a_plan_answers_for_no_other(toy: Built, tmp_path: Path, monkeypatch: py
     artifact = replace(toy.of("plain"), plan_library=str(library))
     shapes = [toy.suite.shapes[name] for name in ("small", "tail")]
     plans = launch_plan.plans(suite, [artifact], shapes, Forging())
-    assert [len(plan.launches) for plan in plans] == [1, 1]
+    assert [(type(plan.cause), len(plan.launches)) for plan in plans] == [(PlanStopped, 0), (type(None), 1)]
 
 
 def test_an_edited_plan_is_asked_again(toy: Built, tmp_path: Path) -> None:

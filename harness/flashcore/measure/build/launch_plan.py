@@ -15,14 +15,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
 from flashcore.measure.build.ninja_graph import OBJECT
-from flashcore.measure.machine.isolated import Ended, started
+from flashcore.measure.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
 from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
 from flashcore.model.files import file_hash
+from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape, Suite
 from flashcore.readers import host_code
@@ -120,11 +122,11 @@ def plans(
     hashes = {library: file_hash(library) for library in {q.library for q in questions}}
     answers = {library: cache.recall(library.parent, _CACHE, key) or {} for library, key in hashes.items()}
     missing = {(q.library, q.key): q for q in questions if q.key not in answers[q.library]}
-    unanswered = [*missing.values()]
-    for _ in range(2):  # retry once if the machine stopped the process
-        for question, answer in _ask(unanswered):
+    groups = [*grouped((q.library, q) for q in missing.values()).values()]
+    for _ in range(2):  # retry once, separately, if the machine stopped the process
+        for question, answer in _ask(groups):
             answers[question.library][question.key] = answer
-        unanswered = [q for q in unanswered if isinstance(_cause(answers[q.library][q.key]), PlanStopped)]
+        groups = [[q] for q in missing.values() if isinstance(_cause(answers[q.library][q.key]), PlanStopped)]
     for library in {q.library for q in missing.values()}:
         # Timeouts may be due to a busy machine and are not cached.
         kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
@@ -137,29 +139,33 @@ def plans(
     return results
 
 
-def _ask(questions: Iterable[_Question]) -> Iterator[tuple[_Question, dict[str, Any]]]:
-    """Each question with its answer, from a separate process; as many run at the same time as there are processors."""
-    hung: dict[Path, dict[str, Any]] = {}  # a library that hangs is not asked about other shapes
-    running: deque[tuple[_Question, Iterator[Any]]] = deque()
+def _ask(groups: Iterable[list[_Question]]) -> Iterator[tuple[_Question, dict[str, Any]]]:
+    """Each question of one library with its answer. A process per group starts those of its plans, since starting all
+    of them here takes longer than the plans; as many groups run at the same time as there are processors."""
+    running: deque[tuple[list[_Question], Iterator[Any]]] = deque()
 
-    def next_answer() -> tuple[_Question, dict[str, Any]]:
-        question, process = running.popleft()
-        answer = _answered(next(process))
-        if isinstance(_cause(answer), PlanHung):
-            hung[question.library] = answer
-        return question, answer
+    def next_answers() -> Iterator[tuple[_Question, dict[str, Any]]]:
+        asked, process = running.popleft()
+        answers = next(process)
+        return zip(asked, repeat(_answered(answers)) if isinstance(answers, Ended) else answers, strict=False)
 
-    for question in questions:
+    for asked in groups:
         if len(running) == (os.cpu_count() or 1):
-            yield next_answer()
-        if question.library in hung:
-            yield question, hung[question.library]
-        else:
-            process = started(TIME_LIMIT, partial(_answer, question))
-            next(process)
-            running.append((question, process))
+            yield from next_answers()
+        process = started(TIME_LIMIT * (len(asked) + 1), partial(_answers, asked))
+        next(process)
+        running.append((asked, process))
     while running:
-        yield next_answer()
+        yield from next_answers()
+
+
+def _answers(questions: Iterable[_Question]) -> list[dict[str, Any]]:
+    """A library's answers. After it hung, it is not asked about other shapes."""
+    answers: list[dict[str, Any]] = []
+    for question in questions:
+        hung = answers and isinstance(_cause(answers[-1]), PlanHung)
+        answers.append(answers[-1] if hung else _answered(isolated(TIME_LIMIT, partial(_answer, question))))
+    return answers
 
 
 def _without_launches(cause: Cause) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MOST_BYTES = 16 << 20  # of an answer
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OUTPUT = 200  # characters kept of the process's output
 
 
@@ -56,6 +58,8 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
         if child == 0:
             try:
                 os.setsid()
+                ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # which its killed parent cannot send
+                memory.madvise(mmap.MADV_DONTFORK)
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
@@ -68,7 +72,7 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
                 sys.stderr.flush()
             finally:
                 os._exit(1)
-        memory.madvise(mmap.MADV_DONTFORK)  # processes started later cannot write to it
+        memory.madvise(mmap.MADV_DONTFORK)  # processes that are started later, here or there, cannot write to it
         process = os.pidfd_open(child)
         try:
             yield None
