@@ -39,6 +39,7 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
     wrong = {o.variant: o for o in reversed(bad)}
     ready: list[Pair] = []
     left_out: list[CaseOutcome] = []
+    plans = plans_for(context.built.plans, context.gpu_arch)
 
     def leave(variant: Variant, shape: Shape, status: CaseStatus, cause: Cause) -> None:
         left_out.append(CaseOutcome(variant.name, shape.name, stage, status, cause))
@@ -48,14 +49,14 @@ def sort_out(context: Context, stage: Stage, before: Sequence[CaseOutcome]) -> t
             leave(variant, shape, "skipped", FailedBefore(failed[case]))
         elif first := wrong.get(variant.name):
             leave(variant, shape, "skipped", WrongBefore(first.shape, first.cause or Unanswered()))
-        elif obstacle := _obstacle(context, variant, shape):
+        elif obstacle := _obstacle(context, variant, plans.get((variant.name, shape.name))):
             leave(variant, shape, *obstacle)
         else:
             ready.append((variant, shape))
     return ready, left_out
 
 
-def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseStatus, Cause] | None:
+def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[CaseStatus, Cause] | None:
     """The status and cause of a case that was not built, or whose launch plan refuses the shape."""
     if variant.is_reference:
         return None
@@ -64,7 +65,6 @@ def _obstacle(context: Context, variant: Variant, shape: Shape) -> tuple[CaseSta
         return "unsupported", (artifact and artifact.cause) or NotBuilt(context.gpu_arch or "")
     if artifact.status == "failed":
         return "skipped", DidNotCompile(artifact.arch)
-    plan = context.built.plan(variant.name, shape.name, context.gpu_arch)
     if plan is None or plan.cause is None:
         return None
     if isinstance(plan.cause, MachineStopped):

@@ -46,7 +46,7 @@ class Compiling:
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
-        self._rest: Future[list[Artifact]] | None = None
+        self._rest: Future[Built] | None = None
         self._result: Built | None = None
         self._recorder = recorder(context.suite)
         count = sum(not v.is_reference for v in context.variants)
@@ -61,19 +61,13 @@ class Compiling:
             from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
             thread = ThreadPoolExecutor(max_workers=1)
-            self._rest = thread.submit(self._build, context.archs)
+            self._rest = thread.submit(self._complete)
             thread.shutdown(wait=False)
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""
         if self._result is None:
-            built = self.first
-            if self._rest is not None:
-                # The second build reports the first one's objects as unchanged: keep "compiled".
-                before = {(a.variant, a.arch): a for a in built.artifacts}
-                artifacts = [before.get((a.variant, a.arch), a) for a in self._rest.result()]
-                built = Built(built.nvcc, tuple(artifacts), self._plans(artifacts))
-            self._result = _described(built, self._context, self._seconds)
+            self._result = self._rest.result() if self._rest else _described(self.first, self._context, self._seconds)
         return self._result
 
     def __enter__(self) -> Self:
@@ -81,6 +75,13 @@ class Compiling:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopped = kind is not None  # its result is no longer needed
+
+    def _complete(self) -> Built:
+        # The second build reports the first one's objects as unchanged: keep "compiled".
+        before = {(a.variant, a.arch): a for a in self.first.artifacts}
+        artifacts = [before.get((a.variant, a.arch), a) for a in self._build(self._context.archs)]
+        built = Built(self.first.nvcc, tuple(artifacts), self._plans(artifacts))
+        return _described(built, self._context, self._seconds)
 
     def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
         context = self._context
@@ -137,15 +138,16 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
         say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
+    plans_of = grouped((p.variant, p) for p in built.plans)
     for artifact in built.artifacts:
         kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root), context.suite)
         artifacts.append(replace(artifact, code=code))
         facts += kernel_facts
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
-            plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True) or built.plans
-            of_variant = [p for p in plans_for(plans, artifact.arch).values() if p.variant == artifact.variant]
-            facts += static_facts.plan_facts(artifact, of_variant, kernel_facts, sms)
+            plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True)
+            plans = plans or plans_of.get(artifact.variant, [])
+            facts += static_facts.plan_facts(artifact, plans_for(plans, artifact.arch).values(), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
