@@ -10,7 +10,9 @@ import functools
 import gzip
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -175,9 +177,9 @@ class _Body:
 
 def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
     """The report's files by name, the first page first."""
-    every = [(part, page, _body(part, page)) for part in parts for page in part.pages]
-    bodies = [body for _, _, body in every]
-    part, first, _ = every[0]
+    every = [(part, page) for part in parts for page in part.pages]
+    bodies = _bodies(every)
+    part, first = every[0]
     if part.single:
         scripts = [_inline(static(script)) for script in _scripts(bodies).values()]
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
@@ -189,7 +191,7 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
         f"{part.folder}{page.name}.html": part.html(
             "page.html.j2", page, scripts=_scripts([body]), sections=[_folded(body)], **shared
         )
-        for part, page, body in every
+        for (part, page), body in zip(every, bodies, strict=True)
     }
     assets = {"style.css": "style.css", **_scripts(bodies)}
     files |= {f"assets/{name}": static(path) for name, path in assets.items()}
@@ -197,6 +199,25 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
         menu = [[v.name, v.is_reference] for v in part.variants.values()]
         files[f"{part.folder}assets/variants.js"] = f"window.variants = {json.dumps(menu)};\n{_HIDE}"
     return files
+
+
+#: The pages that a forked process renders.
+_pages: list[tuple[_Part, Page[Any]]] = []
+
+
+def _bodies(pages: Sequence[tuple[_Part, Page[Any]]]) -> list[_Body]:
+    """The pages without their frames; if there are many, from forked processes, which share this one's data."""
+    if len(pages) <= 20 or sys.platform != "linux":
+        return [_body(*page) for page in pages]
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(8, os.cpu_count() or 1), get_context("fork"), _pages.extend, (pages,)) as processes:
+        return [*processes.map(_body_at, range(len(pages)))]
+
+
+def _body_at(index: int) -> _Body:
+    return _body(*_pages[index])
 
 
 def _body(part: _Part, page: Page[Any]) -> _Body:

@@ -176,15 +176,14 @@ class CaseView(Case):
 
     def _uses_tma(self) -> bool:
         """Whether the code has TMA copies to shared memory."""
-        listings = self.book.listings.get(self.subject.case, ())
+        listings = self.book.listings(self.subject.case)
         return any(_BULK_COPY.search("\n".join(i.text for i in x.instructions)) for x, _ in listings)
 
     @property
     def heat(self) -> list[HotKernel]:
         """The hottest lines of each kernel, with their machine instructions."""
-        listings = self.book.listings
-        before = listings.get(self.parent.subject.case, []) if self.parent else []
-        return [_kernel(*listing, before) for listing in listings.get(self.subject.case, ())]
+        before = self.book.listings(self.parent.subject.case) if self.parent else []
+        return [_kernel(*listing, before) for listing in self.book.listings(self.subject.case)]
 
 
 def _reader(case: Case) -> Callable[[str], float | None]:

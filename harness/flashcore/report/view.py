@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Generic, TypeVar
 
 from flashcore.explain import heat, ladder, limiter, roofline
@@ -115,6 +115,7 @@ class Book:
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
+        self.listings = cache(self._listings)  # a case's, each with its lines in order
         self._ladders: dict[tuple[str, ...], Ladder] = {}
 
     def role(self, variant: Variant) -> str:
@@ -136,10 +137,8 @@ class Book:
         """The cases of a row."""
         return [Case(self, self.record.suite.variants[name], shape) for name, shape in row.cases.items()]
 
-    @cached_property
-    def listings(self) -> dict[str, list[tuple[Listing, list[heat.Line]]]]:
-        """Case → its listings, each with its lines in order."""
-        return grouped((x.subject.case, (x, heat.in_order(x))) for x in self.record.listings)
+    def _listings(self, case: str) -> list[tuple[Listing, list[heat.Line]]]:
+        return [(x, heat.in_order(x)) for x in self.record.listings if x.subject.case == case]
 
     @cached_property
     def failures(self) -> list[Failure]:

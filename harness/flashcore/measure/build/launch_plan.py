@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -143,20 +142,18 @@ def _ask(groups: Iterable[list[_Question]]) -> Iterator[tuple[_Question, dict[st
     """Each question of one library with its answer. A process per group starts those of its plans, since starting all
     of them here takes longer than the plans; as many groups run at the same time as there are processors."""
     running: deque[tuple[list[_Question], Iterator[Any]]] = deque()
-
-    def next_answers() -> Iterator[tuple[_Question, dict[str, Any]]]:
-        asked, process = running.popleft()
-        answers = next(process)
-        return zip(asked, repeat(_answered(answers)) if isinstance(answers, Ended) else answers, strict=False)
-
-    for asked in groups:
-        if len(running) == (os.cpu_count() or 1):
-            yield from next_answers()
-        process = started(TIME_LIMIT * (len(asked) + 1), partial(_answers, asked))
-        next(process)
-        running.append((asked, process))
-    while running:
-        yield from next_answers()
+    most = os.cpu_count() or 1
+    for group in (*groups, *[[]] * most):  # the last ones only wait
+        if running and (not group or len(running) == most):
+            questions, process = running.popleft()
+            answers = next(process)
+            if isinstance(answers, Ended):
+                answers = [_answered(answers)] * len(questions)
+            yield from zip(questions, answers, strict=True)
+        if group:
+            process = started(TIME_LIMIT * (len(group) + 1), partial(_answers, group))
+            next(process)
+            running.append((group, process))
 
 
 def _answers(questions: Iterable[_Question]) -> list[dict[str, Any]]:
