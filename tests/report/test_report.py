@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import json
 import re
+import sys
 from datetime import date
 from html import unescape
 from html.parser import HTMLParser
@@ -228,6 +229,17 @@ def test_same_bytes_twice(tmp_path: Path, single_file: bool) -> None:
     first = contents(tmp_path / "one")
     assert first == contents(tmp_path / "another")
     assert first == contents(tmp_path / "one")  # over itself
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_several_processes_render_the_same_bytes(
+    single_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = factory.record(factory.suite([factory.variant(f"v{i}") for i in range(20)], baseline="v0"))
+    several = render(record, tmp_path / "several", single_file=single_file)
+    monkeypatch.setattr(sys, "platform", "another")
+    assert several == render(record, tmp_path / "one", single_file=single_file)
+    assert single_file or len([name for name in several if name.startswith("variant/v")]) == 20
 
 
 def test_an_earlier_report_is_replaced_whole(tmp_path: Path) -> None:
