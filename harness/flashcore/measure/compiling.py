@@ -138,15 +138,15 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
         say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
-    plans_of = grouped((p.variant, p) for p in built.plans)
+    planned = grouped((p.variant, p) for p in built.plans)
     for artifact in built.artifacts:
         kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root), context.suite)
         artifacts.append(replace(artifact, code=code))
         facts += kernel_facts
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
-            plans = _plans_of(artifact, context.suite, context.suite.shapes.values(), possible=True)
-            plans = plans or plans_of.get(artifact.variant, [])
+            shapes = context.suite.shapes.values()
+            plans = _plans_of(artifact, context.suite, shapes, possible=True) or planned.get(artifact.variant, [])
             facts += static_facts.plan_facts(artifact, plans_for(plans, artifact.arch).values(), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached

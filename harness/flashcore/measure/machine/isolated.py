@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 _MOST_BYTES = 16 << 20  # of an answer
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OUTPUT = 200  # characters kept of the process's output
 
 
@@ -55,11 +54,11 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
     with mmap.mmap(-1, _MOST_BYTES) as memory, tempfile.TemporaryFile() as output:
         until = time.monotonic() + limit
         child = os.fork()
+        memory.madvise(mmap.MADV_DONTFORK)  # processes that either starts later cannot write to it
         if child == 0:
             try:
                 os.setsid()
-                ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # which its killed parent cannot send
-                memory.madvise(mmap.MADV_DONTFORK)
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a killed parent cannot kill it
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output.fileno(), 1)
                 os.dup2(output.fileno(), 2)
@@ -72,7 +71,6 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
                 sys.stderr.flush()
             finally:
                 os._exit(1)
-        memory.madvise(mmap.MADV_DONTFORK)  # processes that are started later, here or there, cannot write to it
         process = os.pidfd_open(child)
         try:
             yield None

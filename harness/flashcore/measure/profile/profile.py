@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
@@ -119,9 +120,8 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> Profiling:
     assert context.gpu is not None
     gpu, cases = context.gpu.name, context.cases("profile")
-    shapes = {shape.name for _, shape in cases}
-    by_shape = {shape: required_facts(context.suite, gpu, shape) for shape in shapes}
-    facts = {f"{v.name}/{shape.name}": by_shape[shape.name][v.name] for v, shape in cases}
+    required = cache(partial(required_facts, context.suite, gpu))
+    facts = {f"{v.name}/{shape.name}": required(shape.name)[v.name] for v, shape in cases}
     return Profiling(
         ncu=ncu.find_ncu(),
         chip=chip_of(context.gpu.capability),
