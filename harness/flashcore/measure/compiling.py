@@ -126,7 +126,7 @@ def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, poss
 
 def _described(built: Built, context: Context, seconds: float) -> Built:
     """Adds static facts, and each artifact's code hash; reports the build's outcome."""
-    say = context.say
+    say, suite = context.say, context.suite
     failed = [a for a in built.artifacts if a.status == "failed"]
     crashed = [p for p in built.plans if p.crashed]
     same_error: dict[tuple[str, str], list[str]] = {}  # most errors are the same on every arch
@@ -140,13 +140,13 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     facts: list[Fact] = []
     planned = grouped((p.variant, p) for p in built.plans)
     for artifact in built.artifacts:
-        kernel_facts, code = static_facts.facts(artifact, Path(context.suite.root), context.suite)
+        kernel_facts, code = static_facts.facts(artifact, Path(suite.root), suite)
         artifacts.append(replace(artifact, code=code))
         facts += kernel_facts
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None
-            shapes = context.suite.shapes.values()
-            plans = _plans_of(artifact, context.suite, shapes, possible=True) or planned.get(artifact.variant, [])
+            shapes = suite.shapes.values()
+            plans = _plans_of(artifact, suite, shapes, possible=True) or planned.get(artifact.variant, [])
             facts += static_facts.plan_facts(artifact, plans_for(plans, artifact.arch).values(), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
