@@ -124,16 +124,16 @@ def is_decided(before: Sequence[float], after: Sequence[float]) -> bool:
     return result.low > 1 + NOISE or result.high < 1 - NOISE or 1 - NOISE < result.low <= result.high < 1 + NOISE
 
 
-def outpaced(series: Mapping[str, Sequence[float]], first: int) -> set[str]:
-    """The series whose median is neither among the ``first`` lowest nor equal to one of them, at confidence
-    :data:`FINAL`, over the rounds that all of them have."""
+def outpaced(series: Mapping[str, Sequence[float]], first: int, far: float = 1.0) -> set[str]:
+    """The series whose median is neither among the ``first`` lowest nor equal to one of them, nor less than ``far``
+    times the last of these, at confidence :data:`FINAL`, over the rounds that all of them have."""
     import numpy as np
 
     if len(series) <= first:
         return set()
     rounds = min(map(len, series.values()))
     medians = np.stack([_resampled_medians(tuple(times[:rounds]), _SEED) for times in series.values()])
-    among = medians <= (1 + NOISE) * np.partition(medians, first - 1, axis=0)[first - 1]
+    among = medians <= far * (1 + NOISE) * np.partition(medians, first - 1, axis=0)[first - 1]
     return {name for name, share in zip(series, among.mean(axis=1), strict=True) if share <= 1 - FINAL}
 
 

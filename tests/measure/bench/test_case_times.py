@@ -268,7 +268,7 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         return {mode: (f.value, isinstance(f.detail, FirstRound)) for mode, f in of_mode.items() if f}
 
     facts = run(tmp_path / "raced", bench=chosen)
-    assert counts(facts, "sleeps") == dict.fromkeys(chosen.modes, (5, True)) | {"isolated": (10, True)}
+    assert counts(facts, "sleeps") == dict.fromkeys(chosen.modes, (5, True)), "far slower: half of the first round"
     p90 = facts.get("isolated_p90", Subject("sleeps", shape="small"))
     assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variant="*")):

@@ -155,7 +155,7 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
     outputs = [Outputs({}) for _ in sets.inputs]
     one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
     one.meet_new_data()
-    assert (one.void({"isolated": [100.0]}, 0.5) is not None) is void
+    assert (one.void([[100.0]], 0.5) is not None) is void
     assert not any(unchanged[0]) and all(unchanged[1]), "first on data that is new, then on data that is known"
 
 

@@ -205,8 +205,8 @@ class Measured:
         """Why a mode's times are void although the calls did their work; ``None`` if they are valid."""
         if others := self.shape.state.get("others"):
             return OtherProcesses(others)
-        if mode in self.times.calls:
-            p50, single = statistics.median(self.times.samples[mode]), statistics.median(self.times.calls[mode])
+        if calls := self.times.calls.get(mode):
+            p50, single = statistics.median(self.times.samples[mode]), statistics.median(calls)
             if abs(p50 - single) > _APART * max(p50, single) + 4 * self.shape.doubt:
                 return ClocksDisagree(p50, single)
         return None

@@ -115,8 +115,8 @@ def sample(
     """
     proofs = proofs or {}
     race = turns.race
-    first_rounds = race.rounds(mode, rule) if race else rule.least
-    chosen = {label: proof.chosen(first_rounds) for label, proof in proofs.items()}
+    looks = race.looks(mode, rule) if race else (rule.least,)
+    chosen = {label: proof.chosen(looks[0]) for label, proof in proofs.items()}
     samples: dict[str, list[float]] = {label: [] for label in ready}
     seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
@@ -134,7 +134,8 @@ def sample(
         rules = ((label, race.rule(mode, label, rule) if race else rule) for label in active)
         active = [label for label, of in rules if not of.enough(samples[label], seconds_of[label], elapsed)]
         turn += 1
-        if race and turn == first_rounds and active and (stopped := race.stopped(mode, samples)):
+        if race and turn in looks and active:
+            stopped = race.stopped(mode, {label: samples[label] for label in active}, early=turn < looks[-1])
             left = [label for label in active if label not in stopped]
             rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
             active = left
@@ -157,6 +158,9 @@ def distributions(
     """
     by_label: dict[str, list[float]] = {}
     for label, timed in ready.items():
+        by_label[label] = []
+        if not most[label]:
+            continue
         turns.announce(label)
         start = time.monotonic()
         calls: list[float] = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -162,14 +162,14 @@ class Proof:
         self.turns.setdefault(mode, []).append(turn)
         return value
 
-    def void(self, calls: Mapping[str, Sequence[float]], doubt: float) -> VoidTiming | None:
+    def void(self, seen: Iterable[Sequence[float]], doubt: float) -> VoidTiming | None:
         """Why the case's times are void; ``None`` if they are valid.
 
         Args:
-            calls: us of single calls by regime, minus the time of an empty pair of events.
+            seen: us of calls on seen data in each regime, minus the time of an empty pair of events.
             doubt: uncertainty of the timer's single calls, us.
         """
-        usual = max((statistics.median(c) for c in calls.values() if c), default=None)
+        usual = max((statistics.median(calls) for calls in seen if calls), default=None)
         if self.wrong or usual is None:
             return self.wrong
         empty = statistics.median(self.timed.each("isolated", calls=False))

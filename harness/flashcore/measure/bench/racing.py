@@ -1,9 +1,10 @@
 """Which cases of a shape are timed no further after a first round, because they cannot be among its first.
 
-In the mode that ranks, every case gets the fewest samples of the stop rule. A variant stops there if it cannot be among
-the first variants, a reference if it can be neither among the first cases nor the fastest reference. In the modes after
-it these get fewer samples still, and the others a third if those agree. A case goes on in a mode whose times a budget
-or a prediction needs, and a variant and its parent go on until it is decided whether one is faster.
+In the mode that ranks, every case gets the fewest samples of the stop rule, or half of them if it is far slower than
+the first. A variant stops there if it cannot be among the first variants, a reference if it can be neither among the
+first cases nor the fastest reference. In the modes after it these get fewer samples still, and the others a third if
+those agree. A case goes on in a mode whose times a budget or a prediction needs, and a variant and its parent go on
+until it is decided whether one is faster.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from flashcore.model.suite import Suite
 
 #: Samples in the modes that do not rank, and single calls, of a case that stops after the first round.
 _OTHER_MODES, _CALLS = 5, 10
+#: The samples after which a case stops that takes this multiple of the last of the first: a second test at the same
+#: confidence would double the chance of an error, a test for so much more does not.
+_EARLY, _FAR = 5, 1.5
 
 
 def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
@@ -61,9 +65,10 @@ class Race:
     references: Collection[str]
     slow: Set[str] = frozenset()
 
-    def rounds(self, mode: str, rule: StopRule) -> int:
+    def looks(self, mode: str, rule: StopRule) -> tuple[int, ...]:
         """The rounds of a mode after which cases stop."""
-        return min(rule.least, rule.fewest if mode == self.mode else _OTHER_MODES)
+        last = min(rule.least, rule.fewest if mode == self.mode else _OTHER_MODES)
+        return tuple(sorted({min(_EARLY, last), last}))
 
     def rule(self, mode: str, name: str, rule: StopRule) -> StopRule:
         """When a case stops in a mode; a mode that is only shown needs a third of the samples."""
@@ -72,28 +77,31 @@ class Race:
 
     def calls(self, mode: str, name: str, most: int) -> int:
         """How many single calls are timed, at most ``most``; cold calls that are only shown get no 99th percentile."""
-        if name in self.short(mode):
-            return _CALLS
+        if name in self.short(mode):  # enough to compare with the median, which one regime is for
+            return 0 if mode == "cold" else _CALLS
         return min(most, P90_SAMPLES) if mode == "cold" and self._is_shown(mode, name) else most
 
     def _is_shown(self, mode: str, name: str) -> bool:
         """Whether the mode does not rank and no budget or prediction on the case needs all its samples."""
         return mode != self.mode and mode not in self.full.get(name, (mode,))
 
-    def stopped(self, mode: str, samples: Mapping[str, Sequence[float]]) -> set[str]:
-        """The cases that are timed no further in a mode after these rounds."""
+    def stopped(self, mode: str, samples: Mapping[str, Sequence[float]], *, early: bool = False) -> set[str]:
+        """The cases that are timed no further in a mode after these rounds of those that were until now. ``early``: not
+        the last look."""
         if mode == self.mode:
-            self.slow = self._slow({name: times for name, times in samples.items() if name in self.full})
+            timed = {name: times for name, times in samples.items() if name in self.full}
+            self.slow = self.slow | self._slow(timed, _FAR if early else 1.0)
         return self.short(mode)
 
     def short(self, mode: str) -> set[str]:
         """The cases that stop, or stopped, in a mode."""
         return {name for name in self.slow if mode not in self.full[name]}
 
-    def _slow(self, samples: Mapping[str, Sequence[float]]) -> set[str]:
+    def _slow(self, samples: Mapping[str, Sequence[float]], far: float) -> set[str]:
         references = {name: times for name, times in samples.items() if name in self.references}
         variants = {name: times for name, times in samples.items() if name not in references}
-        slow = outpaced(variants, self.first) | (outpaced(samples, self.first) & outpaced(references, 1))
+        slow = outpaced(variants, self.first, far)
+        slow |= outpaced(samples, self.first, far) & outpaced(references, 1, far)
         open_steps = {
             (name, parent)
             for name, parent in self.parents.items()

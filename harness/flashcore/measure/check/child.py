@@ -14,11 +14,12 @@ from flashcore.measure.workers.accuracy import (
     FACT_NAMES,
     NORMAL,
     differing,
-    errors,
+    examined,
     over_class,
     soundness,
+    unsound,
 )
-from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
+from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem, reads, watch
@@ -122,22 +123,22 @@ def _compare(
         if outputs[name].shape != answer.shape:
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, [], None
     poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
-    flags = any_of(
+    flags, errors = examined(
         {("changed", name): differing(inputs[name], guarded[name]).any() for name in bands}
         | {("outside", name): band.is_damaged() for name, band in bands.items()}
         | {("poison", name): mask.any() for name, mask in poison.items()}
+        | unsound(outputs, {}, reference),
+        expected.pairs(outputs),
     )
     poison = {name: poison[name] for kind, name in flags if kind == "poison"}
     complaints = [f"{name}: an input was written to" for kind, name in flags if kind == "changed"]
     outside_inputs = [name for kind, name in flags if kind == "outside"]
     complaints += [f"{name}: out-of-bounds write next to an input: {bands[name].damage()}" for name in outside_inputs]
     unwritten = _unwritten(caller, poison, guarded)
-    unsound = soundness(outputs, unwritten, reference)
-    outside = bool(outside_inputs) or any(unsound and guard.is_damaged() for guard in outputs.guards.values())
-    complaints += unsound
+    complaints += soundness(outputs, unwritten, reference) if flags else []
+    outside = bool(outside_inputs) or any(kind == "guard" for kind, _ in flags)
     facts: list[tuple[str, float]] = []
-    for name, answer in reference.items():
-        measured = errors(outputs[name], answer)
+    for name, measured in errors.items():
         values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, expected.entitled[name]))
         facts += zip(FACT_NAMES, values, strict=True)
         if not complaints:

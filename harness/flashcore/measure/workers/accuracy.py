@@ -6,15 +6,16 @@ Works on tensors of any device. Only children call these functions, so torch is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.measure.workers.guarded import Outputs, any_of
+from flashcore.measure.workers.guarded import Outputs, any_of, read
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Flag = tuple[str, str]
 #: The errors recorded per case, each the worst over seeds and kinds.
 FACT_NAMES = ("max_error", "mean_error", "frobenius_error", "max_error_over_class", "frobenius_over_class")
 #: Errors on the problem's first kind of input only: typical values.
@@ -83,11 +84,23 @@ def differing(a: Tensor, b: Tensor) -> Tensor:
 
 
 def errors(computed: Tensor, reference: Tensor) -> Errors:
-    """Compares an answer with the fp64 reference, at elements where the reference is finite.
+    """Compares an answer with the fp64 reference, at elements where the reference is finite."""
+    return examined({}, {"": (computed, reference)})[1][""]
 
-    Reads all numbers from the device at once, since each read synchronizes.
-    """
-    import numpy
+
+def examined(
+    flags: Mapping[Flag, Tensor], pairs: Mapping[str, tuple[Tensor, Tensor]]
+) -> tuple[list[Flag], dict[str, Errors]]:
+    """The keys of the true flags, and the errors of answers against their references, read from the device at once,
+    since each read synchronizes."""
+    parts = {("", name): _parts(*pair) for name, pair in pairs.items() if pair[1].numel()}
+    numbers = read({**flags, **parts})
+    made = {name: _errors(numbers.get(("", name), ()), *pair) for name, pair in pairs.items()}
+    return [key for key in flags if any(numbers[key])], made
+
+
+def _parts(computed: Tensor, reference: Tensor) -> Tensor:
+    """The numbers that :func:`_errors` needs, on the device."""
     import torch
 
     values = computed.double()
@@ -95,8 +108,6 @@ def errors(computed: Tensor, reference: Tensor) -> Errors:
     signed = torch.where(finite, values - reference, 0.0)
     difference = signed.abs()
     finite_reference = torch.where(finite, reference, 0.0)
-    if not reference.numel():
-        return Errors(0.0, 0.0, 0.0, ulp(0.0, computed.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
     worst = difference.argmax()  # NaN counts as the largest, as intended
     parts = (
         worst,
@@ -110,9 +121,15 @@ def errors(computed: Tensor, reference: Tensor) -> Errors:
         reference.take(worst),
         values.take(worst),
     )
-    index, count, most, total, frobenius, norm, largest, along, expected, answer = torch.stack(
-        [part.double() for part in parts]
-    ).tolist()
+    return torch.stack([part.double() for part in parts])
+
+
+def _errors(numbers: Sequence[float], computed: Tensor, reference: Tensor) -> Errors:
+    import numpy
+
+    if not numbers:
+        return Errors(0.0, 0.0, 0.0, ulp(0.0, computed.dtype), 1.0, (0,) * reference.dim(), math.nan, math.nan)
+    index, count, most, total, frobenius, norm, largest, along, expected, answer = numbers
     return Errors(
         max=most,
         mean=total / max(1.0, count),
@@ -177,15 +194,19 @@ def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str
     return complaints
 
 
-def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
-    """Complaints about out-of-bounds writes, unwritten elements, NaN and Inf; empty if there are none. ``unwritten``:
-    masks by output."""
-    infinite = {name: not_finite(outputs[name], answer) for name, answer in answers.items()}
-    flags = any_of(
+def unsound(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> dict[Flag, Tensor]:
+    """Flags on the device: out-of-bounds writes, unwritten elements, NaN and Inf. ``unwritten``: masks by output."""
+    return (
         {("guard", name): guard.is_damaged() for name, guard in outputs.guards.items()}
         | {("unwritten", name): mask.any() for name, mask in unwritten.items()}
-        | {("infinite", name): mask.any() for name, mask in infinite.items()}
+        | {("infinite", name): not_finite(outputs[name], answer).any() for name, answer in answers.items()}
     )
+
+
+def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
+    """Complaints about what :func:`unsound` flags; empty if there are none."""
+    flags = any_of(unsound(outputs, unwritten, answers))
+    infinite = {name: not_finite(outputs[name], answers[name]) for kind, name in flags if kind == "infinite"}
     complaints = []
     for kind, name in flags:
         if kind == "guard":

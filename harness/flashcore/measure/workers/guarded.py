@@ -117,17 +117,22 @@ class Guarded:
         return mask if self.tensor.numel() else torch.zeros_like(mask)
 
 
-def any_of(flags: Mapping[Key, Tensor]) -> list[Key]:
-    """The keys of the true flags, with one read per device, which waits for it."""
+def read(values: Mapping[Key, Tensor]) -> dict[Key, list[float]]:
+    """The numbers in small tensors, with one read per device, which waits for it."""
     import torch
 
-    keys: set[Key] = set()
-    for device in {flag.device for flag in flags.values()}:
-        on_device = {key: flag for key, flag in flags.items() if flag.device == device}
-        keys.update(
-            key for key, flag in zip(on_device, torch.stack(list(on_device.values())).tolist(), strict=True) if flag
-        )
-    return [key for key in flags if key in keys]
+    numbers: dict[Key, list[float]] = {}
+    for device in {value.device for value in values.values()}:
+        on_device = {key: value for key, value in values.items() if value.device == device}
+        flat = iter(torch.cat([value.double().flatten() for value in on_device.values()]).tolist())
+        numbers |= {key: [next(flat) for _ in range(value.numel())] for key, value in on_device.items()}
+    return numbers
+
+
+def any_of(flags: Mapping[Key, Tensor]) -> list[Key]:
+    """The keys of the true flags, with one read per device."""
+    numbers = read(flags)
+    return [key for key in flags if any(numbers[key])]
 
 
 class Outputs(dict[str, "Tensor"]):

@@ -9,6 +9,10 @@ from typing import Any
 from flashcore.measure.workers.guarded import copied
 
 
+#: Larger inputs are made again: keeping them would take as much memory again.
+_MOST_BYTES = 1 << 30
+
+
 def make_inputs_once(problem: ModuleType, most: int = sys.maxsize) -> None:
     """Makes the inputs of a seed once; each caller gets separate tensors.
 
@@ -29,7 +33,10 @@ def make_inputs_once(problem: ModuleType, most: int = sys.maxsize) -> None:
         if key not in of_shape:
             while len(made) > most:
                 del made[next(iter(made))]
-            of_shape[key] = make(dict(params), seed, device, kind)
+            inputs: dict[str, Any] = make(dict(params), seed, device, kind)
+            if sum(getattr(x, "nbytes", 0) for x in inputs.values()) > _MOST_BYTES:
+                return inputs
+            of_shape[key] = inputs
         return {name: copied(x) if isinstance(x, torch.Tensor) else x for name, x in of_shape[key].items()}
 
     setattr(problem, "_make_inputs", make)  # noqa: B010

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flashcore.measure.workers.accuracy import Errors, errors, judge, soundness
+from flashcore.measure.workers.accuracy import Errors, errors, examined, judge, soundness, unsound
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case
 
@@ -40,11 +40,14 @@ class Expected:
 
     def complaints(self, outputs: Outputs) -> list[str]:
         """Complaints about a variant's answer; empty if it is sound and its errors are within the class."""
-        return soundness(outputs, {}, self.reference) or [
-            complaint
-            for name, answer in self.reference.items()
-            for complaint in self.judged(name, errors(outputs[name], answer))
-        ]
+        flags, measured = examined(unsound(outputs, {}, self.reference), self.pairs(outputs))
+        if flags:
+            return soundness(outputs, {}, self.reference)
+        return [complaint for name, one in measured.items() for complaint in self.judged(name, one)]
+
+    def pairs(self, outputs: Outputs) -> dict[str, tuple[Tensor, Tensor]]:
+        """Output → (answer, reference)."""
+        return {name: (outputs[name], answer) for name, answer in self.reference.items()}
 
 
 _Exact = dict[tuple[int, str], tuple[Any, Any]]
