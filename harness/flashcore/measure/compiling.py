@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+#: The lower priority of compilers while something is measured: it would wait for a processor.
+_NICE = 10
+
+
 def compile_all(context: Context) -> Built:
     """Builds, plans and static facts of the selected variants, for every shape that they support."""
     return Compiling(context).finish()
@@ -43,6 +47,7 @@ class Compiling:
 
     def __init__(self, context: Context, *, ahead: bool = False) -> None:
         self._context = context
+        self._ahead = ahead
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
@@ -88,7 +93,7 @@ class Compiling:
         artifacts = build.build(
             context.suite,
             context.build_folder,
-            replace(context.options, archs=archs),
+            replace(context.options, archs=archs, nice=_NICE * self._ahead),
             variants=context.variants,
             gpu_arch=context.gpu_arch,
             reuse=context.settings.reuse,

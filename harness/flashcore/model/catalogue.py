@@ -43,7 +43,8 @@ class FactSpec:
         ncu: ncu's metric name; ``chips`` overrides it by prefix of the chip's name (``None``: the chip lacks it).
         weight: for a ratio, the ncu metric of its denominator.
         opcode: SASS opcodes whose executed count it is, from the metric's per-opcode instances.
-        many_passes: it needs many ncu passes, so runs of many cases measure it only on a variant's first shape.
+        many_passes: it needs many ncu passes or long ones, so runs of many cases measure it only on a variant's first
+            shape.
     """
 
     name: str

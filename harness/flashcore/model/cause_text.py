@@ -115,7 +115,7 @@ def _combine(cause: c.CannotCombine) -> str:
 
 
 #: Why an expensive metric is left out.
-MANY_PASSES = "it needs many passes; a run of many cases requests it only on a variant's first shape"
+MANY_PASSES = "it needs many passes or long ones; a run of many cases requests it only on a variant's first shape"
 _EVENTS = "events around each of {calls} calls, less the median of empty pairs"
 
 Form = str | Callable[[Any], str]

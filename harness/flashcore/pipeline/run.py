@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from flashcore.errors import UsageError
+from flashcore.errors import FlashcoreError, UsageError
 from flashcore.explain import measured_roofs
 from flashcore.measure import gpu_stages
 from flashcore.measure.cases import child_cases
@@ -106,7 +108,8 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
         gpu_stages.prepare(context)
-        with _compiled(context, resumed) as compiling:
+        with _roofs_ahead(context) as roofs_are_measured, _compiled(context, resumed) as compiling:
+            roofs_are_measured()
             # Skip damaged runs before measuring, so that their cases are measured again.
             recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
             trusted = already_checked(context, compiling.first, recorded)
@@ -208,6 +211,34 @@ def measure_roofs(settings: Settings, say: Say, *, fresh: bool = False) -> Ceili
         suite, options = replace(context.suite, archs=archs), replace(context.options, archs=archs)
         record = run(replace(context, suite=suite, options=options)).record
     return record, _ceilings(record, folder)
+
+
+@contextlib.contextmanager
+def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
+    """Measures the roofs that :func:`with_roofs` needs and no run has recorded, while this machine compiles. Yields a
+    function that waits for them: nothing else may use the GPU meanwhile. If they cannot be measured,
+    :func:`with_roofs` tries again, and raises."""
+    settings, stopped = context.settings, threading.Event()
+    several = len(context.workers.uuids) > 1
+    each = [replace(settings, gpus=uuid) for uuid in context.workers.uuids] if several else [settings]
+    needed = settings.upto == "profile" and settings.roofs is not None and not settings.executor
+
+    def say(text: str) -> None:
+        if stopped.is_set():
+            raise FlashcoreError("the run was stopped")  # at the next message; ends the processes
+        context.say(text)
+
+    def measure(of: Settings) -> None:
+        with contextlib.suppress(FlashcoreError):
+            measure_roofs(of, say)
+
+    with ThreadPoolExecutor(1) as thread:
+        measuring = [thread.submit(measure, of) for of in each if needed and not context.cannot_measure]
+        try:
+            yield lambda: wait(measuring)
+        except BaseException:
+            stopped.set()
+            raise
 
 
 def _is_of(record: Record, gpu: Gpu, uuid: str) -> bool:

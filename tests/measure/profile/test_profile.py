@@ -19,7 +19,7 @@ import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.measure.machine import ncu
-from flashcore.measure.profile import child, profile
+from flashcore.measure.profile import child, ncu_facts, profile
 from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, metrics_to_request
 from flashcore.measure.settings import Profile
 from flashcore.measure.workers import rounds
@@ -180,7 +180,7 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]).get, batch=16)
     listed = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
     everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
-    costly = {*(s.ncu_name("gh100") for s in FACTS.values() if s.many_passes), *BY_ADDRESS.values()}
+    costly = {*(FACTS[name].ncu_name("gh100") for name in ncu_facts.COSTLY), *BY_ADDRESS.values()}
     assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and listed[0] == everything
     assert listed[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
     with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}

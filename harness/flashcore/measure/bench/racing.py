@@ -76,10 +76,10 @@ class Race:
         return replace(rule, least=third) if self._is_shown(mode, name) else rule
 
     def calls(self, mode: str, name: str, most: int) -> int:
-        """How many single calls are timed, at most ``most``; cold calls that are only shown get no 99th percentile."""
+        """How many single calls are timed, at most ``most``; calls that are only shown get no 99th percentile."""
         if name in self.short(mode):  # enough to compare with the median, which one regime is for
             return 0 if mode == "cold" else _CALLS
-        return min(most, P90_SAMPLES) if mode == "cold" and self._is_shown(mode, name) else most
+        return min(most, P90_SAMPLES) if self._is_shown(mode, name) else most
 
     def _is_shown(self, mode: str, name: str) -> bool:
         """Whether the mode does not rank and no budget or prediction on the case needs all its samples."""

@@ -70,6 +70,7 @@ class Options:
     debug: bool = False  # -G: never timed, never gated
     verbose: bool = False  # show the commands and the compiler's output
     archs: tuple[str, ...] = ()  # empty: all of the suite's
+    nice: int = 0  # how much the compilers' priority is lowered
 
     @staticmethod
     def from_environment(suite: Suite) -> Options:
@@ -362,6 +363,8 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
         errors="replace",
     ) as process:
         assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + options.nice)
         try:
             with contextlib.suppress(BrokenPipeError):  # ninja's message explains it
                 process.stdin.write(text)

@@ -162,7 +162,8 @@ def graph(
         ]
     # --exclude-libs hides each library's static CUDA runtime.
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
-    for unit in units:
+    # A suite's last variants are its most complex. The longest compilations start first: they determine the end.
+    for unit in reversed(units):
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()
         # Relative to the suite, so that __FILE__ is the same in a copy of the suite.

@@ -60,8 +60,10 @@ _REQUIRES = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_o
 _TENSOR = "tensor_flop_"
 #: Tensor types whose counters take 4 of 16 passes on GH100; their FLOPs follow from the executed instructions.
 INFERRED = {_TENSOR + kind for kind in ("tf32", "fp64", "int8", "int1")}
-#: Facts whose metrics need many passes.
-COSTLY = INFERRED | {name for name, spec in FACTS.items() if spec.many_passes}
+#: The other types, whose counters take 2 passes, are counted in depth, to compare both ways.
+_INFERRABLE = INFERRED | {_TENSOR + kind for kind in ("fp16", "bf16", "fp8")}
+#: Facts whose metrics need many passes or long ones.
+COSTLY = _INFERRABLE | {name for name, spec in FACTS.items() if spec.many_passes}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
 
 
@@ -109,7 +111,7 @@ def metrics_to_request(
 
     Args:
         sampled: whether to sample warps by address, for the phases' shares.
-        without: facts to leave out; those of :data:`INFERRED` only if ncu can count the executed instructions.
+        without: facts to leave out; those that can be inferred only if ncu can count the executed instructions.
     """
     inferred = crosschecks.FORMS not in refused and not chip.startswith(crosschecks.PACKED)
     metrics: list[str | None] = []
@@ -119,7 +121,7 @@ def metrics_to_request(
     if without and inferred:
         metrics.append(crosschecks.FORMS)
     for spec in FACTS.values():
-        if spec.name in without and (inferred or spec.name not in INFERRED):
+        if spec.name in without and (inferred or spec.name not in _INFERRABLE):
             continue
         if name := spec.ncu_name(chip):
             metrics += [_REQUIRES.get(name), name, spec.weight]

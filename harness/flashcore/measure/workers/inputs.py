@@ -8,7 +8,6 @@ from typing import Any
 
 from flashcore.measure.workers.guarded import copied
 
-
 #: Larger inputs are made again: keeping them would take as much memory again.
 _MOST_BYTES = 1 << 30
 
