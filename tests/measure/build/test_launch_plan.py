@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ import pytest
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.measure.build import launch_plan
+from flashcore.measure.machine import toolchain
 from flashcore.model.causes import PlanStopped
 from flashcore.model.record import Artifact, Plan
 from flashcore.model.suite import ForeignLauncher, Problem, Shape
-from tests.conftest import HOST_FAULTS, ROOT, Built
+from tests.conftest import HOST_FAULTS, ROOT, Built, compile_one
 
 _ANSWERS = shutil.ignore_patterns("plans.json")
 
@@ -183,3 +185,20 @@ def test_damaged_plan_answers_are_asked_again(toy: Built) -> None:
     for damage in ("", "{", "[1]", '{"1001": {}}', '{"1001": 7}'):
         cache.write_text(damage, encoding="utf-8")
         assert launch_plan.plans(toy.suite, [toy.of("plain")], shapes) == expected
+
+
+def test_a_plan_may_depend_on_an_integer_argument(
+    copy: Callable[[], Path], tmp_path: Path, compiler: toolchain.Nvcc
+) -> None:
+    folder = copy()
+    manifest, source = Path(folder, "suite.toml"), Path(folder, "scale.cu")
+    text = manifest.read_text().replace("float factor)", "float factor, int waves)")
+    manifest.write_text(text.replace("{ N = 4096 }", "{ N = 4096, WAVES = 3 }"))
+    text = source.read_text().replace("plan(const flashcore::Shape& s)", "plan(const flashcore::Shape& s, long waves)")
+    text = text.replace(".grid = dim3(blocks)", ".grid = dim3(blocks, waves + 1)")
+    text = text.replace("<flashcore/problem.h>", "<flashcore/problem.h>\n#include <flashcore/launch_by.h>")
+    source.write_text(text.replace("VARIANT(plan, launch)", "VARIANT_BY(plan, launch, waves)"))
+    built = compile_one(folder, tmp_path / "build", "plain")
+    plans = {p.shape: p for p in launch_plan.plans(built.suite, built.artifacts, list(built.suite.shapes.values()))}
+    assert plans["small"].launches[0].grid == (16, 4, 1)
+    assert plans["tail"].launches[0].grid == (4, 1, 1), "a shape that does not name the argument has 0"

@@ -111,12 +111,14 @@ def plans(
     for artifact in artifacts:
         variant = suite.variants[artifact.variant]
         problem = suite.problems[variant.problem]
+        integers = [a.name.upper() for a in problem.arguments if a.kind == "int"]
         for shape in shapes if artifact.plan_library is not None else ():
             if variant.runs_on(shape):
                 recording: dict[str, Any] = {}
                 if recorder and variant.name in foreign:
                     recording = recorder.recording(problem, shape, artifact.arch)
                 sizes = [int(shape.params[d]) for d in problem.dims]
+                sizes += [v if isinstance(v := shape.params.get(name), int) else 0 for name in integers]
                 questions.append(_Question(artifact, Path(artifact.plan_library or ""), shape.name, sizes, recording))
     hashes = {library: file_hash(library) for library in {q.library for q in questions}}
     answers = {library: cache.recall(library.parent, _CACHE, key) or {} for library, key in hashes.items()}
