@@ -26,6 +26,11 @@ class HostTimer(Timer):
     def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
         return _HostTimed(calls, launches, restored)
 
+    def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
+        began = time.perf_counter()
+        work()
+        return (time.perf_counter() - began) * 1e6
+
     def empty(self) -> Timed:
         return self.prepare([lambda: None])
 

@@ -60,7 +60,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(timing.Timed, "_between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
+    monkeypatch.setattr(timing.Timer, "between", lambda *_, **__: 8.0)  # us: 50 calls in a sample
     return Stream()
 
 
@@ -117,7 +117,7 @@ def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(timing.Timed, "_between", between)
+    monkeypatch.setattr(timing.Timer, "between", between)
     device, content = Device(), [0] * 12
 
     def call(i: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError, FlashcoreError
-from flashcore.measure.workers.journal import Journal, Result, Step, Task, answers, hung, read_journal
+from flashcore.measure.workers.journal import Journal, Result, Step, Task, answers, hung, hung_before, read_journal
 from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Program
 from flashcore.measure.workers.supervisor import Shares
@@ -145,6 +145,7 @@ def test_a_variant_that_hung_is_not_run_on_its_other_cases(tmp_path: Path) -> No
         assert [r.status for r in result] == ["failed", "ok", "skipped", "skipped", "ok"]
         assert result[2].reason == "skipped: hung on b: no answer within 0.5 s: hang?"
     assert sorted(seen) == sorted(t.name for t in tasks), "each is told once"
+    assert hung_before(tmp_path).keys() == {"stuck"}
 
 
 def test_a_shape_that_is_named_as_a_variant_that_hung_is_run() -> None:

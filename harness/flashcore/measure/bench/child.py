@@ -18,9 +18,10 @@ from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.inputs import make_inputs_once
-from flashcore.measure.workers.journal import Journal, Task, answers, hung, raised
+from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.references import References
 from flashcore.model.causes import Cause
 
 #: The shortest span (ns) that ``globaltimer`` resolves well enough.
@@ -29,14 +30,14 @@ _SHORTEST_SPAN = 20_000
 _EMPTY = "(empty)"
 
 
-def perform(task: Task, log: Journal) -> dict[str, Any]:
-    """Times the cases of one shape."""
-    times = _timed(task, log)
+def perform(task: Task, log: Journal, references: References | None = None) -> dict[str, Any]:
+    """Times the cases of one shape; ``references`` may have answers already."""
+    times = _timed(task, log, references or References())
     release(task.payload["device"])
     return times.to_json()
 
 
-def _timed(task: Task, log: Journal) -> ShapeTimes:
+def _timed(task: Task, log: Journal, answers: References) -> ShapeTimes:
     payload = task.payload
     device = payload["device"]
     rule = StopRule(**payload["rule"])
@@ -44,15 +45,15 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
     problem = load_problem(cases[0].root, cases[0].problem_file)
     make_inputs_once(problem, 1)  # the references need the timed inputs too
     timer = timer_for(device)
-    sets = Sets(timer, cases[0], problem, device)
+    sets = Sets(timer, cases[0], problem, device, answers)
     rng = random.Random(drawn := secrets.randbelow(1 << 32))
     proofs: dict[str, Proof] = {}
     failed: dict[str, Cause] = {}
     # Variants that hung on an earlier shape: wait for a time limit only once.
-    hung_before = hung(answers(log.path.parent).values())
+    hung = hung_before(log.path.parent)
     for case in cases:
-        if case.variant in hung_before:
-            failed[case.variant] = hung_before[case.variant]
+        if case.variant in hung:
+            failed[case.variant] = hung[case.variant]
             continue
         log.step(task.name, "set up", case.variant)
         try:
@@ -68,9 +69,10 @@ def _timed(task: Task, log: Journal) -> ShapeTimes:
     samples: dict[str, dict[str, list[float]]] = {}
     calls: dict[str, dict[str, list[float]]] = {}
     spent: dict[str, float] = defaultdict(float)
-    for variant, proof in proofs.items():
-        log.step(task.name, "new data", variant)
-        proof.meet_new_data()
+    if not {"isolated", "cold"}.isdisjoint(payload["modes"]):  # the modes whose single calls are compared with these
+        for variant, proof in proofs.items():
+            log.step(task.name, "new data", variant)
+            proof.meet_new_data()
     rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
     race = Race(rank, **payload["race"], references=references) if payload["race"] else None
     stopped: dict[str, list[str]] = defaultdict(list)

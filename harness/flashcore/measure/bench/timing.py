@@ -125,6 +125,8 @@ class Timer:
         self._flush.fill_(1)
         self._graphs: dict[tuple[str, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        self._empty: Timed | None = None
 
     def sets(self, size: int) -> int:
         """The number of sets of ``size`` bytes that calls rotate through."""
@@ -140,8 +142,9 @@ class Timer:
         return Timed(self, calls, launches, restored)
 
     def empty(self) -> Timed:
-        """An empty launch: the floor of every regime."""
-        return self.prepare([lambda: self.spin(0)])
+        """An empty launch, prepared once: the floor of every regime."""
+        self._empty = self._empty or self.prepare([lambda: self.spin(0)])
+        return self._empty
 
     def spin(self, cycles: int, blocks: int = 1) -> None:
         self.driver.spin(self.stream.cuda_stream, cycles, blocks)
@@ -157,6 +160,18 @@ class Timer:
             nodes = self.driver.captured(self.stream.cuda_stream)
         graph.replay()  # the first replay uploads the graph
         return graph, nodes
+
+    def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
+        """Device time of the work that ``work`` enqueues, us. The device waits ``cover`` cycles before it."""
+        import torch
+
+        if cover:
+            torch.cuda._sleep(cover)  # type: ignore[no-untyped-call]
+        self._start.record()
+        work()
+        self._end.record()
+        self._end.synchronize()
+        return float(self._start.elapsed_time(self._end)) * 1000.0
 
     def elapsed(self, count: int) -> list[float]:
         """us between the events of each of the first ``count`` pairs."""
@@ -215,8 +230,6 @@ class Timed:
         most = len(calls) if restored else _MOST_CALLS
         self.before: Callable[[], None] | None = None
         self._answer: Any = None
-        self._start: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         # Warm-up loads modules and fills library caches, which is not allowed during capture.
         for i in range(max(_WARM_UPS, len(calls))):
             self._call(i)
@@ -226,7 +239,7 @@ class Timed:
         self.kernels: int | None = kernels
         sets = min(len(calls), _MOST_SETS)
         self._each_set = self._single if sets == 1 else timer.capture(self._call, sets)[0]
-        self._call_us = min(self._between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
+        self._call_us = min(self._timer.between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
         self.launches = launches or calls_for(self._call_us, most)
         self._many = self._single
         if self.launches > 1:
@@ -264,13 +277,13 @@ class Timed:
         before ``restage``, untimed, and once after it."""
         graph, _ = self._timer.spaced("isolated", count, self._call, events=True, take=take)
         restage()
-        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
     def back_to_back(self) -> float:
         self._warm(self.launches)
         self._begin(self.launches)
-        return self._between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
+        return self._timer.between(self._many.replay, cover=_COVER_CLOCKS) / self.launches
 
     def replay(self) -> None:
         """Enqueues the calls of a back-to-back sample, untimed."""
@@ -288,7 +301,7 @@ class Timed:
                 self._call(i)
 
         self._begin(self.eager_calls)
-        return self._between(calls) / self.eager_calls
+        return self._timer.between(calls) / self.eager_calls
 
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
@@ -299,7 +312,7 @@ class Timed:
             self._ready(regime, count)
         if calls:
             self._begin(count)
-        self._between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
     def _difference(self, regime: str) -> float:
@@ -308,7 +321,7 @@ class Timed:
             if not times:  # spacers alone need no warm L2
                 self._ready(regime, self._count(regime))
                 self._begin(self._count(regime))
-            times.append(self._between(graph.replay, cover=_LONG_COVER_CLOCKS))
+            times.append(self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS))
         # A disturbance can make the spacers alone take longer than those with calls.
         return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
 
@@ -349,18 +362,6 @@ class Timed:
         """Brings the calls' tensors into L2."""
         if self._call_us < _LONG_CALL:
             (self._each_set if calls > 1 else self._single).replay()
-
-    def _between(self, work: Callable[[], object], *, cover: int = 0) -> float:
-        """Device time of the work that ``work`` enqueues, us."""
-        import torch
-
-        if cover:
-            torch.cuda._sleep(cover)  # type: ignore[no-untyped-call]
-        self._start.record()
-        work()
-        self._end.record()
-        self._end.synchronize()
-        return float(self._start.elapsed_time(self._end)) * 1000.0
 
 
 def rotated(items: Sequence[_T], by: int) -> list[_T]:

@@ -437,6 +437,12 @@ def hung(results: Iterable[Result]) -> dict[str, HungBefore]:
     return causes
 
 
+def hung_before(folder: Path) -> dict[str, HungBefore]:
+    """The variants that hung so far (see :func:`hung`). Only a supervisor answers for a process that hangs, so the
+    processes' journals, which grow with each sample, are not read."""
+    return hung(filter(None, map(answer_of, read_journal(folder / "supervisor.jsonl"))))
+
+
 def answer_of(line: Mapping[str, Any]) -> Result | None:
     """The outcome in a journal line; ``None`` for another event or a malformed cause."""
     if (status := _STATUSES.get(line["event"])) is None:

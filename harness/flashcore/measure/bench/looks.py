@@ -1,0 +1,142 @@
+"""The child process of bench with first looks: cases far from a shape's fastest are dropped before they are set up.
+
+A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
+Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other is timed
+no further: its times are its looks, less what the looks of the other cases exceed their times by, and its answer is not
+checked. The others get a few samples each, all in the same rounds. Without a race it is bench's child.
+
+Run as ``python -m flashcore.measure.bench.looks TASKFILE JOURNAL``, this module is that process.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+from flashcore.measure.bench import child as bench_child
+from flashcore.measure.bench.message import CaseTimes
+from flashcore.measure.bench.timing import rotated, timer_for
+from flashcore.measure.workers.inputs import make_inputs_once
+from flashcore.measure.workers.journal import Journal, Task, hung_before
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve
+from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.references import Expected, References
+
+#: Rounds of looks after a first call; samples of each case that is left.
+_ROUNDS, _SAMPLES = 3, 8
+#: us of a look's calls, and their most.
+_LOOK_US, _MOST_CALLS = 120.0, 8
+#: How far a case may be from the fastest, relative and in us: by its first call; by one look; by more, or this many
+#: times the median spread of a case's looks.
+_FAR, _SPREADS = ((0.5, 50.0), (0.2, 3.0), (0.03, 0.5)), 2.0
+#: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
+_LAUNCH_US = 1.5
+#: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
+#: most such us, since a first call may load or compile.
+_COVER, _CLOCKS, _MOST_HOST_US = 100_000, 3_000, 200.0
+
+
+class Entrant:
+    """A case that can be called: us of its ``first`` call after a warm-up, and per call of each look."""
+
+    def __init__(self, case: Case, expected: Expected, problem: ModuleType, device: str) -> None:
+        caller = Caller(case, problem, device)
+        self.case, self._expected, self._outputs = case, expected, caller.outputs()
+        self._call = functools.partial(caller.call, expected.inputs, self._outputs)
+        self._timer, self._calls, self._host_us = timer_for(device), 1, 0.0
+        self._enqueue()
+        self.us: list[float] = []
+        self.first = self._look()
+        self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / self.first)))
+
+    @property
+    def least(self) -> float:
+        """us of a call in the fastest look, less its launches."""
+        return min(self.us, default=self.first) - _LAUNCH_US * max(self.case.launches, 1)
+
+    @functools.cached_property
+    def is_right(self) -> bool:
+        return not self._expected.complaints(self._outputs)
+
+    def look(self) -> None:
+        self.us.append(self._look())
+
+    def _look(self) -> float:
+        cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
+        return max(self._timer.between(self._enqueue, cover=cover), 1e-3) / self._calls
+
+    def _enqueue(self) -> None:
+        began = time.perf_counter()
+        for _ in range(self._calls):
+            self._call()
+        self._host_us = (time.perf_counter() - began) * 1e6 / self._calls
+
+
+def perform(task: Task, log: Journal) -> dict[str, Any]:
+    """Times the cases of one shape."""
+    payload = task.payload
+    if not payload["race"]:
+        return bench_child.perform(task, log)
+    answers = References()
+    near, far = looks(task, log, answers)
+    cases = [case for case in payload["cases"] if case["variant"] not in far]
+    rule = {**payload["rule"], "least": _SAMPLES, "fewest": _SAMPLES, "seconds": 0.0}
+    times = bench_child.perform(Task(task.name, {**payload, "cases": cases, "rule": rule}), log, answers)
+    mode = payload["cases"][0]["rank_by"]
+    medians = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
+    excess = statistics.median([statistics.median(near[n]) - us for n, us in medians.items() if n in near] or [0.0])
+    for name, us in far.items():
+        # Never below the fastest, which won in the same rounds: later the clock may have fallen.
+        adjusted = [max(x - excess, min(medians.values(), default=x)) for x in us]
+        times["variants"][name] = asdict(CaseTimes.looks(mode, adjusted))
+    return times
+
+
+def looks(task: Task, log: Journal, answers: References) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The us of cases near the fastest, and of those far from it; bench then reports those that failed."""
+    device = task.payload["device"]
+    cases = [Case.from_json(case) for case in task.payload["cases"]]
+    problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
+    make_inputs_once(problem, 1)
+    hung = hung_before(log.path.parent)
+    entrants: list[Entrant] = []
+    for case in (case for case in cases if case.variant not in hung):
+        log.step(task.name, "first look", case.variant)
+        try:
+            expected = answers.get(case, problem, device, seed, problem.KINDS[0])
+            entrants.append(Entrant(case, expected, problem, device))
+        except Exception:
+            if is_poisoned(device):
+                raise
+    far: dict[str, list[float]] = {}
+    for number in range(_ROUNDS + 1):
+        log.step(task.name, f"look {number}")
+        for one in rotated(entrants, number) if number else ():
+            one.look()
+        entrants.sort(key=lambda one: one.least)
+        for best in (one for one in entrants if not one.case.is_reference and one.is_right):
+            most = limit(best.least, number, [max(one.us) / min(one.us) for one in entrants if one.us])
+            far |= _us(one for one in entrants if one.least > most)
+            entrants = [one for one in entrants if one.least <= most]
+            break
+    return _us(entrants), far
+
+
+def _us(entrants: Iterable[Entrant]) -> dict[str, list[float]]:
+    return {one.case.variant: one.us or [one.first] for one in entrants}
+
+
+def limit(best: float, number: int, spreads: Collection[float]) -> float:
+    """us that a case may take after a round, given the fastest one's and each case's slowest look over its fastest."""
+    share, us = _FAR[min(number, len(_FAR) - 1)]
+    return best + max(best * max(share, _SPREADS * (statistics.median(spreads or (1.0,)) - 1)), us)
+
+
+if __name__ == "__main__":
+    leave(serve(sys.argv[1:], perform))
