@@ -39,7 +39,7 @@ def test_a_recorded_map_is_shown_and_its_limit_decides_the_exit_code(
     assert main.main(["map", "--map", "rowz", "--profiles", str(tmp_path)]) == 2
     assert "expected a record of map.rowz, found one of map.rows" in capsys.readouterr().err
     assert main.main(["map", "--dispatch", "--profiles", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("// Which variant where on NVIDIA H200, from 60 points of the map 2026")
+    assert capsys.readouterr().out.startswith("// Which variant where on NVIDIA H200: 60 points of the map 2026")
 
 
 @pytest.mark.parametrize(("names", "limit", "code"), [(["chooses"], 9.0, 0), ([], 9.0, 3)])
@@ -67,10 +67,16 @@ def test_a_point_that_a_variant_refuses_is_no_failure(tmp_path: Path, capsys: py
     assert main.main(["gate", run, "--profiles", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
-def test_a_map_without_times_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = stored(tmp_path, maps.record(of=lambda p: {}))
-    assert main.main(["gate", run, "--profiles", str(tmp_path)]) == 2
-    assert "expected the record of a map with timed points" in capsys.readouterr().err
+@pytest.mark.parametrize("limits", [{"p99": 9.0}, {}])
+def test_a_map_without_times_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: dict[str, float]
+) -> None:
+    run = stored(tmp_path, maps.record(of=lambda p: {}, regret=limits))
+    assert main.main(["map", "--profiles", str(tmp_path)]) == 3
+    assert main.main(["map", "--profiles", str(tmp_path), "--dispatch"]) == 2
+    assert "at least two points" in capsys.readouterr().err
+    assert main.main(["gate", run, "--profiles", str(tmp_path)]) == (3 if limits else 0)
+    assert main.main(["report", run, "--profiles", str(tmp_path), "--format", "md"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,8 @@ def test_a_map_without_times_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFi
         (["--points", "5", "--suite", "examples/tune"], r"expected a map, found ''\n  hint: give the manifest"),
         (["--points", "1000000", "--map", "row"], "did you mean rows"),
         ([], "expected a recorded run"),
+        (["--seed", "3"], "--seed, --resume: expected --points"),
+        (["--resume"], "--seed, --resume: expected --points"),
     ],
 )
 def test_bad_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str) -> None:

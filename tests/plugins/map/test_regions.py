@@ -86,9 +86,15 @@ def test_one_point_and_equal_times() -> None:
 
 
 def test_other_records_are_refused() -> None:
-    for record in (factory.record(), replace(maps.record(), suite=maps.suite()), maps.record(of=lambda p: {})):
-        with pytest.raises(UsageError, match="expected the record of a map with timed points"):
+    for record in (factory.record(), replace(maps.record(), suite=maps.suite())):
+        with pytest.raises(UsageError, match="expected the record of a map, found another"):
             Regions(record)
+
+
+def test_a_map_in_which_all_failed_is_unmeasured() -> None:
+    regions = Regions(maps.record(of=lambda p: {}))
+    assert not regions.spots and regions.untimed == 60 and all(rows is not None for _, _, rows in regions.tables)
+    assert [(v.status, v.value) for v in regions.verdicts] == [("unmeasured", None)]
 
 
 def test_every_table_has_its_points() -> None:

@@ -55,11 +55,11 @@ def test_a_repeated_value_is_more_likely() -> None:
         ({"problems": ["atention"]}, ["problems", "dispatchers"]),
         ({"params": {"B": 1, "H": 1, "S": 64}, "features": ["S"]}, ["params"]),
         ({"params": {**maps.TABLE["params"], "S": {"from": 65, "to": 100, "step": 64}}}, ["params.S"]),
-        ({"params": {**maps.TABLE["params"], "S": []}}, ["params.S"]),
         ({"variants": ["nothing*"], "dispatchers": []}, ["variants"]),
         ({"dispatchers": ["choose"]}, ["dispatchers"]),
         ({"features": ["LENGTH"]}, ["derived, conditions or features"]),
         ({"features": ["S == 64"]}, ["features"]),
+        ({"file": "absent.py"}, ["file"]),
         ({"conditions": ["__import__('os')"]}, ["derived, conditions or features"]),
     ],
 )
@@ -96,26 +96,27 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("B,S,weight\n1,64,many\n", "many"),
-        ("B,S,weight\n1,64,-1\n", ":2: expected"),
-        ("B,S\n1,64,5\n", ":2: expected"),
-        ("B,S\n1\n", ":2: expected"),
-        ("B,S,weight\n1,64\n", ":2: expected"),
-        ("B\n1\n", "only the names"),
-        ("B,S\nx,64\n", "B"),
+        ("B,S,weight\n1,64,many\n", ":2: expected a weight of 0 or more, found 'many'"),
+        ("B,S,weight\n1,64,1\n1,64,-1\n", ":3: expected a weight of 0 or more, found '-1'"),
+        ("B,S\n1,64,5\n", ":2: expected 2 values, one for each of B, S, found 3"),
+        ("B,S\n\n1\n", ":3: expected 2 values, one for each of B, S, found 1"),
+        ("B\n1\n", ":2: expected a number for each of B, H, S, D, found none for S"),
+        ("B,S\nx,64\n", ":2: expected a number for each of B, H, S, D, found none for B"),
+        ("problem,B,S\nother,1,64\n", ":2: expected a problem, one of attention, found 'other'"),
         ("B,S\n1,8192\n", "0 meet the conditions"),
         ("", "0 meet the conditions"),
-        ("problem,B,S\nother,1,64\n", ":2: expected"),
     ],
 )
 def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as error:
         points(traffic(tmp_path, text), "rows", 5, None)
-    assert "expected" in str(error.value)
+    assert "hint: " in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     suite = traffic(tmp_path, "")
     Path(tmp_path, "traffic.csv").unlink()
-    with pytest.raises(UsageError, match=r"traffic.csv:1: expected a CSV file of params"):
+    with pytest.raises(
+        UsageError, match=r"traffic.csv: expected a CSV file whose first line names params, found .*No such file"
+    ):
         points(suite, "rows", 5, None)

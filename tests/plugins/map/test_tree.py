@@ -61,9 +61,10 @@ def test_a_variant_that_refuses_some_points_is_not_chosen_for_them() -> None:
 def test_the_header_compiles_and_chooses_as_the_tree(tmp_path: Path) -> None:
     regions = Regions(maps.record(80, of=steps))
     main = "\n".join(
-        f"  std::puts(choose_attention(Shape{{{', '.join(str(s.params[n]) for n in 'BHSD')}}}));" for s in regions.spots
+        f"  std::puts(choose_attention(Shape{{{', '.join(str(s.params[n]) for n in 'BHSD')}}}, runs));"
+        for s in regions.spots
     )
-    struct = "struct Shape { long B, H, S, D; };"
+    struct = "struct Shape { long B, H, S, D; };\nconstexpr auto runs = [](const char*) { return true; };"
     text = f"#include <cstdio>\n{tree.dispatcher(regions)}\n{struct}\nint main() {{\n{main}\n}}\n"
     Path(tmp_path, "main.cpp").write_text(text)
     subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", "-o", "main", "main.cpp"], cwd=tmp_path, check=True)
@@ -73,9 +74,22 @@ def test_the_header_compiles_and_chooses_as_the_tree(tmp_path: Path) -> None:
     assert set(printed) == {"small", "large"}
 
 
-def test_a_part_whose_variant_does_not_run_at_a_point_has_infinite_regret_there() -> None:
+def test_the_first_variant_of_a_part_that_runs_at_a_point_is_its_choice() -> None:
     spot = Regions(maps.record(1)).spots[0]
-    assert tree.Part({}, ("absent", spot.best), ()).regret(spot) == float("inf")
+    second = next(name for name in spot.times if name != spot.best)
+    assert tree.Part("1 == 1", ("absent", second, spot.best), ()).regret(spot) == spot.regret(second)
+    assert tree.Part("1 == 1", ("absent",), ()).regret(spot) == float("inf")
+
+
+def test_the_last_variant_of_each_part_runs_everywhere() -> None:
+    def refuses(params: Params) -> dict[str, float]:
+        return {"large": 3.0, **({"small": 1.0} if params["B"] != 1 else {})}
+
+    regions = Regions(maps.record(60, of=refuses))
+    assert {tuple(part.variants) for part in tree.fitted(regions.spots, ["S"], [])} == {("small", "large")}
+    source = tree.dispatcher(regions)
+    assert 'if (runs("small")) return "small";' in source and '  return "large";\n' in source
+    assert p99(source) == 1.0
 
 
 def test_a_feature_that_is_no_number_is_refused() -> None:

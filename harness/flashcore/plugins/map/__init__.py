@@ -1,7 +1,7 @@
 """Maps a family of kernels: which variant wins where, by how much, and what a dispatcher's choice costs.
 
-``table`` draws the points, ``measure`` times them as shapes of the suite, ``child`` is the timing process, ``regions``
-reads the record, ``tree`` fits a dispatcher.
+``table`` draws the points, ``measure`` times them as shapes of the suite, ``regions`` reads the record, ``tree`` fits a
+dispatcher.
 """
 
 from flashcore.model.plugin import Plugin

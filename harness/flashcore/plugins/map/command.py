@@ -50,13 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = points(suite, name, arguments.points, arguments.seed)
         with progress.shown(arguments.quiet) as say:
             records = measure.measured(settings, name, chosen, arguments.resume, say)
+    elif arguments.seed is not None or arguments.resume:
+        raise UsageError("--seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:
         records = [options.recorded(arguments)]
     codes = [Exit.OK]
     for regions in map(Regions, records):
         if arguments.name not in (None, regions.name):
-            found = f"expected a record of map.{arguments.name}, found one of map.{regions.name}"
-            raise UsageError(f"run {regions.record.id}: {found}\n  hint: name the run: flashcore map RUN")
+            raise UsageError(
+                f"run {regions.record.id}: expected a record of map.{arguments.name}, found one of map.{regions.name}\n"
+                "  hint: name the run: flashcore map RUN"
+            )
         if arguments.dispatch:
             print(dispatcher(regions))
             continue
@@ -64,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         for title, heads, rows in regions.tables:
             print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
-            value = f"{number(verdict.value)}, limit {verdict.limit}"
-            print(f"\n{verdict.status}: {verdict.budget} {value} ({verdict.reason})")
+            text = f"{verdict.budget} {number(verdict.value)}, limit {verdict.limit} ({verdict.reason})"
+            print(f"\n{verdict.status}: {text}")
             codes.append(_CODES[verdict.status])
+        codes += [] if regions.spots else [Exit.UNMEASURED]
     return worst(codes)

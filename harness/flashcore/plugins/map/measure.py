@@ -14,7 +14,7 @@ from flashcore.pipeline import resume, run
 from flashcore.pipeline.opening import each_kind, open_recordable
 from flashcore.plugins.map.table import Points
 
-CHILD = python_process.child("flashcore.plugins.map.child")
+CHILD = python_process.child("flashcore.measure.bench.looks")
 
 
 def measured(settings: Settings, name: str, points: Points, resumed: bool, say: Say) -> list[Record]:
@@ -26,17 +26,17 @@ def measured(settings: Settings, name: str, points: Points, resumed: bool, say: 
     Raises:
         FlashcoreError: see :func:`flashcore.pipeline.run.run`.
     """
-    mode = next(iter(points.values()))[0].rank_by
-    settings = replace(settings, bench=replace(settings.bench, modes=(mode,)))
+    (shape, _), *_ = points.values()
+    limits = replace(settings.bench.limits, batch=len(points))  # the first point of a process takes seconds
+    settings = replace(settings, bench=replace(settings.bench, modes=(shape.rank_by,), limits=limits))
     unfinished = resume.unfinished(settings, say) if resumed else None
-    folder = unfinished.folder if unfinished else None
     records = []
     for one in [unfinished.settings] if unfinished else each_kind(settings, say):
         opened = open_recordable(one, say, needs_gpu=True)
         suite = mapped(opened.suite, name, points)
         variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
         context = replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
-        records.append(run.run(context, folder).record)
+        records.append(run.run(context, unfinished.folder if unfinished else None).record)
     return records
 
 
@@ -48,13 +48,14 @@ def mapped(suite: Suite, name: str, points: Points) -> Suite:
         for n, v in suite.variants.items()
         if v.problem in table["problems"] and matches_any(n, table["variants"])
     }
-    weights = {point: weight for point, (_, weight) in points.items()}
+    problems = [suite.problems[n] for n in table["problems"]]
     return replace(
         suite,
+        problems={p.name: replace(p, file=table["file"] or p.file) for p in problems},
         shapes={point: shape for point, (shape, _) in points.items()},
         variants=variants,
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**table, "points": weights}}},
+        tables={"map": {name: {**table, "points": {point: weight for point, (_, weight) in points.items()}}}},
     )

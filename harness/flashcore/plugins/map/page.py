@@ -15,10 +15,12 @@ HERE = Path(__file__).parent
 
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
-    """The page ``map``; ``None`` for other records."""
+    """The page ``map``; ``None`` for other records, and for points without times."""
     try:
         regions = Regions(book.record)
     except UsageError:
+        return None
+    if not regions.spots:
         return None
     drawn = {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}
     view = {"regions": regions, "drawn": drawn}

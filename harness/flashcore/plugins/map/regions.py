@@ -60,12 +60,8 @@ class Spot:
     @property
     def margin(self) -> float:
         """The second fastest time of those that are no dispatcher over the fastest; NaN if there is one."""
-        first, second, *_ = [
-            *(us for name, us in self.times.items() if name not in self.dispatchers),
-            math.nan,
-            math.nan,
-        ]
-        return second / first
+        choices = [us for name, us in self.times.items() if name not in self.dispatchers]
+        return choices[1] / choices[0] if len(choices) > 1 else math.nan
 
     @property
     def share(self) -> float:
@@ -96,16 +92,17 @@ class Regions:
     untimed ones where a variant may have run, had nothing failed.
 
     Raises:
-        UsageError: the record is of no map, or no point has a time.
+        UsageError: the record is of no map.
     """
 
     def __init__(self, record: Record) -> None:
         self.record = record
         for self.name, self.table in record.suite.tables.get("map", {}).items():
-            weights = self.table.get("points", {})
+            if not (weights := self.table.get("points")):
+                continue
             variants, readings = record.suite.variants, Readings(record)
             bounds = {b.subject: b for b in case_bounds(record)}
-            dispatchers = grouped((variants[name].problem, name) for name in self.table["dispatchers"] if weights)
+            dispatchers = grouped((variants[name].problem, name) for name in self.table["dispatchers"])
             status = grouped((o.shape, o.status) for o in record.outcomes if not variants[o.variant].is_reference)
             self.spots: list[Spot] = []
             self.lost = 0
@@ -121,11 +118,9 @@ class Regions:
                 else:
                     self.lost += {*status.get(shape.name, ())} != {"unsupported"}
             self.untimed = len(weights) - len(self.spots)
-            if self.spots:
-                return
+            return
         raise UsageError(
-            f"run {record.id}: expected the record of a map with timed points, found none\n"
-            "  hint: flashcore map --points 200"
+            f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
         )
 
     def quantiles(self, of: Callable[[Spot], float]) -> dict[str, Ratio]:
@@ -140,20 +135,18 @@ class Regions:
         won = grouped((s.best, s) for s in self.spots)
         rows = [[n, f"{len(won[n])}", f"{sum(s.weight for s in won[n]) / total:.1f}"] for n in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
-        named = self.table["dispatchers"] if len(self.table["dispatchers"]) > 1 else ()
         figures: dict[str, Callable[[Spot], float]] = {
             "regret of the dispatcher": lambda s: s.dispatched,
-            **{f"regret of {name}": partial(Spot.dispatched_by, name=name) for name in named},
+            **{f"regret of {name}": partial(Spot.dispatched_by, name=name) for name in self.table["dispatchers"]},
             "fastest variant over fastest reference": lambda s: s.over_reference,
             "floor over fastest variant": lambda s: s.share,
         }
-        texts = {name: [ratio.text for ratio in self.quantiles(of).values()] for name, of in figures.items()}
-        rows = [[name, *(quantiles or [UNMEASURED] * len(QUANTILES))] for name, quantiles in texts.items()]
+        texts = ((name, [ratio.text for ratio in self.quantiles(of).values()]) for name, of in figures.items())
+        rows = [[name, *(quantiles or [UNMEASURED] * len(QUANTILES))] for name, quantiles in texts]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
-            for s in sorted(self.spots, key=lambda s: (s.dispatched > 1, s.dispatched), reverse=True)[:20]
-            if s.dispatched > 1
+            for s in sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:20]
         ]
         yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
 

@@ -43,15 +43,17 @@ class MapForm(TableForm):
     """``[map.<name>]``
 
     A param is a constant, a list to choose from, in which a value may be repeated, or a range. ``derived`` params are
-    computed from those before them. ``dispatchers`` are variants that choose a kernel by the shape; ``features`` are
+    computed from those before them. ``file`` replaces the problems' files, for example to make inputs on the GPU.
+    ``dispatchers`` are variants that choose a kernel by the shape; ``features`` are
     expressions that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
     """
 
     problems: list[Name] = Field(min_length=1)
-    params: dict[Text, Scalar | list[Scalar] | RangeForm] = Field(default={})
+    params: dict[Text, Scalar | Annotated[list[Scalar], Field(min_length=1)] | RangeForm] = Field(default={})
     derived: dict[Text, Text] = Field(default={})
     conditions: list[Text] = Field(default=[])
     csv: Text | None = None
+    file: Text | None = None
     seed: int = 0
     rank_by: Regime = "back_to_back"
     variants: list[Text] = Field(default=["*"])
@@ -70,12 +72,14 @@ class MapForm(TableForm):
                 yield "params", f"every dimension of {name}", f"no {', '.join(missing)}"
             elif not any(variants[n].problem == name for n in chosen):
                 yield "variants", f"globs that match a variant of {name}", repr(self.variants)
+        if self.file and not Path(suite.root, self.file).is_file():
+            yield "file", "a problem file of the suite", f"no {self.file}"
         for name in self.dispatchers:
             if name not in chosen:
                 yield "dispatchers", "one of its variants", misspelled(name, chosen)
         for name, given in self.params.items():
-            if given == [] or (isinstance(given, RangeForm) and given.high // given.step * given.step < given.low):
-                yield f"params.{name}", "a value, or a range that has a multiple of its step", repr(given)
+            if isinstance(given, RangeForm) and given.high // given.step * given.step < given.low:
+                yield f"params.{name}", "a range that has a multiple of its step", repr(given)
         for text in () if self.csv else (*self.derived.values(), *self.conditions, *self.features):
             try:
                 parse(text, names)
@@ -138,21 +142,37 @@ def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[
 def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
     """The rows of a CSV file by falling weight; the column ``weight`` counts a row several times."""
     file = Path(suite.root, table["csv"])
+    constants = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
     total: Counter[str] = Counter()
-    number = 1
     try:
         with file.open(newline="", encoding="utf-8") as stream:
-            for number, row in enumerate(csv.DictReader(stream), 2):  # noqa: B007  told in the message
-                weight = float(row.pop("weight", 1))
-                drawn = {
-                    "problem": table["problems"][0],
-                    **{k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))},
-                    **{k: int(v) if v.isdigit() else v for k, v in row.items()},
-                }
-                if drawn["problem"] not in table["problems"] or not 0 <= weight < math.inf:
-                    raise ValueError(row)
-                total[json.dumps(drawn)] += weight  # type: ignore[assignment]
-    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        expected = f"a CSV file of params, with problem (one of {', '.join(table['problems'])}) and weight if any"
-        raise UsageError(f"{file}:{number}: expected {expected}; found: {error}") from error
+            header, *rows = [*csv.reader(stream)] or [[]]
+    except (OSError, ValueError, csv.Error) as error:
+        raise UsageError(
+            f"{file}: expected a CSV file whose first line names params, found {error}\n"
+            "  hint: write one, or correct `csv` in the manifest"
+        ) from error
+    for number, values in enumerate(rows, 2):
+        if not values:
+            continue
+        row = dict(zip(header, values, strict=False))
+        weight = row.pop("weight", "1")
+        drawn = {
+            "problem": table["problems"][0],
+            **constants,
+            **{k: int(v) if v.isdigit() else v for k, v in row.items()},
+        }
+        problem = suite.problems.get(str(drawn["problem"]))
+        if len(values) != len(header):
+            expected, actual = f"{len(header)} values, one for each of {', '.join(header)}", f"{len(values)}"
+        elif problem is None or problem.name not in table["problems"]:
+            expected, actual = f"a problem, one of {', '.join(table['problems'])}", repr(drawn["problem"])
+        elif bad := [d for d in problem.dims if d not in table["derived"] and not isinstance(drawn.get(d), int)]:
+            expected, actual = f"a number for each of {', '.join(problem.dims)}", f"none for {', '.join(bad)}"
+        elif not re.fullmatch(r"\d+(\.\d*)?", weight):
+            expected, actual = "a weight of 0 or more", repr(weight)
+        else:
+            total[json.dumps(drawn)] += float(weight)  # type: ignore[assignment]
+            continue
+        raise UsageError(f"{file}:{number}: expected {expected}, found {actual}\n  hint: correct or delete this line")
     yield from ((json.loads(text), weight) for text, weight in total.most_common() if weight)

@@ -17,31 +17,27 @@ from flashcore.plugins.map.regions import Regions, Spot
 from flashcore.suites.expressions import holds, parse, value
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
-#: A split must save this mean regret over all points. A variant without a time has this regret in choosing a part's.
-_GAIN, _REFUSED = 0.0005, 10.0
+#: A split must save this mean regret over all points. Where a variant has no time, choosing it costs this regret: the
+#: part's next variant runs.
+_GAIN, _REFUSED = 0.0005, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A leaf of a tree: ``S <=`` and its number for each condition, and the variants by what they lose there."""
+    """A leaf of a tree: the conditions as one expression, and the variants of which the first that runs is chosen. The
+    last one runs at every point, if any does."""
 
-    conditions: Mapping[str, int]
+    test: str
     variants: Sequence[str]
     spots: Sequence[Spot]
 
-    @property
-    def test(self) -> str:
-        """The conditions as one expression."""
-        return " and ".join(f"{feature} {most}" for feature, most in self.conditions.items()) or "1 == 1"
-
-    def regret(self, spot: Spot) -> float:
-        """The regret of its variant; infinite where that does not run."""
-        return spot.regret(self.variants[0])
-
     def holds(self, spot: Spot) -> bool:
         """Whether a point is in this part."""
-        tests = (f"{feature} {most}" for feature, most in self.conditions.items())
-        return all(holds(parse(test, spot.params), spot.params) for test in tests)
+        return all(holds(parse(test, spot.params), spot.params) for test in self.test.split(" and "))
+
+    def regret(self, spot: Spot) -> float:
+        """The regret of its choice; infinite if no variant runs."""
+        return next((spot.regret(v) for v in self.variants if v in spot.times), math.inf)
 
 
 def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
@@ -49,6 +45,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     import numpy as np
 
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
+    everywhere = {v for v in variants if all(v in spot.times for spot in spots)}
     total = sum(spot.weight for spot in spots)
     losses = np.array([[s.weight / total * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     try:
@@ -70,7 +67,9 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
                     least, split = lost, (features[i], math.floor(middle), order[:cut], order[cut:])
         if split is None:
             ranked = [variants[v] for v in loss.argsort(kind="stable")]
-            yield Part(conditions, ranked, [spots[row] for row in rows])
+            last = next((n for n, v in enumerate(ranked) if v in everywhere), len(ranked))
+            test = " and ".join(f"{feature} {most}" for feature, most in conditions.items()) or "1 == 1"
+            yield Part(test, ranked[: last + 1], [spots[row] for row in rows])
         else:
             feature, most, *parts = split
             for sign, part in zip(("<=", ">"), parts, strict=True):
@@ -80,7 +79,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
 
 
 def dispatcher(regions: Regions) -> str:
-    """A fitted dispatcher as a C++ header: a line is a part, with its number of points and its largest regret.
+    """A fitted dispatcher as a C++ header: a part's variants, with its number of points and its largest regret.
 
     Raises:
         UsageError: the map names no features, or has fewer than two points of a problem.
@@ -88,28 +87,35 @@ def dispatcher(regions: Regions) -> str:
     features, dispatchers = regions.table["features"], regions.table["dispatchers"]
     lines: list[str] = []
     regrets: dict[str, float] = {}
-    for problem in dict.fromkeys(spot.shape.problem for spot in regions.spots):
+    for problem in regions.table["problems"]:
         spots = [spot for spot in regions.spots if spot.shape.problem == problem]
         if len(spots) < 2 or not features:
-            expected = f"map.{regions.name}: expected features and at least two points of {problem}"
-            raise UsageError(f"{expected}, found {features} and {len(spots)}")
+            raise UsageError(
+                f"map.{regions.name}: expected features and at least two points of {problem}, "
+                f"found {features} and {len(spots)}"
+            )
         order = random.Random(0).sample(spots, len(spots))
         for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
             parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
             for spot in fold:
                 part = next(p for p in parts if p.holds(spot))
                 regrets[spot.shape.name] = part.regret(spot)
-        lines += ["", "template <typename Shape>", f"constexpr const char* choose_{problem}(const Shape& s) {{"]
-        for part in fitted(spots, features, dispatchers):
+        lines += ["", "template <typename Shape, typename Runs>"]
+        lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
+        parts = fitted(spots, features, dispatchers)
+        for part in parts:
             test = re.sub(r"\b(?!and\b)[A-Za-z_]\w*", r"s.\g<0>", part.test).replace("//", "/").replace(" and ", " && ")
-            remark = f"{len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
-            lines.append(f'  if ({test}) return "{part.variants[0]}";  // {remark}')
-        lines[-1] = re.sub(r"if \(.*?\) return", "return", lines[-1])  # the rest
+            remark = f"  // {len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
+            for variant in part.variants:
+                tests = [test] * (part is not parts[-1]) + [f'runs("{variant}")'] * (variant != part.variants[-1])
+                condition = f"if ({' && '.join(tests)}) " if tests else ""
+                lines.append(f'  {condition}return "{variant}";{remark}')
+                remark = ""
         lines.append("}")
     quantiles = regions.quantiles(lambda spot: regrets[spot.shape.name]).items()
-    record = regions.record
     head = (
-        f"// Which variant where on {record.gpu}, from {len(regions.spots)} points of the map {record.id}.",
+        f"// Which variant where on {regions.record.gpu}: {len(regions.spots)} points of the map {regions.record.id}.",
+        "// `runs(variant)`: whether a variant runs on the shape.",
         f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{name} {r.text}' for name, r in quantiles)}.",
     )
     return "\n".join([*head, *lines])
