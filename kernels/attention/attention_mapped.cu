@@ -1,4 +1,5 @@
-// attention_mapped: for each shape the kernel that choice.h names, by variant (in bf16 without its suffix).
+// attention_mapped: for each shape, causal or not, the kernel that choice.h names, by variant (in bf16 without its
+// suffix).
 //
 // Hopper only. From: no design document.
 
@@ -12,6 +13,7 @@ constexpr bool kHasKeyGroups4 = false;  // not among the variants in bf16
 constexpr bool kHasKeyGroups4 = true;
 #endif
 #include <attention/choice.h>
+#include <flashcore/launch_by.h>
 
 namespace {
 
@@ -94,19 +96,20 @@ extern "C" __global__ void mapped_clear(unsigned* taken) {
 namespace {
 
 // The choice; key groups for more keys than the chosen cluster's shared memory holds.
-std::string_view choice_of(const flashcore::Shape& s) {
-  const std::string_view choice = choose(s, kHasKeyGroups4);
+std::string_view choice_of(const flashcore::Shape& s, bool causal) {
+  const std::string_view choice = choose(s, causal, kHasKeyGroups4);
 #define CLUSTER_REFUSES(variant, kernel, C) \
   if (choice == variant && clusters::refusal<C>(s)) return "wgmma_key_groups_2";
   CLUSTERS(CLUSTER_REFUSES)
   return choice;
 }
 
-flashcore::Plan plan(const flashcore::Shape& s) {
+flashcore::Plan plan(const flashcore::Shape& s, std::int64_t causal) {
   flashcore::Plan p;
   if ((p.error = warpgroups::refusal(s))) return p;
-  const std::string_view choice = choice_of(s);
-#define PLAN(variant, kernel, C)                        \
+  p.workspace_bytes = sizeof(unsigned);  // for kernels of either kind of rows
+  const std::string_view choice = choice_of(s, causal != 0);
+#define PLAN(variant, kernel, C)               \
   if (choice == variant && s.D == C::kHeadDim) \
     return warpgroups::add_forward<C>(p, s, "mapped_" #kernel, "mapped_clear");
   ROWS(PLAN)
@@ -119,8 +122,8 @@ flashcore::Plan plan(const flashcore::Shape& s) {
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
                    cudaStream_t stream) {
-  const std::string_view choice = choice_of(s);
-#define LAUNCH(variant, kernel, C)                      \
+  const std::string_view choice = choice_of(s, a.causal != 0);
+#define LAUNCH(variant, kernel, C)             \
   if (choice == variant && s.D == C::kHeadDim) \
     return warpgroups::launch_forward<C>(a, s, p, mapped_##kernel, mapped_clear, nullptr, workspace, stream);
   ROWS(LAUNCH)
@@ -132,4 +135,4 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT_BY(plan, launch, causal)

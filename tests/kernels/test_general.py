@@ -77,3 +77,15 @@ def test_causal_counts_half() -> None:
     whole, half = GENERAL.work(params(0)), GENERAL.work(params(1))
     assert half["flop"] * 2 == whole["flop"] == 4 * 2 * 4 * 67 * 67 * 64
     assert half["bytes"] == whole["bytes"] == 2 * 2 * (4 + 2) * 67 * 64 * 2 + 4 * 2 * 4 * 67
+
+
+@pytest.mark.parametrize(("seq", "heads"), [(67, 2), (9000, 1)])
+def test_points_have_the_answers_of_some_heads(seq: int, heads: int) -> None:
+    points = load_problem(ROOT / "kernels/attention", "general_points.py")
+    given = params(1, S=seq, LSE=0)
+    inputs = points.make_inputs(given, 0, "cpu")
+    answer, rounded = points.reference(inputs, given)["out"], points.emulate("fused_half_p", inputs, given)["out"]
+    computed = answer.isfinite()
+    assert computed.sum() == heads * seq * 64 and torch.equal(computed, rounded.isfinite())
+    if seq < 9000:
+        assert torch.equal(answer[computed], GENERAL.reference(inputs, given)["out"][computed])
