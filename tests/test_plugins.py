@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import compileall
+import dataclasses
+import importlib
 import json
 import os
 import re
@@ -14,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.machine import python_process, toolchain
+from flashcore.model import plugin
+from flashcore.model.record import Fact, Facts, Source
 from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory, forks
@@ -127,6 +131,23 @@ def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
+
+
+def test_a_run_with_facts_of_a_missing_plugin_names_it(work: Path, tmp_path: Path) -> None:
+    cwd = shutil.copytree(work, tmp_path / "work")
+    record = factory.record()
+    of = next(f.subject for f in record.facts.named("isolated_p50"))
+    joules = [Fact(of, "energy", 20.0, "mJ", Source.NVML)]
+    store.write(dataclasses.replace(record, facts=Facts([*record.facts, *joules])), cwd / "profiles" / record.id)
+    (code, _, message) = json.loads(run(copy_without(Path("energy"), tmp_path), cwd, SESSION, "facts 2026"))
+    assert code == 2 and "the plugin energy, which is not installed" in message
+    assert json.loads(run(PACKAGE.parent, cwd, SESSION, "facts 2026"))[0] == 0
+
+
+def test_the_facts_of_each_plugin_are_known_without_it() -> None:
+    loaded = [importlib.import_module(f"flashcore.plugins.{path}".replace("/", ".")).PLUGIN for path in NEEDS]
+    loaded += [importlib.import_module(f"flashcore.plugins.{name}").PLUGIN for name in ("audit", "judge")]
+    assert plugin.SHIPPED["facts"] == {fact: entry.name for entry in loaded for fact in entry.facts}
 
 
 def test_watch_runs_without_ssh_which_its_host_needs(work: Path, tmp_path: Path) -> None:

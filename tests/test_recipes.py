@@ -93,12 +93,29 @@ def test_the_commands_in_the_manifests_are_understood() -> None:
     (workflow,) = [m for m in manifests() if "jobs" in m]
     steps = workflow["jobs"]["nightly"]["steps"]
     lines = [*container["args"], *(step["run"] for step in steps if "run" in step)]
-    commands = [command.strip() for line in lines for command in line.split("&&")]
+    commands = re.findall(r"flashcore [^;&\n]+", "\n".join(lines))
     assert len(commands) == 4
     for command in commands:
         flashcore, *words = shlex.split(command)
         assert flashcore == "flashcore"
         cli.parser(words).parse_args(words)
+
+
+@pytest.mark.parametrize(("profiled", "trends"), [(0, 0), (1, 0), (0, 3), (1, 3)])
+def test_the_trends_are_read_even_if_the_budgets_of_the_night_failed(
+    profiled: int, trends: int, tmp_path: Path
+) -> None:
+    (cron_job,) = [m for m in manifests() if m.get("kind")]
+    (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    stub = tmp_path / "flashcore"
+    stub.write_text(f'#!/bin/sh\necho "$1" >> "{tmp_path}/log"\n[ "$1" = profile ] && exit {profiled}\nexit {trends}\n')
+    stub.chmod(0o755)
+    done = subprocess.run([*container["command"], *container["args"]], env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.returncode == (trends or profiled)
+    assert (tmp_path / "log").read_text().split() == ["profile", "trends"]
+    (workflow,) = [m for m in manifests() if "jobs" in m]
+    (step,) = [s for s in workflow["jobs"]["nightly"]["steps"] if "flashcore trends" in s.get("run", "")]
+    assert "!cancelled()" in step["if"]
 
 
 @pytest.mark.parametrize("news", ["", "- **slower** fast/mission"])

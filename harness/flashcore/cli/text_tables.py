@@ -18,6 +18,7 @@ _TIMES = {
     "cold_p50": "cold p50",
     "eager_p50": "eager p50",
 }
+_ENERGY = {"energy": "mJ", "flop_per_joule": "GFLOP/J"}
 
 
 def ladder(record: Record) -> str:
@@ -25,6 +26,7 @@ def ladder(record: Record) -> str:
     parts: list[str] = []
     timed: list[str] = []
     facts, suite, readings = record.facts, record.suite, Readings(record)
+    energy = {name: unit for name, unit in _ENERGY.items() if any(facts.named(name))}
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
         lines: list[list[str]] = []
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
@@ -38,9 +40,10 @@ def ladder(record: Record) -> str:
                 tflops = cell(facts.get("tflops", subject))
                 lines.append(
                     [label, *(cell(facts.get(n, subject), 2) for n in _TIMES), *(fixed(s, 2) for s in speedups), tflops]
+                    + [cell(facts.get(n, subject), 3) for n in energy]
                 )
         if lines:
-            table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s"), lines)
+            table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s", *energy.values()), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
     names = dict.fromkeys(timed)
     if untrusted := [name for name in names if suite.variants[name].trust]:

@@ -135,6 +135,19 @@ SHIPPED: Mapping[str, Entries] = {
         "import_report": "imports",
         **dict.fromkeys(("runs", "history"), "runs"),
     },
+    "measurements": {"energy": "energy"},
+    "facts": {
+        name: plugin
+        for plugin, names in {
+            "energy": "power power_idle energy energy_low energy_high energy_above_idle energy_above_idle_low "
+            "energy_above_idle_high flop_per_joule flop_per_joule_low flop_per_joule_high",
+            "audit": "code code_bytes constant_bytes occupancy_low occupancy_high native_kernels sass_tensor sass_tma "
+            "sass_128",
+            "imports": "traced_duration traced_launches",
+            "map": "regret",
+        }.items()
+        for name in names.split()
+    },
 }
 
 _loaded: dict[str, Plugin] = {}

@@ -11,6 +11,7 @@ from datetime import date
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
 from flashcore.model.intervals import of_samples, speedup, tflops
+from flashcore.model.plugin import missing
 from flashcore.model.record import Fact, Facts, Record, Source, Value
 from flashcore.model.text import shortened
 
@@ -101,7 +102,8 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"
         elif not unit or fact.unit != unit:
             what = f"the unit {unit}" if unit else "a name from the catalogue, or an ncu metric"
-            yield f"fact {shortened(name)} of {s}: expected {what}, found {shortened(fact.unit if unit else name)}"
+            hint = missing("facts", name)
+            yield f"fact {shortened(name)} of {s}: expected {what}, found {shortened(fact.unit if unit else name)}{hint}"
         elif expected := complaint(fact.value, unit):
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):

@@ -19,6 +19,7 @@ from flashcore.report.cells import Cell, missing, not_applicable, number_cell, s
 from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
 LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+_ENERGY = {"energy": "mJ per call", "flop_per_joule": "GFLOP/J"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,11 @@ def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof
     best = ladder.best
     drawn = _drawn(roofs, points)
     head = "variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s"
+    energy = {name: why for name, why in _ENERGY.items() if any(book.record.facts.named(name))}
     return {
         "kind": "roofline",
         "table": [
-            (*head, "regime"),
+            (*head, "regime", *energy.values()),
             *(
                 (
                     *(
@@ -130,6 +132,7 @@ def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof
                         p.time_us,
                     ),
                     *(six_digits(p.intensity), six_digits(p.tflops), p.regime),
+                    *(None if p.subject.kernel else book.record.facts.number(name, p.subject) for name in energy),
                 )
                 for p in points
             ),

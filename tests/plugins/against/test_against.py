@@ -238,6 +238,7 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
     ("words", "results"),
     [
         (["--against", "no_such"], "expected a git revision"),
+        (["--against", "HEAD", "--energy"], "--energy: expected without --against"),
         (["--against", "HEAD", "--processes", "3"], "--processes 3: expected at least 4"),
         (["--against", "HEAD", "--alpha", "1"], "--alpha 1: expected a rate"),
         (["--against", "HEAD", "--effect", "-2"], "--effect -2: expected percent"),

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from flashcore.cli import text_tables
 from flashcore.errors import CapabilityError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.model.causes import Hang, Incapable
+from flashcore.model.record import Facts
 from flashcore.plugins.energy.measure import measure
 from flashcore.plugins.energy.section import section
+from flashcore.report import roofline_page
 from flashcore.report.view import Book
 from tests import factory, stages
 from tests.plugins.energy.test_facts import steady
@@ -54,6 +57,15 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
         return
     assert energy["slow/mission"].value == pytest.approx(20) and energy["fast/mission"].detail == Hang(60.0)
     assert "slow/mission: 20 mJ, 400 W" in log[0] and "fast/mission: " in log[1]
+    record = factory.record(SUITE)
+    told = replace(record, facts=Facts([*record.facts, *energy.values()]))
+    table = text_tables.ladder(told)
+    assert "mJ" in table and " 20.000" in table and "mJ" not in text_tables.ladder(record)
+    (mission, *_) = roofline_page.Roofline(Book(told, "static", None)).shapes
+    assert mission.drawn is not None
+    head, *rows = mission.drawn["table"]
+    joules = {row[0]: row[head.index("mJ per call")] for row in rows if row[1] is None}
+    assert joules["slow"] == pytest.approx(20) and joules["fast"] is None, "the hover tells what was recorded"
     html = section(Book(factory.bare_record(SUITE, energy.values()), "static", None))
     assert '<td class="number">20.00' in html and html.count("unmeasured") >= 4
 

@@ -54,6 +54,11 @@ def run(arguments: argparse.Namespace) -> int | None:
         name = executor.partition("=")[0] or "gpus"
         raise UsageError(f"--{name}: expected without --against, which times on one GPU of this host; found both")
 
+    if getattr(arguments, "measurements", None):
+        raise UsageError(
+            "--energy: expected without --against, which compares times; found both\n"
+            "  hint: record both revisions with `flashcore bench --energy`, then `flashcore diff`"
+        )
     if "effect" in given:
         given["effect"] /= 100
     formats = output.parse(arguments.format, ("table", "json"))

@@ -97,8 +97,9 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
     """
     near = Path(settings.suite)
     good, last = (checkout.resolve(name, near) for name in (chosen.revision, bad))
-    if not good or not last:
-        raise UsageError(f"{chosen.revision} {bad}: expected two revisions of the repository of {near}")
+    for name, revision in ((chosen.revision, good), (bad, last)):
+        if not revision:
+            raise UsageError(f"{name}: expected a revision of the repository of {near}, found none of this name")
     arguments = ("--reverse", "--first-parent", "--format=%H %s", f"{good}..{last}")
     log = git.run(near, "log", *arguments).stdout.splitlines()
     if not log or git.run(near, "merge-base", "--is-ancestor", good, last).returncode:

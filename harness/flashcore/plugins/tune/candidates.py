@@ -22,6 +22,7 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import Context
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model import plugin
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Built, Environment, Facts, Record
 from flashcore.model.suite import Budget
@@ -141,6 +142,9 @@ class Local:
 
     def __init__(self, job: Context, grid: Grid, folder: Path, measures: bool) -> None:
         self._job, self._grid, self._folder, self._measures = job, grid, folder, measures
+        self._energy = "energy" in grid.space.objectives
+        if self._energy and measures:
+            plugin.find("measurements", "energy")  # here: its absence would fail every candidate
         self._built: dict[int, tuple[Context, Built]] = {}
         self._stopped = False
 
@@ -164,8 +168,7 @@ class Local:
         if self._measures:
             cases = [(r, self._cases(r.index)) for r in results]
             with self._job.workers.leased(self._job.say):
-                energy = "energy" in self._grid.space.objectives
-                trial.run(cases, self._folder, report, self._job.workers, energy=energy)
+                trial.run(cases, self._folder, report, self._job.workers, energy=self._energy)
             self._start_ahead()
         else:
             for result in results:

@@ -9,8 +9,8 @@
   const short = (x) => Number(x.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
   const escaped = (text) => text.replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
 
-  const points = (given) => given.table.slice(1).map(([v, k, , level, by, , bytes, time, x, y, regime], i) => ({
-    i, v, k: k ?? "", level, by, x, y, regime, time, gbps: bytes / time / 1e3,
+  const points = (given) => given.table.slice(1).map(([v, k, , level, by, , bytes, time, x, y, regime, ...energy], i) => ({
+    i, v, k: k ?? "", level, by, x, y, regime, time, energy: energy.map((value, n) => value && `${short(value)} ${given.table[0][11 + n]}`).filter(Boolean), gbps: bytes / time / 1e3,
     role: given.roles[v], share: given.shares[i], roofs: given.over[i].map((r) => given.roofs[r]), measured: given.measured[i].map((r) => given.roofs[r]), faults: given.faults[i] ?? [],
   }));
   // A roof's TFLOP/s at an intensity, and the lower of a mark's two roofs, to which its share is relative.
@@ -25,6 +25,7 @@
     `${p.v}${p.k ? ` › ${p.k}` : ""}: ${short(p.y)} TFLOP/s at ${short(p.x)} FLOP/B of ${NAMES[p.level]}`,
     share(p),
     `${short(p.time)} µs, ${short(p.gbps)} GB/s, FLOPs by ${p.by}`,
+    ...(p.energy.length ? [p.energy.join(", ")] : []),
     ...p.faults.map((f) => `impossible: ${f}`),
   ];
 
