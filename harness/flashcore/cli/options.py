@@ -19,6 +19,7 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
+from flashcore.model import plugin
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
 from flashcore.pipeline import plugins
@@ -144,15 +145,17 @@ def add_run(parser: argparse.ArgumentParser, *, of_chips: bool = False, default:
 def add_records(parser: argparse.ArgumentParser) -> None:
     """Adds the option for runs recorded elsewhere."""
     text = (
-        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, or a file from "
-        "`flashcore pack`; repeatable"
+        "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, a file from "
+        "`flashcore pack`, or the URL of a store, such as s3://bucket/runs; repeatable"
     )
-    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE", help=text)
+    parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE|URL", help=text)
 
 
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
-    """The folders and files that recorded runs are read from."""
-    return (Path(arguments.profiles), *map(Path, arguments.records))
+    """The folders and files that recorded runs are read from; those of stores elsewhere are copied first."""
+    profiles = Path(arguments.profiles)
+    remote = functools.partial(plugin.resolve, "flashcore.plugins.runs.remote:mirrored")
+    return (profiles, *(remote()(x, profiles) if "://" in x else Path(x) for x in arguments.records))
 
 
 def recorded(arguments: argparse.Namespace) -> Record:

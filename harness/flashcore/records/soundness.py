@@ -102,8 +102,8 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
             yield f"fact {name} of {shortened(s)}: expected {what}, found another"
         elif not unit or fact.unit != unit:
             what = f"the unit {unit}" if unit else "a name from the catalogue, or an ncu metric"
-            hint = missing("facts", name)
-            yield f"fact {shortened(name)} of {s}: expected {what}, found {shortened(fact.unit if unit else name)}{hint}"
+            other = shortened(fact.unit if unit else name) + missing("facts", name)
+            yield f"fact {shortened(name)} of {s}: expected {what}, found {other}"
         elif expected := complaint(fact.value, unit):
             yield f"fact {name} of {s}: expected {expected}, found {shortened(fact.value)}"
         elif (fact.value is None) is (fact.cause is None) or not isinstance(fact.detail, Detail | str):
