@@ -40,10 +40,11 @@ SERIES, NIGHTS = 400, 120
 STEPS, DRIFTS, REFERENCES, TWO_LEVELS = 0.15, 0.10, 0.10, 0.05
 #: An alarm is in time up to this many nights after a step's first one; and after the last step of a drift.
 IN_TIME, IN_TIME_OF_DRIFT = 3, 7
-#: The detector and its constants were chosen on the first seeds; it met the others only in this benchmark. Earlier
-#: choices, each with its own held-out seeds: 101 to 104 (1.7 % of unchanged series alarmed, 95.0 % of steps found), 201
-#: to 204 (1.0 %, 93.8 %), 201 to 204 with 301 to 304 (1.04 %, 94.4 %). After the last, one constant was made stricter.
-TUNED, HELD_OUT = (1, 2, 3, 4), (401, 402, 403, 404, 405, 406, 407, 408)
+#: The detector and its constants were chosen on seeds 501 to 524, of which the first group are some; it met the others
+#: only in this benchmark, once. Earlier detectors, each with its own held-out seeds: 101 to 104 (1.7 % of unchanged
+#: series alarmed, 95.0 % of steps found), 201 to 204 (1.0 %, 93.8 %), 201 to 204 with 301 to 304 (1.04 %, 94.4 %),
+#: 401 to 408 (0.8 %, 94.2 %).
+TUNED, HELD_OUT = (501, 502, 503, 504), (901, 902, 903, 904, 905, 906, 907, 908)
 #: Each figure's goal in percent, and whether it is a lower bound.
 GOALS = {
     "unchanged alarmed": (1, False),
@@ -197,7 +198,7 @@ def replayed(nights: Nights) -> dict[int, list[Alarm]]:
     alarms: dict[int, list[Alarm]] = {}
     for count in range(detect.BEFORE + detect.AFTER, NIGHTS + 1):
         part = slice(max(0, count - detect.WINDOW), count)  # earlier windows were searched on earlier mornings
-        far = detect.reach(levels[:, :count], nights.code[:, :count], machine[:count])[part]
+        far = detect.spreads(levels[:, :count], nights.code[:, :count], machine[:count])[part]
         for s in range(SERIES):
             for change in detect.window(levels[s, part], nights.code[s, part], machine[part], far, cut=part.start > 0):
                 at = change.at + part.start

@@ -13,14 +13,14 @@ from flashcore.plugins.trends import detect  # noqa: E402
 NIGHTS = 60
 
 
-def detected(logs: Any, code: Any = None, machine: Any = None, far: Any = None) -> list[detect.Change]:
+def detected(logs: Any, code: Any = None, machine: Any = None, spread: Any = None) -> list[detect.Change]:
     count = len(logs)
     every = np.zeros(count, int)
     return detect.changes(
         logs,
         np.arange(count) if code is None else code,  # rewritten every night
         every if machine is None else machine,
-        np.full(count, np.inf) if far is None else far,
+        np.full(count, np.inf) if spread is None else spread,
     )
 
 
@@ -46,6 +46,35 @@ def test_a_drift_in_small_steps_is_found() -> None:
     assert any(c.blame == "kernel" and c.size > 0 and 20 <= c.at <= 40 for c in detected(logs))
 
 
+def test_a_clear_step_in_a_short_history_is_found_with_its_second_night() -> None:
+    for sigma in (0.001, 0.0):
+        logs = noise(sigma=sigma, count=8) + since(6, 0.03, 8)
+        assert [(c.at, c.blame) for c in detected(logs)] == [(6, "kernel")]
+        assert detected(logs[:7]) == [], "one night is no level"
+
+
+def test_the_noise_of_other_levels_tells_a_step_soon_after_another_one() -> None:
+    logs = noise() + since(47, 0.03) + since(57, 0.02)
+    code = since(47, 1).astype(int) + since(57, 1).astype(int)
+    assert [(c.at, c.blame) for c in detected(logs, code)] == [(47, "kernel"), (57, "kernel")]
+
+
+def test_an_outlier_among_the_new_nights_does_not_hide_their_level() -> None:
+    logs = noise() + since(57, 0.025)
+    logs[58] += 0.1
+    assert [(c.at, c.blame) for c in detected(logs, since(57, 1).astype(int))] == [(57, "kernel")]
+
+
+def test_a_step_soon_after_a_new_driver_is_the_kernels_if_the_driver_moved_others_less() -> None:
+    machine, code = since(56, 1).astype(int), since(57, 1).astype(int)
+    spread = np.where(np.arange(NIGHTS) == 56, 0.003, np.inf)
+    logs = noise(sigma=0.012) + since(57, 0.035)
+    (change,) = detected(logs, code, machine, spread)
+    assert (change.at, change.blame) == (57, "kernel")
+    (change,) = detected(logs, code, machine, 10 * spread)
+    assert change.blame == "undecided", "one night does not tell what a driver does that moves much"
+
+
 def test_one_outlier_is_no_level() -> None:
     for night in (30, 58, 59):
         logs = noise()
@@ -67,7 +96,7 @@ def test_a_machine_that_moves_a_series_is_not_the_kernel() -> None:
     code = since(30, 1).astype(int)
     (change,) = detected(noise() + since(30, 0.03), code, machine)
     assert change.blame == "undecided", "both changed in that night"
-    (change,) = detected(noise() + since(30, 0.03), code, machine, np.full(NIGHTS, 0.01))
+    (change,) = detected(noise() + since(30, 0.03), code, machine, np.full(NIGHTS, 0.005))
     assert change.blame == "kernel", "the machine moved no other series so far"
     changes = detected(noise() + since(30, 0.03) + since(45, 0.04), since(45, 1).astype(int), machine)
     assert [(c.at, c.blame) for c in changes] == [(30, "machine"), (45, "kernel")]

@@ -1,8 +1,10 @@
 """Finds the nights in which a series of times changed its level, and says whether kernel or machine changed it.
 
 The search is E-divisive (Matteson and James, arXiv 1306.4933) in windows (Fleming et al., arXiv 2301.03034): the split
-with the largest energy distance between its sides, tested by permutations, then the same on both sides. A split counts
-if the medians of its sides also differ by more than the series' own noise explains. Pure: arrays in, changes out.
+with the largest energy distance between its sides, tested by permutations, then the same on both sides. A new night of
+new machine code is also tried by itself. A split counts if another level explains the nights better than noise with
+heavy tails does: a ratio of likelihoods (Student's t), with the noise of all levels in the window. Pure: arrays in,
+changes out.
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ from __future__ import annotations
 import functools
 import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from flashcore.plugins.against.decide import student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,25 +39,30 @@ SAME = 2
 BEFORE, AFTER = 5, 2
 #: The fewest nights before a change in a window that does not begin with the series: an earlier window has those.
 CUT = 15
-#: False changes for each night that could be one, if noise were normal; what a change exceeds besides; its least size.
-RATE, RANKS, CLEAR, LEAST = 1e-5, 4e-4, 2.8, 0.01
+#: False changes that are permitted for each night that could be one, as a ratio of likelihoods; the least size of a
+#: change; degrees of freedom of the assumed noise.
+RATE, LEAST, TAIL = 2.2e-3, 0.01, 10.0
+#: The least noise: times that are all the same show the resolution of their clock.
+TICK = 1e-4
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
 NEWS, SETTLED, EARLY = 3, 32, 0.05
-#: The most permutations that may have so large a distance, and their number.
-ALPHA, PERMUTATIONS, DRAWS = 0.02, 399, 20000
+#: The share of permutations that may have so large a distance, and their number.
+ALPHA, PERMUTATIONS = 0.02, 399
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
 WITNESSES, RECENT = 5, 10
 #: Fewest such series that tell how far a machine moves any.
 MANY = 100
+#: How far a machine moves few of the series, over what a normal distribution of moves would give.
+WIDE = 1.2
 #: Standard errors from which another machine counts as one that moved a series.
 ALIGN = 1.0
 #: The fewest nights of one machine code before another machine that tell what that one did.
 WARY = 3
 #: A night of new machine code explains a split if it gives this share of the largest distance.
 SHARE = 0.7
-#: The share of a change that must be visible on one machine.
-AGREEMENT, VISIBLE = 0.6, 3.0
+#: The share of a change, and the number of standard errors, that must remain after what machines may have done.
+AGREEMENT, VISIBLE = 0.4, 3.4
 
 Blame = Literal["kernel", "machine", "undecided"]
 
@@ -99,9 +104,9 @@ def night_effects(logs: Array, code: Array) -> Array:
     return effects
 
 
-def reach(logs: Array, code: Array, machine: Array) -> Array:
-    """How far each night's new GPU, driver or limits moved unchanged code: one series in a hundred moved further.
-    Infinite in other nights, and where too few series tell.
+def spreads(logs: Array, code: Array, machine: Array) -> Array:
+    """How far each night's new GPU, driver or limits moved unchanged code, beyond the noise: the root of the mean
+    square. Infinite in other nights, and where too few series tell.
 
     Args:
         logs: without :func:`night_effects`.
@@ -113,30 +118,43 @@ def reach(logs: Array, code: Array, machine: Array) -> Array:
                 for part in (slice(max(0, night - RECENT), night), slice(night, night + WARY))]  # fmt: skip
         witnesses = np.all([np.isfinite(side).sum(axis=1) >= min(WARY, side.shape[1]) for side in same], axis=0)
         if witnesses.sum() >= MANY:
-            before, after = (np.nanmedian(side[witnesses], axis=1) for side in same)
-            result[night] = np.quantile(np.abs(after - before), 1 - 0.5 / MANY)
+            before, after = (side[witnesses] for side in same)
+            moves = np.nanmean(after, axis=1) - np.nanmean(before, axis=1)
+            counts = (1 / np.isfinite(side).sum(axis=1) for side in (before, after))
+            noise = np.nanvar(before, axis=1, ddof=1) * sum(counts)
+            result[night] = WIDE * math.sqrt(max(float(np.mean(moves**2 - noise)), 1e-8))
     return result
 
 
-def changes(logs: Array, code: Array, machine: Array, far: Array) -> list[Change]:
+def changes(logs: Array, code: Array, machine: Array, spread: Array) -> list[Change]:
     """The changes of one series.
 
     Args:
         logs: logarithms of its times in the order of nights, without :func:`night_effects`.
         code, machine: its machine code, and GPU, driver and limits, as integers.
-        far: the :func:`reach` of each night.
+        spread: the :func:`spreads` of each night.
     """
     results: dict[int, Change] = {}
     for start in range(0, max(1, len(logs) - WINDOW + SHIFT), SHIFT):
         end = min(start + WINDOW, len(logs))
         part = slice(max(0, end - WINDOW), end)
-        for change in window(logs[part], code[part], machine[part], far[part], cut=part.start > 0):
+        for change in window(logs[part], code[part], machine[part], spread[part], cut=part.start > 0):
             at = change.at + part.start
             results[at] = change._replace(at=at)
     return [results[at] for at in sorted(results)]
 
 
-def window(logs: Array, code: Array, machine: Array, far: Array, *, cut: bool) -> Iterator[Change]:
+class _Aligned(NamedTuple):
+    """A window: times as they are, and without the machines' moves; machine code, machines and their spreads."""
+
+    raw: Array
+    logs: Array
+    code: Array
+    machine: Array
+    spread: Array
+
+
+def window(logs: Array, code: Array, machine: Array, spread: Array, *, cut: bool) -> Iterator[Change]:
     """The changes in one window; ``cut``: the series begins before it."""
     aligned = logs.copy()
     met = {machine[0]} if len(machine) else set()
@@ -145,28 +163,28 @@ def window(logs: Array, code: Array, machine: Array, far: Array, *, cut: bool) -
         before = aligned[:night][same[:night] & (machine[:night] != machine[night])][-RECENT:]
         if machine[night] not in met and len(before) >= WARY and code[night - 1] == code[night]:
             met.add(machine[night])
-            move = _move(aligned, before, aligned[same & (machine == machine[night])], night)
+            move = _move(aligned, before, aligned[same & (machine == machine[night])], night, spread[night])
             if move is not None:
                 aligned[machine == machine[night]] -= move.size
                 yield move
-    rewritten = np.flatnonzero(np.diff(code)) + 1
-    yield from _split(aligned, rewritten, machine, far, 0, len(logs), CUT if cut else BEFORE)
+    series = _Aligned(logs, aligned, code, machine, spread)
+    yield from _split(series, 0, len(logs), np.empty(0), CUT if cut else BEFORE)
 
 
-def _move(aligned: Array, before: Array, after: Array, night: int) -> Change | None:
+def _move(aligned: Array, before: Array, after: Array, night: int, spread: float) -> Change | None:
     """What another GPU, driver or limit did to unchanged code, if it is beyond the noise."""
-    size = _middle(after) - _middle(before)
+    size = _level(after - _middle(before))
     noise = _noise(np.diff(aligned[:night])) / math.sqrt(2) if night > BEFORE else abs(size)
     error = noise * math.sqrt(1 / len(before) + 1 / len(after))
+    size /= 1 + (error / spread) ** 2
     return Change(night, size, error, "machine") if abs(size) > max(ALIGN * error, LEAST) else None
 
 
 def _noise(values: Array) -> float:
     """The standard deviation; of many values without the most extreme one of each side, scaled for that of a normal
-    distribution."""
-    if len(values) <= 20:
-        return float(np.std(values, ddof=1))
-    return float(np.std(np.sort(values)[1:-1], ddof=1) * 1.12)
+    distribution. At least :data:`TICK`."""
+    deviation = np.std(values, ddof=1) if len(values) <= 20 else np.std(np.sort(values)[1:-1], ddof=1) * 1.12
+    return max(float(deviation), TICK)
 
 
 def _middle(values: Array) -> float:
@@ -175,33 +193,34 @@ def _middle(values: Array) -> float:
     return float(np.median(values[first] + values[second]) / 2)
 
 
+def _level(rise: Array) -> float:
+    """The less extreme of two estimates: a few outliers are no level."""
+    middle, last, ordered = _middle(rise), len(rise) - 1, np.sort(rise)
+    return max(middle, float(ordered[-(last // 2) - 1])) if middle < 0 else min(middle, float(ordered[last // 2]))
+
+
 @functools.cache
 def _pairs(count: int) -> tuple[Array, Array]:
     first, second = np.triu_indices(count)
     return first, second
 
 
-def _contrast(before: Array, after: Array) -> tuple[float, float]:
-    """The difference of two levels, and its standard error. Of the new level, the less extreme estimate counts: a few
-    outliers are no level."""
+def _measured(before: Array, after: Array, others: Array, at: int, tries: int) -> Change | None:
+    """The change between two sides, if the noise explains none so large in so many tries.
+
+    Args:
+        others: the noise of other levels.
+    """
     base = _middle(before)
-    rise = np.sort(after - base)
-    if _middle(rise) < 0:
-        size = max(_middle(rise), float(rise[len(rise) // 2]))
-    else:
-        size = min(_middle(rise), float(rise[(len(rise) - 1) // 2]))
-    noise = _noise(np.concatenate([before - base, rise - _middle(rise)]))
-    return size, noise * math.sqrt(1 / len(before) + 1 / len(after))
-
-
-def _measured(before: Array, after: Array, at: int, tries: int) -> Change | None:
-    """The change between two sides, if the noise explains none so large in so many tries."""
-    size, error = _contrast(before, after)
-    if abs(size) < max(LEAST, CLEAR * error):
+    rise = after - base
+    size = _level(rise)
+    noise = _noise(np.concatenate([before - base, rise - _middle(rise), others]))
+    scale = noise * math.sqrt(1 + len(after) / len(before))  # the old level is not known exactly
+    gain = np.sum(np.log1p((rise / scale) ** 2 / TAIL) - np.log1p(((rise - size) / scale) ** 2 / TAIL))
+    share = _share(len(before) + len(others), len(after)) / tries
+    if abs(size) < LEAST or (TAIL + 1) / 2 * gain < -math.log(RATE * share):
         return None
-    share = _share(len(before), len(after)) / tries
-    beyond = abs(size) > student_quantile(1 - RATE * share, len(before) + len(after) - 2) * error
-    return Change(at, size, error, "machine") if beyond or _is_rare(before, after, RANKS * share) else None
+    return Change(at, size, scale / math.sqrt(len(after)), "machine")
 
 
 def _share(before: int, after: int) -> float:
@@ -210,37 +229,24 @@ def _share(before: int, after: int) -> float:
     return (EARLY if after < NEWS else (NEWS / after) ** 6) * (1 if before + after >= SETTLED else EARLY)
 
 
-def _is_rare(before: Array, after: Array, rate: float) -> bool:
-    """Whether few choices of so many nights have so different a mean, whatever the distribution of the noise."""
-    values, count = np.concatenate([before, after]), len(after)
-    if max(1 / math.comb(len(values), count), 1 / DRAWS) > rate:
-        return False
-    means = values[_orders(len(values), DRAWS)[:, :count]].mean(axis=1)
-    middle = values.mean()
-    return float(np.mean(np.abs(means - middle) >= abs(after.mean() - middle) - 1e-12)) + 1 / DRAWS <= rate
-
-
-def _split(
-    logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int
-) -> Iterator[Change]:
-    """The changes in ``logs[first:last]``, by bisection."""
-    change = _kernels(logs, rewritten, machine, far, first, last, fewest)
+def _split(series: _Aligned, first: int, last: int, others: Array, fewest: int) -> Iterator[Change]:
+    """The changes in ``first:last``, by bisection. ``others``: the noise of the nights around."""
+    change = _kernels(series, first, last, others, fewest)
     if change is not None:
         yield change
-        yield from _split(logs, rewritten, machine, far, first, change.at, fewest)
-        yield from _split(logs, rewritten, machine, far, change.at, last, BEFORE)
+        left, right = series.logs[first : change.at], series.logs[change.at : last]
+        yield from _split(series, first, change.at, np.concatenate([others, right - _middle(right)]), fewest)
+        yield from _split(series, change.at, last, np.concatenate([others, left - _middle(left)]), BEFORE)
 
 
-def _kernels(
-    logs: Array, rewritten: Array, machine: Array, far: Array, first: int, last: int, fewest: int
-) -> Change | None:
-    values = logs[first:last]
+def _kernels(series: _Aligned, first: int, last: int, others: Array, fewest: int) -> Change | None:
+    values = series.logs[first:last]
     every = np.arange(fewest, last - first - AFTER + 1)
     if not len(every):
         return None
     scores = _energies(values[None], every)[0]
     best = int(every[np.argmax(scores)])
-    named = np.isin(every, rewritten - first)
+    named = np.isin(every, np.flatnonzero(np.diff(series.code)) + 1 - first)
     if named.any():
         splits = every[named]
         likely = int(splits[np.argmax(scores[named])])
@@ -248,27 +254,32 @@ def _kernels(
         # ones were tried on earlier mornings.
         fresh = [int(n) for n in splits if len(values) - n <= NEWS + 1]
         explains = scores[every == likely][0] >= SHARE * scores.max() or abs(likely - best) <= 2
-        for at in ([likely] if explains else []) + [n for n in fresh if n != likely]:
-            change = _measured(values[:at], values[at:], first + at, len(fresh if at in fresh else splits))
-            if change and _is_significant(values, splits if at == likely else [at], float(scores[every == at][0])):
-                return change._replace(blame=_blamed(logs, machine, far, change, first, last))
-    change = _measured(values[:best], values[best:], first + best, len(every))
+        for at in dict.fromkeys([likely, *fresh] if explains else fresh):
+            change = _measured(values[:at], values[at:], others, first + at, len(fresh if at in fresh else splits))
+            if change and (at in fresh or _is_significant(values, splits, float(scores[every == at][0]))):
+                return change._replace(blame=_blamed(series, change, first, last))
+    change = _measured(values[:best], values[best:], others, first + best, len(every))
     return change if change and _is_significant(values, every, float(scores.max())) else None
 
 
-def _blamed(logs: Array, machine: Array, far: Array, change: Change, first: int, last: int) -> Blame:
-    """``kernel`` if the change is visible on one machine."""
-    sides = logs[first : change.at], logs[change.at : last]
-    machines = machine[first : change.at], machine[change.at : last]
-    counts = {m: min(int(np.sum(side == m)) for side in machines) for m in set(machines[0]) & set(machines[1])}
-    if not counts:
-        return "kernel" if abs(change.size) > far[change.at] else "undecided"
-    usual = max(counts, key=lambda m: counts[m])
-    before, after = (side[on == usual] for side, on in zip(sides, machines, strict=True))
-    noise = change.error / math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
-    error = noise * math.sqrt(1 / len(before) + 1 / len(after))
-    visible = (_middle(after) - _middle(before)) * math.copysign(1, change.size)
-    return "kernel" if visible > max(AGREEMENT * abs(change.size), VISIBLE * error) else "undecided"
+def _blamed(series: _Aligned, change: Change, first: int, last: int) -> Blame:
+    """``kernel`` if the change remains after what its machines may have done: least squares of the step and an offset
+    of each machine, which is about as large as that machine's spread."""
+    part = slice(first, last)
+    logs, machine, spread = series.raw[part], series.machine[part].tolist(), series.spread[part]
+    step = np.arange(first, last) >= change.at
+    noise = change.error / math.sqrt(1 / np.sum(step) + 1 / np.sum(~step))
+    arrivals: dict[int, tuple[int, ...]] = {machine[0]: ()}  # first nights of each machine and of those before it
+    for night in range(1, len(machine)):
+        arrivals.setdefault(machine[night], (*arrivals[machine[night - 1]], night))
+    nights = [line[-1] for line in arrivals.values() if line]
+    offsets = ([night in arrivals[m] for m in machine] for night in nights)
+    design = np.column_stack([np.ones(len(logs)), step, *offsets]).astype(float)
+    prior = [0, 0, *((noise / spread[nights]) ** 2)]
+    covariance = np.linalg.inv(design.T @ design + np.diag(prior) + 1e-6 * np.eye(len(prior)))
+    size = float((covariance @ design.T @ (logs - logs[0]))[1]) * math.copysign(1, change.size)
+    error = noise * math.sqrt(covariance[1, 1])
+    return "kernel" if size > max(AGREEMENT * abs(change.size), VISIBLE * error) else "undecided"
 
 
 def _energies(values: Array, splits: Array) -> Array:

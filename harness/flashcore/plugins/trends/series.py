@@ -135,7 +135,7 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
             code[row, at[p.run]] = codes.setdefault(p.code or p.run, len(codes))
             machine[row, at[p.run]] = machines.setdefault((p.uuid, p.driver, p.limits), len(machines))
     effects = detect.night_effects(logs, code)
-    far = detect.reach(logs - effects, code, machine.max(axis=0))
+    far = detect.spreads(logs - effects, code, machine.max(axis=0))
     results = []
     for row, case in enumerate(by_case):
         timed = np.isfinite(logs[row])
