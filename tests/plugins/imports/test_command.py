@@ -115,7 +115,7 @@ def test_there_are_no_times_of_an_import_to_publish(
 ) -> None:
     assert main(["publish", profiles[1], "--profiles", str(profiles[0])]) == Exit.USAGE
     assert "expected times to publish, found none" in capsys.readouterr().err
-    assert not (profiles[0] / "history.csv").exists()
+    assert not list(profiles[0].glob("*.run.zip"))
 
 
 def test_where_nothing_can_be_written_nothing_is_said_to_be_kept(

@@ -1,8 +1,9 @@
-"""``flashcore publish``: adds a run's times to the history, and writes the page of all runs."""
+"""``flashcore publish``: packs a run among the published ones, and writes the page of all runs."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
 from flashcore.gate import judge
 from flashcore.gate.wording import summary
+from flashcore.model import plugin
 from flashcore.model.files import write_atomically
+from flashcore.model.groups import grouped
 from flashcore.model.record import Record
 from flashcore.model.text import significant
 from flashcore.pipeline.judging import today
-from flashcore.plugins.history import history
-from flashcore.plugins.history.history import Line
+from flashcore.plugins.runs.index import Index, Point, differences
 from flashcore.records import lookup, store
+from flashcore.records.lookup import PACKED
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell, missing, number_cell, words
 
@@ -27,7 +30,7 @@ MOST_JUDGED = 12
 WIDTH, HEIGHT = 90, 20
 
 EXAMPLES = (
-    ("flashcore publish 20260103", "add a run's times to profiles/history.csv"),
+    ("flashcore publish 20260103", "pack a run into profiles/, to commit it"),
     ("flashcore publish", "only write the page of all runs"),
 )
 
@@ -41,47 +44,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     profiles, folder = Path(arguments.profiles), Path(arguments.output)
-    table = profiles / "history.csv"
-    rows = history.read(table.read_text(encoding="utf-8"), str(table)) if table.is_file() else []
+    points = Index([profiles]).points("time")
     for name in arguments.published:
-        record = store.read(lookup.find(profiles, name))
-        lines = history.lines(record)
-        if not lines:
-            raise UsageError(f"run {record.id}: expected times to publish, found none\n  hint: flashcore bench")
-        rows = [r for r in rows if r.run != record.id] + lines
-        write_atomically(table, history.written(rows).encode())
-        file = profiles / f"{record.id}{lookup.PACKED}"
-        print(f"{table}: {len(lines)} cases of {record.id}")
-        print(f"  to publish it: flashcore pack {record.id} -o {file} && git add {file} {table}")
-    published = {r.run for r in rows}
+        recorded = lookup.find(profiles, name)
+        if recorded.name not in {p.run for p in points}:
+            raise UsageError(f"run {recorded.name}: expected times to publish, found none\n  hint: flashcore bench")
+        file = profiles / f"{recorded.name}{PACKED}"
+        if isinstance(recorded, Path):
+            write_atomically(file, plugin.resolve("flashcore.plugins.pack.command:packed")(recorded))
+        print(f"{file}: to publish it, git add {file}")
     runs = []
     for place, path in enumerate(lookup.all_runs(profiles)):
         record = store.read(path)
         judgement = judge.judge(record, today=today()) if place < MOST_JUDGED else None
         report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""
-        runs.append(run_row(record, judgement, report, record.id in published))
-    if not runs and not rows:
-        raise UsageError(f"{profiles}: expected recorded runs or a history.csv, found neither\n  hint: --profiles DIR")
-    print(write(runs, rows, folder))
+        runs.append(run_row(record, judgement, report, (profiles / f"{record.id}{PACKED}").is_file()))
+    if not runs and not points:
+        raise UsageError(f"{profiles}: expected recorded runs, found none\n  hint: --profiles DIR")
+    print(write(runs, points, folder))
     return Exit.OK
 
 
-def write(runs: Sequence[Sequence[Cell]], rows: Sequence[Line], folder: Path) -> Path:
+def write(runs: Sequence[Sequence[Cell]], points: Sequence[Point], folder: Path) -> Path:
     """Writes ``runs.html`` into ``folder``.
 
     Args:
         runs: rows of :func:`run_row`.
+        points: times, oldest first.
 
     Raises:
         WriteError: it cannot be written.
     """
-    cases = history.series(rows)
+    cases = grouped(((p.suite, p.gpu, p.variant, p.shape, p.params, p.regime), p) for p in points)
     return write_standalone(
         Path(__file__).with_name("runs.html.j2"),
         folder / "runs.html",
         "report.js",
         runs=runs,
-        cases=[_case(key, lines) for key, lines in cases.items()],
+        cases=[_case(series) for series in cases.values()],
         size=(WIDTH, HEIGHT),
     )
 
@@ -113,27 +113,24 @@ def run_row(record: Record, judgement: judge.Judgement | None, report: str, publ
     ]
 
 
-def _case(key: tuple[str, ...], rows: Sequence[Line]) -> dict[str, Any]:
-    suite, gpu, variant, shape, params = key
-    last, regime = rows[-1], history.regime(rows)
-    times = [(r, t) for r in rows if (t := r.us(regime)) is not None]
-    changes, time, ratio = "first time", missing("this run has no time in the regime"), Cell("–", kind="number")
-    if times and times[-1][0] is last:
-        now = times[-1][1]
-        time = number_cell(now, 4, f"{now} µs in run {last.run}")
-        if len(times) > 1:
-            before, was = times[-2]
-            ratio = Cell(f"{significant(was / now, 3)} ×", sort=was / now, kind="number")
-            changes = ", ".join(history.changes(before, last).values()) or "nothing that is recorded"
-    cells = [Cell(variant), Cell(shape, title=params), Cell(words(regime)), time, ratio, Cell(changes)]
-    return {"cells": [*cells, Cell(f"{gpu}, {suite}")], **_spark(times)}
+def _case(series: Sequence[Point]) -> dict[str, Any]:
+    last = series[-1]
+    changes, ratio = "first time", Cell("–", kind="number")
+    if len(series) > 1:
+        before = series[-2]
+        faster = before.value / last.value
+        ratio = Cell(f"{significant(faster, 3)} ×", sort=faster, kind="number")
+        code = ["same machine code" if before.code == last.code else "other machine code"] if last.code else []
+        changes = ", ".join(differences(before, last) + code) or "nothing that is recorded"
+    cells = [Cell(last.variant), Cell(last.shape, title=last.params), Cell(words(last.regime))]
+    cells += [number_cell(last.value, 4, f"{last.value} µs in run {last.run}"), ratio, Cell(changes)]
+    return {"cells": [*cells, Cell(f"{last.gpu or ''}, {last.suite}")], **_spark(series)}
 
 
-def _spark(times: Sequence[tuple[Line, float]]) -> dict[str, Any]:
-    """Times from the oldest run to the newest, 0 at the bottom; a tick where driver, compiler or clock changed."""
-    us = [t for _, t in times]
+def _spark(series: Sequence[Point]) -> dict[str, Any]:
+    """Times from the oldest run to the newest, 0 at the bottom; a tick where GPU, driver, compiler or clock changed."""
+    us = [p.value for p in series]
     step = (WIDTH - 8) / max(1, len(us) - 1)
     points = [(4 + i * step, HEIGHT - 3 - (HEIGHT - 6) * t / max(us)) for i, t in enumerate(us)]
-    machines = [history.changes(times[i - 1][0], times[i][0]).keys() - {"code"} for i in range(1, len(us))]
-    ticks = [x for (x, _), changed in zip(points[1:], machines, strict=True) if changed]
+    ticks = [x for (x, _), pair in zip(points[1:], itertools.pairwise(series), strict=True) if differences(*pair)]
     return {"points": points, "ticks": ticks, "label": ", ".join(f"{t:g}" for t in us)}

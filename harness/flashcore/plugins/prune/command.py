@@ -19,6 +19,7 @@ from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure import languages
 from flashcore.measure.machine import git
+from flashcore.model import plugin
 from flashcore.model.files import PARTIAL, writing
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=int, default=10, metavar="N", help=text)
     text = "younger ones are kept (default: %(default)g)"
     parser.add_argument("--older-than", type=float, default=30.0, metavar="DAYS", help=text)
-    parser.add_argument("--yes", action="store_true", help="remove them; a removed run cannot be recovered")
+    text = "remove them; a removed run cannot be recovered, and its times stay for `flashcore trends`"
+    parser.add_argument("--yes", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,6 +60,8 @@ def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
     old: list[Path] = []
     if not arguments.builds:
         old += old_runs(Path(arguments.profiles), arguments.keep, before)
+        if old and arguments.yes:
+            plugin.resolve("flashcore.plugins.runs.index:keep")(Path(arguments.profiles), [run.name for run in old])
     if not arguments.runs:
         try:
             old += old_builds(arguments.suite, Path(arguments.build), before, folders)

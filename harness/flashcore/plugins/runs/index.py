@@ -2,7 +2,8 @@
 
 Runs do not change, so only names that are new or gone since the last query are read or dropped. Facts are about a whole
 case (static ones: about a variant, the largest of its kernels), and only those that the run itself measured: joined
-ones are in their own run. The fact ``time`` is the median of the timing mode that the shape is ranked by.
+ones are in their own run. The fact ``time`` is the median of the timing mode that the shape is ranked by. Times of runs
+that were pruned are in :data:`PRUNED`, a file that may be committed.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import gzip
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import RecordError, UsageError
+from flashcore.model.files import write_atomically
 from flashcore.records import lookup
 from flashcore.records.freshness import MEASURED
 from flashcore.records.store import FACTS, HEADER, RUN_ID
@@ -23,18 +25,20 @@ from flashcore.records.store import FACTS, HEADER, RUN_ID
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-NAME = "index.sqlite"
-_VERSION = 3  # of the tables: another one is read again
+NAME, PRUNED = "index.sqlite", "pruned.json.gz"
+_VERSION = 4  # of the tables: another one is read again
 _TABLES = """
 CREATE TABLE runs (key INTEGER PRIMARY KEY, folder TEXT, name TEXT, id TEXT, created TEXT, suite TEXT, gpu TEXT,
   variants INT, checked INT, timed INT, profiled INT, command TEXT, place TEXT, host TEXT, uuid TEXT, driver TEXT,
   limits TEXT, nvcc TEXT, "commit" TEXT, dirty INT, UNIQUE (folder, name));
 CREATE TABLE cases (key INTEGER PRIMARY KEY, variant TEXT, shape TEXT, UNIQUE (variant, shape));
 CREATE TABLE names (key INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, uuid TEXT, PRIMARY KEY (run, "case"))
+CREATE TABLE code (run INT, "case" INT, code TEXT, reference INT, params TEXT, regime TEXT, uuid TEXT,
+  PRIMARY KEY (run, "case"))
   WITHOUT ROWID;
 CREATE TABLE facts ("case" INT, name INT, run INT, value REAL, PRIMARY KEY ("case", name, run)) WITHOUT ROWID;
 """
+_CLOCK = 0.02  # relative change of a clock from which it is named
 #: The key of a fact's name, which is a parameter.
 _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 
@@ -42,7 +46,7 @@ _KEY = "(SELECT key FROM names WHERE name = ?{fact})"
 class Point(NamedTuple):
     """One fact of one case in one run. ``code`` is the hash of the machine code with its launches, or of a reference's
     file; ``clock`` in MHz and ``temperature`` in °C were measured while the case was timed; ``limits`` are power and
-    clocks of the GPU; ``dirty``: the tree differed from ``commit``."""
+    clocks of the GPU; ``dirty``: the tree differed from ``commit``; ``regime``: the timing mode of its shape's rank."""
 
     run: str
     suite: str
@@ -50,6 +54,7 @@ class Point(NamedTuple):
     variant: str
     shape: str
     params: str
+    regime: str
     value: float
     code: str
     reference: bool
@@ -71,6 +76,7 @@ class Index:
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
+        self._places = places
         self._base = _opened(places[0] / NAME)
         self._folders = [str(place.resolve()) for place in places]
         try:
@@ -145,7 +151,7 @@ class Index:
         shapes = header["suite"]["shapes"]
         shared = {c: gpu["uuid"] for gpu in header.get("gpus", ()) for c in gpu["cases"].get("bench", ())}
         self._base.executemany(
-            "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO code VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     key,
@@ -153,6 +159,7 @@ class Index:
                     code["code"],
                     code["peer"],
                     json.dumps(shapes[s]["params"], sort_keys=True),
+                    shapes[s]["rank_by"],
                     shared.get(name),
                 )
                 for v, s, name, code in ((*name.split("/"), name, code) for name, code in header["keys"].items())
@@ -170,9 +177,14 @@ class Index:
         return [by_id[run] for run in sorted(by_id, reverse=True)]
 
     def points(self, fact: str, variant: str | None = None, shape: str | None = None) -> list[Point]:
-        """A fact of all cases, or of those of a variant on a shape, oldest run first."""
+        """A fact of all cases, or of those of a variant on a shape, oldest run first.
+
+        Raises:
+            RecordError: the file of pruned runs is damaged.
+        """
         rows = self._base.execute(
-            f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, f.value, coalesce(k.code, ''), k.reference,
+            f"""SELECT r.id, r.suite, r.gpu, c.variant, c.shape, k.params, coalesce(k.regime, ''), f.value,
+              coalesce(k.code, ''), k.reference,
               coalesce(k.uuid, r.uuid), r.driver, r.limits, r.nvcc, r."commit", r.dirty, clock.value, heat.value
             FROM cases c CROSS JOIN facts f ON f."case" = c.key AND f.name = {_KEY.format(fact=1)}
             CROSS JOIN runs r ON r.key = f.run LEFT JOIN code k ON k.run = f.run AND k."case" = f."case"
@@ -183,7 +195,9 @@ class Index:
               AND r.folder IN (SELECT value FROM json_each(?6))""",
             (fact, variant, shape, "bench_sm_clock", "bench_temperature", json.dumps(self._folders)),
         )
-        first = {(p.run, p.variant, p.shape): p for p in map(Point._make, rows)}
+        kept = (p for place in self._places for p in _pruned(place) if fact == "time")
+        kept = (p for p in kept if (variant, shape) in ((None, None), (p.variant, p.shape)))
+        first = {(p.run, p.variant, p.shape): p for p in (*kept, *map(Point._make, rows))}
         return sorted(first.values(), key=lambda p: p.run)
 
     def values(self, run: str, variant: str, shape: str) -> dict[str, float]:
@@ -205,6 +219,39 @@ class Index:
             (variant, shape),
         )
         return sorted(name for (name,) in rows)
+
+
+def keep(profiles: Path, runs: Collection[str]) -> None:
+    """Keeps the times of runs that will be removed.
+
+    Raises:
+        FlashcoreError: they cannot be written.
+    """
+    kept = [p for p in Index([profiles]).points("time") if p.run in runs]
+    kept = sorted({*kept, *_pruned(profiles)}, key=lambda p: (p.run, p.variant, p.shape))
+    write_atomically(profiles / PRUNED, gzip.compress(json.dumps(kept).encode(), mtime=0))
+
+
+def _pruned(place: Path) -> list[Point]:
+    file = place / PRUNED
+    try:
+        return [Point(*row) for row in json.loads(gzip.decompress(file.read_bytes()))] if file.is_file() else []
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        raise RecordError(f"{file}: expected times of pruned runs, found {error}") from error
+
+
+def differences(before: Point, after: Point) -> list[str]:
+    """The differences of GPU, driver, limits, compiler and clock between two points, in words."""
+    pairs = {
+        "GPU": (before.uuid, after.uuid),
+        "driver": (before.driver, after.driver),
+        "limits": (before.limits, after.limits),
+        "nvcc": (before.nvcc, after.nvcc),
+    }
+    changed = [f"{name} {was or 'unknown'} → {now or 'unknown'}" for name, (was, now) in pairs.items() if was != now]
+    if before.clock and after.clock and abs(after.clock / before.clock - 1) > _CLOCK:
+        changed.append(f"clock {before.clock:,.0f} → {after.clock:,.0f} MHz")
+    return changed
 
 
 def _opened(file: Path) -> sqlite3.Connection:

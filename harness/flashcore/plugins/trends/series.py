@@ -11,7 +11,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
 from flashcore.model.text import significant
-from flashcore.plugins.runs.index import Index, Point
+from flashcore.plugins.runs.index import Index, Point, differences
 from flashcore.plugins.trends import detect
 from flashcore.plugins.trends.detect import Change
 
@@ -123,7 +123,7 @@ def trends(index: Index, since: str | None = None) -> Trends:
 def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple[list[Series], list[str]]:
     runs = sorted({p.run for p in points})
     old = len(runs) - 1 if since is None else sum(run[: len(since)] <= since for run in runs)
-    by_case = list(grouped(((p.variant, p.shape, p.params), p) for p in points).values())
+    by_case = list(grouped(((p.variant, p.shape, p.params, p.regime), p) for p in points).values())
     at = {run: night for night, run in enumerate(runs)}
     logs = np.full((len(by_case), len(runs)), np.nan)
     code, machine = np.full(logs.shape, -1), np.full(logs.shape, -1)
@@ -166,15 +166,7 @@ def _finding(index: Index, case: Sequence[Point], change: Change, is_new: bool) 
 
 def _reasons(index: Index, before: Point, after: Point) -> list[str]:
     """The differences between two points that may explain a time: machine and tools, static facts, counters."""
-    pairs = {
-        "GPU": (before.uuid, after.uuid),
-        "driver": (before.driver, after.driver),
-        "limits": (before.limits, after.limits),
-        "nvcc": (before.nvcc, after.nvcc),
-    }
-    reasons = [f"{name} {was or 'unknown'} → {now or 'unknown'}" for name, (was, now) in pairs.items() if was != now]
-    if before.clock and after.clock and abs(after.clock / before.clock - 1) > _NIGHT:
-        reasons.append(f"clock {before.clock:,.0f} → {after.clock:,.0f} MHz")
+    reasons = differences(before, after)
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
     static = {name for name in old.keys() & new.keys() & FACTS.keys() if FACTS[name].group == "static"}
     reasons += [_changed(name, old, new) for name in sorted(static) if old[name] != new[name]]
