@@ -78,8 +78,13 @@ def test_an_undecided_bad_commit_is_not_called_fast() -> None:
 
 
 def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["spun", "HEAD~2", "HEAD"], ["spun/small", "HEAD", "HEAD~2"], ["spun/small", "nothing", "HEAD"]):
-        assert main(["bisect", *words, "--suite", "suite"]) == Exit.USAGE
-        assert "expected" in capsys.readouterr().err
+    for case, good, bad, message in (
+        ("spun", "HEAD~2", "HEAD", "spun: expected a case"),
+        ("spun/small", "HEAD", "HEAD~2", "expected an ancestor"),
+        ("spun/small", "nothing", "HEAD", "nothing: expected a revision"),
+        ("spun/small", "HEAD~2", "none", "none: expected a revision"),
+    ):
+        assert main(["bisect", case, good, bad, "--suite", "suite"]) == Exit.USAGE
+        assert message in capsys.readouterr().err
     with pytest.raises(UsageError, match="an ancestor, and a later commit"):
         command.bisect(Settings("suite", variant="spun", shapes=("small",)), Options("HEAD"), "HEAD", print)

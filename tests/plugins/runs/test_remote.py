@@ -47,7 +47,12 @@ def test_runs_are_copied_once_and_read_like_others(
     files, root = fsspec.core.url_to_fs(url)
     copied: list[str] = []
     copy = type(files).get_file
-    monkeypatch.setattr(type(files), "get_file", lambda s, r, *a, **k: (copied.append(r), copy(s, r, *a, **k)))
+
+    def counted(store: Any, name: str, *words: Any) -> None:
+        copied.append(name)
+        copy(store, name, *words)
+
+    monkeypatch.setattr(type(files), "get_file", counted)
     assert mirrored(url, profiles) == place and copied == [], "nothing is new"
     write(tmp_path / "made", 3, first=2)
     files.pipe(f"{root}/{run_of(2)}.run.zip", pack.packed(tmp_path / "made" / run_of(2)))

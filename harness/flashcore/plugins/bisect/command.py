@@ -96,10 +96,7 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
         UsageError: a revision is unknown, or the good one is no ancestor of the bad one.
     """
     near = Path(settings.suite)
-    good, last = (checkout.resolve(name, near) for name in (chosen.revision, bad))
-    for name, revision in ((chosen.revision, good), (bad, last)):
-        if not revision:
-            raise UsageError(f"{name}: expected a revision of the repository of {near}, found none of this name")
+    good, last = (_commit(name, near) for name in (chosen.revision, bad))
     arguments = ("--reverse", "--first-parent", "--format=%H %s", f"{good}..{last}")
     log = git.run(near, "log", *arguments).stdout.splitlines()
     if not log or git.run(near, "merge-base", "--is-ancestor", good, last).returncode:
@@ -113,6 +110,12 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
     commits = (good, *commits)
     counters = _counters(settings, commits[search.good], commits[search.bad]) if search else None
     return Bisection(case, commits, ("", *subjects), history.rows, search, chosen.alpha, changes, counters)
+
+
+def _commit(name: str, near: Path) -> str:
+    if commit := checkout.resolve(name, near):
+        return commit
+    raise UsageError(f"{name}: expected a revision of the repository of {near}, found none of this name")
 
 
 def _counters(settings: Settings, *commits: str) -> tuple[str, ...] | None:

@@ -48,7 +48,10 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
             ("Kernels", [_row(s) for s in kernels]),
             ("References", [_row(s) for s in changed if s.points[-1].reference]),
         ],
-        cases=[(s, [*_rows(s, index, _floor(s, places))], [*_changes(s)]) for s in drawn],
+        cases=[
+            (s, [*_rows(s, index, _floor(s, places))], [[Cell(f.after.run), *_change(f)] for f in s.findings])
+            for s in drawn
+        ],
         unchanged=[f"{s.case}" for s in result.series if s.judged and not s.findings],
         unjudged=[s.case for s in result.series if not s.judged],
     )
@@ -67,29 +70,23 @@ def _worst(series: Series) -> Finding:
 
 def _row(series: Series) -> dict[str, Any]:
     worst, last = _worst(series), series.points[-1]
-    mark = _MARKS[worst.change.blame] if worst.percent > 0 else "pass"
     cells = [
         Cell(series.case, href="", title=last.params),
         Cell("new" if worst.is_new else ""),
         number_cell(last.value, 4, f"{last.value} µs in run {last.run}"),
-        Cell(f"{worst.percent:+.1f}", sort=worst.percent, kind="number", title=f"± {2 * worst.error:.1f} %"),
-        Cell(BLAMES[worst.change.blame], mark=mark),
-        Cell(commits(worst), kind="mono", title=f"runs {worst.before.run} and {worst.after.run}"),
-        Cell("; ".join(worst.reasons) or "nothing recorded", kind="wrap small"),
+        *_change(worst),
         Cell(last.gpu or ""),
     ]
     return {"cells": cells, "drawing": drawing(series, SMALL)}
 
 
-def _changes(series: Series) -> Iterator[list[Cell]]:
-    for f in series.findings:
-        yield [
-            Cell(f.after.run),
-            Cell(commits(f), kind="mono"),
-            Cell(f"{f.percent:+.1f} ± {2 * f.error:.1f}", sort=f.percent, kind="number"),
-            Cell(BLAMES[f.change.blame], mark=_MARKS[f.change.blame] if f.percent > 0 else "pass"),
-            Cell("; ".join(f.reasons) or "nothing recorded", kind="wrap small"),
-        ]
+def _change(f: Finding) -> list[Cell]:
+    return [
+        Cell(f"{f.percent:+.1f} ± {2 * f.error:.1f}", sort=f.percent, kind="number"),
+        Cell(BLAMES[f.change.blame], mark=_MARKS[f.change.blame] if f.percent > 0 else "pass"),
+        Cell(commits(f), kind="mono", title=f"runs {f.before.run} and {f.after.run}"),
+        Cell("; ".join(f.reasons) or "nothing recorded", kind="wrap small"),
+    ]
 
 
 def drawing(series: Series, size: tuple[int, int], values: Sequence[float | None] = ()) -> Markup:

@@ -136,6 +136,7 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
             machine[row, at[p.run]] = machines.setdefault((p.uuid, p.driver, p.limits), len(machines))
     effects = detect.night_effects(logs, code)
     far = detect.spreads(logs - effects, code, machine.max(axis=0))
+    newest = {(p.variant, p.shape) for p in points if at[p.run] >= old}  # whatever their parameters and timing modes
     results = []
     for row, case in enumerate(by_case):
         timed = np.isfinite(logs[row])
@@ -146,7 +147,7 @@ def _of_suite(index: Index, points: Sequence[Point], since: str | None) -> tuple
         earlier = int(np.sum(nights < old))
         before = detect.changes(levels[:earlier], *(c[:earlier] for c in columns)) if changes else []
         findings = [_finding(index, case, c, all(abs(c.at - b.at) > detect.SAME for b in before)) for c in changes]
-        missing = bool(0 < old < len(runs) and timed[old - 1] and not timed[old:].any())
+        missing = bool(0 < old < len(runs) and timed[old - 1]) and (case[0].variant, case[0].shape) not in newest
         results.append(Series(tuple(case), tuple(np.exp(levels).tolist()), tuple(findings), missing))
     told = [
         f"{points[0].suite}: all cases took {100 * np.expm1(effects[night]):+.1f} % in run {runs[night]}: the machine"
