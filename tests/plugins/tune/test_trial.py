@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from flashcore.errors import UsageError
 from flashcore.measure.workers.pool import Pool
+from flashcore.model import plugin
 from flashcore.plugins.tune import candidates, trial
 from flashcore.plugins.tune.study import Result
 from tests.softmax_cases import case
@@ -92,3 +94,14 @@ def test_processes_wait_while_a_batch_is_built_and_end_with_the_search(
     with candidates.Local(job, grid, tmp_path, measures) as local:  # type: ignore[arg-type]
         local.measure([], lambda _: None)
     assert order == (["start", "measure", "start", "close"] if measures else ["close"])
+
+
+def test_a_search_for_energy_without_its_plugin_fails_before_any_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_loaded", {n: p for n, p in plugin._loaded.items() if n != "energy"})
+    job = SimpleNamespace(workers=Pool(), say=print)
+    grid = SimpleNamespace(space=SimpleNamespace(objectives=("energy",)))
+    with pytest.raises(UsageError, match="the plugin energy, which is not installed"):
+        candidates.Local(job, grid, tmp_path, True)  # type: ignore[arg-type]
+    candidates.Local(job, grid, tmp_path, False)  # type: ignore[arg-type]
