@@ -1,24 +1,30 @@
 """Candidates that cheat, and honest ones, before the judge: ``python -m benchmarks.judge``.
 
-Each cheat is a mechanism, written anew: those of published collections, and ours. A cheat is *accepted* if its verdict
-is and it is faster than the same kernel without the attack, which is judged in the same run. If it is not, it had *no
-gain*: it found no mark of an earlier call, say, and did the work. An honest candidate is *convicted* if it is rejected.
-The goal is 0 and 0.
+Each cheat is a mechanism, written anew: those of published collections, and ours. A cheat *won* if its verdict is
+*accepted* and it is faster than the same kernel without the attack, which is judged in the same run: by more than 1 %
+beyond the intervals of both, on any shape and mode. One that is accepted without that is *harmless*: all its timed
+answers were right, and it gained nothing (it found no mark of an earlier call, say, and did the work). An honest
+candidate is *convicted* if it is rejected. The goal is 0 won and 0 convicted.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
-folder. Without a GPU, cheats that end before a GPU is needed are judged, and the others are *unmeasured*.
+folder: first the control and the cheats that run on a GPU, and no more when ``--seconds`` have passed. ``--json`` is
+written after each verdict. Without a GPU, cheats that end before a GPU is needed are judged, and the others are
+*unmeasured*.
 
-Exit code 0 if no cheat is accepted and no honest candidate convicted, 1 if not.
+Exit code 0 if no cheat won and no honest candidate was convicted, 1 if not.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,8 +43,8 @@ SOURCES = Path(__file__).parent / "attacks"
 SUITE, ARCH = "examples/row_softmax", "sm_90a"
 #: Suites whose variants are honest candidates.
 HONEST = ("examples/row_softmax", "examples/triton_kernels", "kernels/attention", "examples/languages")
-#: The kernel of the cheats without an attack; the factor by which a cheat that is accepted is faster.
-CONTROL, GAIN = "honest.attacks.control", 1.05
+#: The kernel of the cheats without an attack; the factor by which a cheat that won is faster.
+CONTROL, GAIN = "honest.attacks.control", 1.01
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
 _ARGUMENTS: list[Any] = [
     [{"tensor": "x"}],
@@ -222,24 +228,38 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Each candidate's verdict."""
     plugins.load()
+    until = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.build or options.candidates or made)
         if options.build or not options.candidates:
             build(folder)
         results: dict[str, Any] = {}
-        wanted = [
-            p for p in sorted(folder.iterdir()) if not options.only or any(o in p.name for o in options.only.split(","))
-        ]
-        for suite in dict.fromkeys((p / "suite").read_text() for p in wanted):
-            of_suite = [p for p in wanted if (p / "suite").read_text() == suite] if not options.no_judging else []
+        words = options.only.split(",") if options.only else [""]
+        wanted = sorted((p for p in folder.iterdir() if any(word in p.name for word in words)), key=_turn)
+        for suite in dict.fromkeys((p / "suite").read_text() for p in wanted if not options.no_judging):
+            of_suite = [p for p in wanted if (p / "suite").read_text() == suite]
             settings = judging.Settings(rounds=options.rounds)
-            say = lambda text: print(text, file=sys.stderr)  # noqa: E731
-            for place, verdict in zip(
-                of_suite, judging.judge_all(load(raw.ROOT / suite), of_suite, settings, say), strict=True
-            ):
-                results[place.name] = json.loads(verdict.to_json())
-                print(f"{place.name} {verdict.status} {verdict.reasons[:1]}", file=sys.stderr)
+            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, settings, lambda text: None)
+            with contextlib.closing(verdicts):
+                for place in of_suite:
+                    if time.monotonic() > until:
+                        break
+                    start = time.monotonic()
+                    one = json.loads(next(verdicts).to_json())
+                    results[place.name] = one | {"wall_s": round(time.monotonic() - start, 2)}
+                    spent = f"{results[place.name]['wall_s']:.1f} s {one['seconds']}"
+                    print(f"{place.name} {one['status']} {spent} {one['reasons'][:1] or _times(one)}", file=sys.stderr)
+                    if options.json:
+                        raw.write(Path(options.json), "judge", options, results)
         return results
+
+
+def _turn(place: Path) -> tuple[int, str]:
+    """The control and the suites' own first, then cheats that run on a GPU; those that take long last."""
+    if not place.name.startswith("cheat."):
+        return (0 if place.name.startswith(("honest.attacks", "honest.row_softmax")) else 3), place.name
+    cheat = CHEATS[int(place.name[6:])]
+    return (1 if cheat.ends not in (_STATIC, _PLAN, _BOX) and cheat.attack != 21 else 2), place.name
 
 
 def table(results: raw.Results) -> list[str]:
@@ -251,22 +271,29 @@ def table(results: raw.Results) -> list[str]:
         lines.append(f"{title:36} {_outcome(name, results):10} {reason or _times(verdict)}")
     counts = Counter((name.partition(".")[0], _outcome(name, results)) for name in results)
     lines += ["", *(f"{kind}: {outcome} {count}" for (kind, outcome), count in sorted(counts.items()))]
+    if walls := sorted(verdict["wall_s"] for verdict in results.values() if verdict["device"]):
+        lines.append(f"seconds per candidate on the GPU: median {statistics.median(walls):.1f}, most {walls[-1]:.1f}")
     return lines
 
 
-def _times(verdict: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _times(verdict: Mapping[str, Any]) -> dict[str, float]:
     """us by shape and mode."""
-    return {one["shape"]: {m: t["us"] for m, t in one["times"].items()} for one in verdict["shapes"] if one["times"]}
+    return {f"{one['shape']} {mode}": time["us"] for one in verdict["shapes"] for mode, time in one["times"].items()}
 
 
 def _outcome(name: str, results: raw.Results) -> str:
-    """The status of its verdict; ``no gain`` if that is of a cheat that is as fast as the control everywhere."""
+    """The status of its verdict; of an accepted cheat ``won`` or ``harmless``, or ``accepted`` without a control."""
     status = str(results[name]["status"])
-    if not name.startswith("cheat.") or status != "accepted" or CONTROL not in results:
+    usual = results.get(CONTROL, {"status": ""})
+    if not name.startswith("cheat.") or status != "accepted" or usual["status"] != "accepted":
         return status
-    usual = _times(results[CONTROL])
-    pairs = [(usual[shape][mode], us) for shape, of in _times(results[name]).items() for mode, us in of.items()]
-    return status if any(before > GAIN * after for before, after in pairs) else "no gain"
+    lows = {(one["shape"], mode): time["low"] for one in usual["shapes"] for mode, time in one["times"].items()}
+    wins = [
+        time["high"] * GAIN < lows[one["shape"], mode]
+        for one in results[name]["shapes"]
+        for mode, time in one["times"].items()
+    ]
+    return "won" if any(wins) else "harmless"
 
 
 def verdict(results: raw.Results) -> int:
@@ -274,7 +301,7 @@ def verdict(results: raw.Results) -> int:
     wrong = [
         name
         for name, one in results.items()
-        if _outcome(name, results) == ("accepted" if name.startswith("cheat.") else "rejected")
+        if _outcome(name, results) in (("accepted", "won") if name.startswith("cheat.") else ("rejected",))
         or "ESCAPED" in str(one["reasons"])
     ]
     return int(Exit.FAILED if wrong else Exit.OK)
@@ -285,6 +312,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", metavar="DIR", help="judge those there")
     parser.add_argument("--only", metavar="TEXT,...", help="only those with one of these in their name")
     parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help="samples per process and mode")
+    parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="judge no more after so many")
     parser.add_argument("--no-judging", action="store_true", help="only make them")
 
 

@@ -62,7 +62,7 @@ def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.Mo
 
 def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:
     verdict = judge(launches=[{**LAUNCH, "kernel": "slow_copy"}])  # 2 ms by the stand-in's events, none by the host's
-    assert verdict.status == "rejected" and "the clocks disagree" in verdict.reasons[0]
+    assert verdict.status == "unmeasured" and "the clocks disagree" in verdict.reasons[0]
 
 
 BASELINE = """

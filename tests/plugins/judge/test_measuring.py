@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, Processes, Rival, Runnable, Trials
 from tests.plugins.launcher.conftest import Machine, machine, made, plan
 
 __all__ = ["machine", "made"]
-CONTENTS, ROUNDS = 33, 4
+ROUNDS = 4
+CONTENTS = range(1 + 3 * (2 * ROUNDS + 2))  # three for each replay
+Start = Callable[..., Processes]
 
 
-def trials(here: Machine, folder: Path) -> Trials:
-    folder.mkdir()
-    for number in range(CONTENTS):
-        (folder / f"x.{number}.raw").write_bytes(bytes([number]) * 256)
-    del here.environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]
-    return Trials(folder, (), True, here.environment)
+@pytest.fixture
+def start(machine: Callable[..., Machine], tmp_path: Path) -> Iterator[Start]:
+    """Starts processes whose folder has inputs of these numbers."""
+    environment = machine().environment
+    del environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]
+    started: list[Processes] = []
+
+    def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> Processes:
+        one = Processes(tmp_path / f"p{len(started)}", count, environment)
+        for number in contents:
+            (one.folder / f"x.{number}.raw").write_bytes(bytes([number]) * 256)
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def trials(processes: Processes, seconds: float = 1000.0) -> Trials:
+    return Trials(processes, (), True, time.monotonic() + seconds)
 
 
 def faults(one: Trials) -> list[str]:
@@ -28,39 +46,69 @@ def faults(one: Trials) -> list[str]:
     return [reason for reason in one.reasons if "the clocks disagree" not in reason]
 
 
-def test_a_rival_is_timed_in_turns(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
-    both = trials(machine(), tmp_path / "t")
-    both.run(Runnable(plan(), made), Runnable(plan("inc_and_copy_bytes"), made), range(CONTENTS), ROUNDS)
+def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
+    both = trials(start())
+    rival = Rival(start(1, range(200, 209)), Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
+    both.time(Runnable(plan(), made), rival, CONTENTS, ROUNDS)
     assert not faults(both)
-    for time in both.times.values():
-        assert time["speedup"]["value"] == time["a_a"]["value"] == 1.0 and time["samples"] == 2 * ROUNDS
-    looked_at = {output.content for output in both.outputs}
-    assert looked_at <= {*range(9, CONTENTS)}  # the others are the warm-up's and the rival's
+    for figures in both.times.values():
+        assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
+        assert figures["samples"] == PROCESSES * ROUNDS
+    assert both.compared == PROCESSES * (len(CONTENTS) - 1)
+    assert {output.content for output in both.outputs} <= {*CONTENTS[1:]}
 
 
-def test_answers_that_are_kept_answer_no_later_call(
-    machine: Callable[..., Machine], made: Path, tmp_path: Path
-) -> None:
-    one = trials(machine(), tmp_path / "t")
-    one.run(Runnable(plan("keep_copy"), made), None, range(CONTENTS), 8)  # more calls than there are inputs
-    assert one.compared > 2 * CONTENTS and not faults(one)
-    assert [time["us"] for time in one.times.values()] == [3.0, 3.0]
+def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path) -> None:
+    one = trials(start())
+    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS, ROUNDS)
+    assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
-def test_a_rival_that_fails_is_no_fault_of_the_candidate(
-    machine: Callable[..., Machine], made: Path, tmp_path: Path
-) -> None:
-    both = trials(machine(), tmp_path / "t")
+def test_no_process_takes_an_input_twice(start: Start, made: Path) -> None:
+    one = trials(start())
+    with pytest.raises(IndexError):
+        one.time(Runnable(plan("keep_copy"), made), None, CONTENTS, 40 * ROUNDS)
+
+
+def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> None:
+    processes = start(1)
+    for kernel in ("copy_bytes", "inc_and_copy_bytes"):
+        one = trials(processes)
+        one.check(Runnable(plan(kernel), made), CONTENTS[:2])
+        assert not one.reasons
+        expected = {0: b"\0", 1: b"\1"} if kernel == "copy_bytes" else {0: b"\1", 1: b"\2"}
+        for output in one.outputs:
+            assert Path(output.files["y"]).read_bytes() == expected[output.content] * 256
+
+
+def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
+    both = trials(start())
+    rival = Rival(start(1, range(9)), Runnable(plan(block=[512, 4, 1]), made), range(9))
     with pytest.raises(CapabilityError, match="baseline failed"):
-        both.run(Runnable(plan(), made), Runnable(plan(block=[512, 4, 1]), made), range(CONTENTS), ROUNDS)
+        both.time(Runnable(plan(), made), rival, CONTENTS, ROUNDS)
 
 
-def test_its_process_has_the_plans_folder_only(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> None:
-    both = trials(machine(), tmp_path / "t")
+def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:
+    one = trials(start(), seconds=0.0)
+    with pytest.raises(CapabilityError, match="its time is up"):
+        one.check(Runnable(plan(), made), CONTENTS)
+    assert not one.reasons
+
+
+@pytest.mark.parametrize(("host", "convicts"), [([20.0, 90.0], True), ([-90.0, 20.0], False), ([-90.0, -60.0], None)])
+def test_only_a_host_clock_that_is_always_late_convicts(start: Start, host: list[float], convicts: bool | None) -> None:
+    one = trials(start(1))
+    one._compare_clocks("cold", 7.0, host, 7.0)
+    assert (bool(one.reasons), bool(one.doubts)) == (convicts is True, convicts is None)
+
+
+def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Path) -> None:
+    processes = start(1)
     (tmp_path / "secret").write_bytes(bytes(256))
-    (tmp_path / "t" / "x.2.raw").unlink()
-    (tmp_path / "t" / "x.2.raw").symlink_to(tmp_path / "secret")
-    both.run(Runnable(plan(), made), None, range(3), 0)
-    if not both.device["confined"]:
+    (processes.folder / "x.2.raw").unlink()
+    (processes.folder / "x.2.raw").symlink_to(tmp_path / "secret")
+    one = trials(processes)
+    one.check(Runnable(plan(), made), CONTENTS[:3])
+    if not one.device["confined"]:
         pytest.skip("system: no Landlock")
-    assert "x.2.raw: expected a file" in both.reasons[0] and {one.content for one in both.outputs} == {0, 1}
+    assert "x.2.raw: expected a file" in one.reasons[0] and {each.content for each in one.outputs} == {0, 1}

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import planning
@@ -64,8 +63,6 @@ def test_host_code_that_attacks_gets_nowhere(
 def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_path: Path) -> None:
     plugins.load()
     suite = load(SUITE)
-    made = planning.baseline(suite, "rows", "sm_90a", tmp_path / "b")
+    made = planning.baseline(suite, "sm_90a", tmp_path / "b")
     assert {*made.shapes} == {s.name for s in suite.shapes.values() if "bench" in s.stages}
     assert all((made.cubins / launch["cubin"]).is_file() for each in made.shapes.values() for launch in each.launches)
-    with pytest.raises(UsageError, match="another problem"):
-        planning.baseline(suite, "columns", "sm_90a", tmp_path / "c")

@@ -1,6 +1,6 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
-:class:`Answers` starts it. It answers one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
+:class:`Answers` starts some. Each answers one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
 "kind": …, "device": …, "folder": …, "number": …}``; ``{}`` forgets answers. Contents and outputs are raw files in
 ``folder``: ``x.3.raw``.
 """
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,40 +31,63 @@ _references = References()
 
 
 class Answers:
-    """The process. It has answers from the first task to judge until :meth:`forget`."""
+    """Some such processes. They have answers from the first task to judge until :meth:`forget`."""
 
-    def __init__(self, device: str) -> None:
-        self._device, self._stack = device, contextlib.ExitStack()
-        self._process: Launcher | None = None
+    def __init__(self, device: str, count: int) -> None:
+        self._processes = [_Process(device) for _ in range(count)]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The answer to each task.
+        """The answer to each task; those with the same seed are one process's.
 
         Raises:
-            CapabilityError: it did not answer: the suite or the machine is at fault, not the candidate.
+            CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        return [self._answer({**task, "case": asdict(case), "device": self._device}) for task in tasks]
+        count, made = len(self._processes), dict[int, dict[str, Any]]()
+
+        def carry_out(process: _Process, share: int) -> None:
+            for number, task in enumerate(tasks):
+                if task["seed"] % count == share:
+                    made[number] = process.answer({**task, "case": asdict(case)})
+
+        with ThreadPoolExecutor(count) as pool:
+            for done in [pool.submit(carry_out, *pair) for pair in zip(self._processes, range(count), strict=True)]:
+                done.result()
+        return [made[number] for number in range(len(tasks))]
 
     def forget(self) -> None:
         """Frees all answers, on the GPU too."""
-        if self._process:
-            self._answer({})
+        for process in self._processes:
+            process.forget()
 
     def close(self) -> None:
-        self._process = None
-        self._stack.close()
+        for process in self._processes:
+            process.close()
 
-    def _answer(self, task: Mapping[str, Any]) -> Any:
+
+class _Process:
+    def __init__(self, device: str) -> None:
+        self._device, self._stack = device, contextlib.ExitStack()
+        self._launcher: Launcher | None = None
+
+    def answer(self, task: Mapping[str, Any]) -> Any:
         try:
-            if self._process is None:
-                process = program.answering(
+            if self._launcher is None:
+                started = program.answering(
                     python_process.command(__name__), Path(), _LIMIT_S, python_process.environment()
                 )
-                self._process = self._stack.enter_context(process)
-            return self._process.ask(json.dumps(task))
+                self._launcher = self._stack.enter_context(started)
+            return self._launcher.ask(json.dumps({**task, "device": self._device} if task else {}))
         except FlashcoreError as error:
             self.close()  # the next candidate gets another
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
+
+    def forget(self) -> None:
+        if self._launcher:
+            self.answer({})
+
+    def close(self) -> None:
+        self._launcher = None
+        self._stack.close()
 
 
 def main() -> None:
@@ -99,8 +123,8 @@ def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
         value = initial(case, a, inputs) if a.inout else inputs[a.name]
-        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().tobytes()
-        Path(task["folder"], f"{a.name}.{task['number']}.raw").write_bytes(raw)
+        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()
+        raw.tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
     numbers = (int, float)
     return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, numbers)}}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,19 +29,17 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite
 from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, Processes, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.plugins.launcher.plan import tensors_of
 
-#: Samples of each process and mode.
-ROUNDS = 10
-#: Inputs for each replay, a quarter of them for rivals; the bytes of all at most; seeds of each kind of input.
-_PER_REPLAY, _TIMED_BYTES, _SEEDS = 22, 2 << 30, 2
-#: Candidates that are prepared while one is measured.
-_AHEAD = 4
+#: Samples of each process and mode; seconds for a candidate, from its first input to its last answer.
+ROUNDS, SECONDS = 4, 60.0
+#: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
+_PER_REPLAY, _TIMED_BYTES, _SEEDS = 8, 2 << 30, 2
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 
@@ -49,40 +49,52 @@ class Settings:
     """How to judge. ``arch``, ``environment``: of a machine without a GPU, for tests."""
 
     rounds: int = ROUNDS
+    seconds: float = SECONDS
     arch: str = ""
     environment: Mapping[str, str] | None = None
 
 
-def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Say) -> Iterator[Verdict]:
+def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Say) -> Generator[Verdict]:
     """The verdict on each candidate. The next ones are sealed and compiled while one is measured."""
     gpu = Gpu.find()
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
+    workers = max((os.cpu_count() or 1) // 4, 1)
     with (
         gpu_choice.leases(uuids()[:1], say),
-        contextlib.closing(Answers("cpu" if settings.arch else "cuda")) as answers,
+        contextlib.closing(Answers("cpu", 1) if settings.arch else Answers("cuda", min(workers, 4))) as answers,
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
-        ThreadPoolExecutor(2) as ahead,
+        ThreadPoolExecutor(workers + 1) as ahead,
+        contextlib.ExitStack() as stack,
     ):
         built_for = arch or suite.archs[-1]
-        judge = _Judge(suite, built_for, gpu, settings, answers, Path(place))
+        if arch:
+            baseline = ahead.submit(planning.baseline, suite, built_for, Path(place, "baseline"))
+            judge = _Judge(suite, built_for, gpu, settings, answers, Path(place), baseline)
+            stack.enter_context(contextlib.closing(judge))
         pending: deque[Future[Prepared | Verdict]] = deque()
-        for i in range(len(folders) + _AHEAD):
+        stack.callback(ahead.shutdown, wait=False, cancel_futures=True)  # if no more verdicts are wanted
+        late = 2 * workers + 2  # candidates that are prepared while one is measured
+        began, waited = time.monotonic(), 0.0
+        for i in range(len(folders) + late):
             if i < len(folders):
                 pending.append(ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i))))
-            if i < _AHEAD:
+            if i < late:
                 continue
-            say(f"judge {i - _AHEAD + 1}/{len(folders)} {untrusted(folders[i - _AHEAD].name)}")
+            say(f"judge {i - late + 1}/{len(folders)} {untrusted(folders[i - late].name)}")
+            start = time.monotonic()
             one = pending.popleft().result()
+            waited += time.monotonic() - start
             if isinstance(one, Verdict):
                 yield one
             elif arch:
                 yield judge.verdict(one)
             else:
                 yield replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
-            shutil.rmtree(Path(place, str(i - _AHEAD)), ignore_errors=True)
+            shutil.rmtree(Path(place, str(i - late)), ignore_errors=True)
+        say(f"judge: waited {waited / (time.monotonic() - began):.0%} of the time for compilers")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Judge:
     suite: Suite
     arch: str
@@ -90,54 +102,115 @@ class _Judge:
     settings: Settings
     answers: Answers
     place: Path
-    _baselines: dict[str, Planned] = field(default_factory=dict)
+    baseline: Future[Planned]
     _lacking: dict[str, str] = field(default_factory=dict)
+    _spare: dict[int, Processes] = field(default_factory=dict)  # by their number
+    _rival: Processes | None = None
+    _rival_inputs: dict[str, range] = field(default_factory=dict)  # by shape
+    _made: int = 0
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
         form = one.candidate.form
         shapes: list[dict[str, Any]] = []
         reasons: list[str] = []
+        doubts: list[str] = []
         device: dict[str, Any] = {}
+        seconds = dict.fromkeys(("inputs", "kernels", "answers"), 0.0)
+        until = time.monotonic() + self.settings.seconds
         try:
             problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
-            for stage in ("check", "bench"):
-                cases = [case_of(self.suite, one.candidate, s) for s in one.shapes if stage in ("check", *s.stages)]
-                runs = [_Run(self, one, problem, case, stage == "bench") for case in cases if not reasons]
-                for run in runs:
-                    run.measure()
+            for is_timed in (False, True):
+                cases = [
+                    case_of(self.suite, one.candidate, s) for s in one.shapes if not is_timed or "bench" in s.stages
+                ]
+                if not cases or reasons or doubts:
+                    continue
+                with self._processes(PROCESSES if is_timed else 1) as processes:
+                    runs: list[_Run] = []
+                    for case in cases:
+                        if not runs or not runs[-1].trials.reasons:
+                            runs.append(_Run(self, one, problem, case, is_timed, processes, until))
+                            runs[-1].measure(seconds)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
+                start = time.monotonic()
                 for run in runs:
                     device = run.trials.device or device
                     result, wrong = run.judged()
                     shapes.append(result)
                     reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
-                self.answers.forget()
+                    doubts += [f"{run.case.shape}: {text}" for text in run.trials.doubts]
+                seconds["answers"] += time.monotonic() - start
         except UsageError as error:
             reasons = [untrusted(error, 1000)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
+            self.close()
             return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
         timed = any(result["times"] for result in shapes)
         return replace(
             one.verdict,
-            status="rejected" if reasons else "accepted" if timed else "unmeasured",
-            reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
+            status="rejected" if reasons else "accepted" if timed and not doubts else "unmeasured",
+            reasons=tuple(reasons or doubts) if reasons or doubts or timed else ("no shape of it is timed",),
             device=device,
             rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
             shapes=tuple(shapes),
+            seconds={what: round(spent, 3) for what, spent in seconds.items()},
         )
 
-    def rival(self, case: Case, problem: str, scalars: Mapping[str, Any]) -> Runnable | None:
-        """The suite's baseline, to be timed in turns with candidates; it is planned once."""
+    @contextlib.contextmanager
+    def _processes(self, count: int) -> Iterator[Processes]:
+        """Processes for a candidate. When they have ended, others are started for the next one; what it costs to make
+        their contexts disturbs no times."""
+        processes = self._spare.pop(count, None) or self._started(count)
+        self.answers.forget()
         try:
-            if problem not in self._baselines:
-                folder = self.place / f"baseline.{problem}"
-                self._baselines[problem] = Planned({}, folder)
-                self._baselines[problem] = planning.baseline(self.suite, problem, self.arch, folder)
-            return _runnable(case, self._baselines[problem], scalars)
+            for spare in self._spare.values():
+                spare.ready()
+            yield processes
+        finally:
+            processes.close()
+            self._spare[count] = self._started(count)
+
+    def _started(self, count: int) -> Processes:
+        self._made += 1
+        return Processes(self.place / f"processes.{self._made}", count, self.settings.environment)
+
+    def close(self) -> None:
+        """Ends all processes but the suite's."""
+        for processes in (*self._spare.values(), *filter(None, [self._rival])):
+            processes.close()
+        self._spare.clear()
+        self._rival_inputs.clear()
+        self._rival = None
+
+    def rival(self, case: Case, problem: str, scalars: Mapping[str, Any], kind: str) -> Rival | None:
+        """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
+        answers is on the GPU, so that no call of a candidate has its inputs."""
+        try:
+            if problem != self.suite.variants[self.suite.baseline].problem:
+                raise UsageError("it solves another problem")
+            runnable = _runnable(case, self.baseline.result(), scalars)
         except FlashcoreError as error:
             self._lacking.setdefault(problem, untrusted(error, 300))
             return None
+        self._rival = self._rival or self._started(1)
+        if case.shape not in self._rival_inputs:
+            inputs = [(secrets.randbits(31), kind) for _ in range(_PER_REPLAY + 1)]
+            self._rival_inputs[case.shape] = self.inputs(case, self._rival, inputs)[0]
+        return Rival(self._rival, runnable, self._rival_inputs[case.shape])
+
+    def inputs(
+        self, case: Case, processes: Processes, inputs: Sequence[tuple[int, str]]
+    ) -> tuple[range, list[dict[str, Any]]]:
+        """Makes inputs of these seeds and kinds in the processes' folder; their numbers, and the operator's."""
+        numbers = range(processes.contents, processes.contents + len(inputs))
+        processes.contents += len(inputs)
+        folder = str(processes.folder)
+        tasks = [
+            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": number}
+            for number, (seed, kind) in zip(numbers, inputs, strict=True)
+        ]
+        return numbers, [made["scalars"] for made in self.answers.ask(case, tasks)]
 
 
 def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
@@ -150,45 +223,51 @@ def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runna
 class _Run:
     """A prepared candidate on a shape, checked or timed."""
 
-    trials: Trials
-
-    def __init__(self, judge: _Judge, one: Prepared, problem: Any, case: Case, is_timed: bool) -> None:
+    def __init__(
+        self, judge: _Judge, one: Prepared, problem: Any, case: Case, is_timed: bool, processes: Processes, until: float
+    ) -> None:
         self.case, self._judge, self._one, self._form = case, judge, one, one.candidate.form
         self._problem, self._is_timed = problem, is_timed
-        self._folder = one.candidate.folder.parent / f"{case.shape}.{is_timed}"
-        self._contents: list[tuple[int, str]] = []  # seeds and kinds of inputs
+        self.trials = Trials(processes, one.state, self._form.deterministic, until)
+        self._contents: dict[int, tuple[int, str]] = {}  # seeds and kinds of inputs
 
-    def measure(self) -> None:
+    def measure(self, seconds: dict[str, float]) -> None:
         """Draws inputs and runs the plan on them.
+
+        Args:
+            seconds: what making the inputs and running the kernels takes is added.
 
         Raises:
             UsageError: the plan is wrong.
-            CapabilityError: the suite or the machine is at fault.
+            CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        self._folder.mkdir()
-        settings = self._judge.settings
-        rounds = settings.rounds if self._is_timed else 0
+        start, rounds, trials = time.monotonic(), self._judge.settings.rounds, self.trials
         kinds = [k for k in self._problem.KINDS for _ in range(_SEEDS)] + [*getattr(self._problem, "EDGE_KINDS", ())]
         if self._is_timed:
             size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values() if t.role != "output")
-            wanted = _PER_REPLAY * (2 * rounds + 2)  # samples in two modes, and those between events
-            kinds = kinds[:1] * (1 + max(4, min(wanted, _TIMED_BYTES // max(size, 1))))
-        self._contents = [(secrets.randbits(31), kind) for kind in kinds]
-        tasks = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": str(self._folder), "number": number}
-            for number, (seed, kind) in enumerate(self._contents)
-        ]
-        made = self._judge.answers.ask(self.case, tasks)
-        groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(made))
-        if rounds and len(groups) > 1:
+            replays = 2 * rounds + 2  # samples in two modes, and those between events
+            count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * replays, 1)))
+            kinds = kinds[:1] * (1 + count * replays)
+        inputs = [(secrets.randbits(31), kind) for kind in kinds]
+        numbers, scalars = self._judge.inputs(self.case, trials.processes, inputs)
+        self._contents = dict(zip(numbers, inputs, strict=True))
+        groups = grouped((json.dumps(one), number) for number, one in zip(numbers, scalars, strict=True))
+        if self._is_timed and len(groups) > 1:
             raise CapabilityError(
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
-        self.trials = Trials(self._folder, self._one.state, self._form.deterministic, settings.environment)
+        rival = self._judge.rival(self.case, self._form.problem, scalars[0], kinds[0]) if self._is_timed else None
+        made = time.monotonic()
+        seconds["inputs"] += made - start
         for text, contents in groups.items():
-            scalars = json.loads(text)
-            rival = self._judge.rival(self.case, self._form.problem, scalars) if rounds else None
-            self.trials.run(_runnable(self.case, self._one.planned, scalars), rival, contents, rounds)
+            one = _runnable(self.case, self._one.planned, json.loads(text))
+            if self._is_timed:
+                trials.time(one, rival, contents, rounds)
+            else:
+                trials.check(one, contents)
+        seconds["kernels"] += time.monotonic() - made
+        for path in trials.processes.folder.glob("*.raw"):
+            path.unlink()
 
     def judged(self) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong."""
@@ -199,16 +278,17 @@ class _Run:
             for output, (seed, kind) in zip(trials.outputs, contents, strict=True)
         ]
         seeds, right = dict[str, list[int]](), dict[str, list[str]]()
-        for seed, kind in self._contents:
+        for seed, kind in self._contents.values():
             seeds.setdefault(kind, []).append(seed)
         for (_, kind), answer in zip(contents, self._judge.answers.ask(self.case, tasks), strict=True):
             right.setdefault(kind, []).extend(untrusted(text, 300) for text in answer["complaints"])
-        shutil.rmtree(self._folder)
+        for file in (file for output in trials.outputs for file in output.files.values()):
+            Path(file).unlink()
         floor = self._floor() if trials.times else {}
         wrong = [f"{kind}: {text}" for kind, complaints in right.items() for text in complaints[:1]]
-        for mode, time in trials.times.items():
-            if time["us"] < _BELOW * floor.get(mode, 0.0):
-                wrong.append(f"{mode}: {time['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
+        for mode, figures in trials.times.items():
+            if figures["us"] < _BELOW * floor.get(mode, 0.0):
+                wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
         return {
             "shape": self.case.shape,
             "params": dict(self.case.params),

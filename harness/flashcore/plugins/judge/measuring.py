@@ -1,16 +1,17 @@
-"""Runs a candidate's plan in processes of ``trial.cpp``, which take turns, and keeps what is to be judged."""
+"""Runs a candidate's plans in processes of ``trial.cpp``, and keeps what is to be judged."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
+import math
 import os
 import secrets
 import shutil
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +29,10 @@ from flashcore.plugins.launcher.program import Launcher, LauncherError
 MODES = ("isolated", "cold")
 #: Two processes, with tensors at other addresses: their ratio is what a difference of times must exceed.
 PROCESSES = 2
-_LIMIT_S = 30.0
-#: Other clocks may see this share and these us more, and the host's no less than half.
-_CLOCKS, _CLOCKS_US = 1.25, 6.0
+#: Seconds for a context, a plan, or a call.
+_CALL_S = 10.0
+#: Other clocks may see this share and these us more; the host's, on a busy host, half and these us less.
+_CLOCKS, _CLOCKS_US, _BUSY_US = 1.25, 6.0, 50.0
 #: Calls of a replay that are judged in full.
 _LOOKS = 2
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
@@ -61,78 +63,160 @@ def built() -> Path:
     )
 
 
-@dataclass(slots=True)
-class _Player:
-    """A plan in a process, which another replaces when it has had each of its contents: what a call keeps, wherever it
-    keeps it, is no answer to a later call."""
+class Processes:
+    """Processes of the program, in a folder of their own. They start before there is a plan.
 
-    start: Callable[[], contextlib.AbstractContextManager[Launcher]]
-    contents: range
-    is_rival: bool
-    us: Mapping[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by mode
-    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    run: Launcher = field(init=False)
-    _deck: list[int] = field(default_factory=list)
+    Attributes:
+        contents: how many inputs the folder has.
+    """
 
-    def play(self, command: str, mode: str) -> tuple[list[int], Any]:
-        """Calls the plan on contents that its process has not had; returns these and the answer.
+    def __init__(self, folder: Path, count: int, environment: Mapping[str, str] | None) -> None:
+        folder.mkdir()
+        self.folder, self.contents, self._stack = folder, 0, contextlib.ExitStack()
+        usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+        starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
+        self._launchers = [self._stack.enter_context(start) for start in starts]
+
+    def ready(self) -> list[Launcher]:
+        """The processes, when they have their contexts.
 
         Raises:
-            CapabilityError: a rival fails, which is the suite's or the machine's fault.
+            CapabilityError: there is no GPU, or too little memory of it.
         """
-        try:
-            if not self._deck:
-                self.stack.close()
-                self.run = self.stack.enter_context(self.start())
-                self._deck = _DICE.sample(self.contents, len(self.contents))
-            called = [self._deck.pop() for _ in range(min(self.run.sets, len(self._deck)))]
-            return called, self.run.ask(command, mode, len(called), *called)
-        except LauncherError as error:
-            if self.is_rival:
-                raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
-            raise
+        for one in self._launchers:
+            one.device = one.device or one.event()
+        return self._launchers
+
+    def close(self) -> None:
+        """Ends them."""
+        self._stack.close()
+
+
+class Rival(NamedTuple):
+    """What is timed in turns with a candidate: its process, its plan, and the inputs in the process's folder."""
+
+    processes: Processes
+    runnable: Runnable
+    contents: range
+
+
+class _Player:
+    """A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
+    keeps it, is no answer to a later call."""
+
+    def __init__(self, launcher: Launcher, contents: Sequence[int], count: int, is_rival: bool) -> None:
+        self.launcher, self.is_rival = launcher, is_rival
+        self.us: Mapping[str, list[float]] = defaultdict(list)  # by mode
+        self._contents, self._count = _DICE.sample(contents, len(contents)), count
+
+    def called(self) -> list[int]:
+        """The inputs of the next replay."""
+        if self.is_rival:
+            return _DICE.sample(self._contents, self._count)
+        return [self._contents.pop() for _ in range(self._count)]
 
 
 @dataclass(slots=True)
 class Trials:
-    """The processes that run a plan on a shape, and what comes back from them.
+    """The runs of a plan on a shape, and what comes back from them.
 
     Args:
-        folder: where contents are, and cubins and outputs will be.
+        processes: those that run it.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
+        until: the end of the candidate's time, by the monotonic clock.
+        doubts: why there is no verdict, as ``reasons`` are against the candidate.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
-    folder: Path
+    processes: Processes
     state: Sequence[tuple[str, str]]
     deterministic: bool
-    environment: Mapping[str, str] | None
+    until: float
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
     gpu: dict[str, Any] = field(default_factory=dict)
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def run(self, one: Runnable, rival: Runnable | None, contents: Sequence[int], rounds: int) -> None:
-        """Calls a candidate's plan twice on each content, or times it on random ones, in turns with a rival's.
-
-        Args:
-            contents: numbers; from 0 on if it is timed.
-            rounds: samples per process and mode; 0: it is not timed.
+    def check(self, one: Runnable, contents: Sequence[int]) -> None:
+        """Two calls on each content. The bytes before them differ, so that unwritten elements differ too.
 
         Raises:
-            CapabilityError: the rival fails.
+            CapabilityError: the machine is at fault, or the time is up.
         """
+        with self._judged():
+            (launcher,) = self._loaded(self.processes, one, contents[0])
+            for content in (i for i in contents for _ in range(2)):
+                answer = self._ask(launcher, "once", content)
+                if answer["outside"]:
+                    self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
+                if answer["changed"]:
+                    self.reasons.append(f"it changed its inputs: {answer['changed']}")
+                self._look(one.plan, launcher, [content], answer)
+
+    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], rounds: int) -> None:
+        """Times calls on the contents but the first, in turns with a rival's.
+
+        Args:
+            contents: enough that each process meets one once in ``2 * rounds + 2`` replays.
+            rounds: samples per process and mode.
+
+        Raises:
+            CapabilityError: the rival or the machine is at fault, or the time is up.
+        """
+        with self._judged():
+            players = []
+            for launcher in self._loaded(self.processes, one, contents[0]):
+                count = min(launcher.sets, max((len(contents) - 1) // (2 * rounds + 2), 1))
+                players.append(_Player(launcher, contents[1:], count, is_rival=False))
+            if rival:
+                with _of_rival():
+                    (launcher,) = self._loaded(rival.processes, rival.runnable, rival.contents[0])
+                players.append(_Player(launcher, rival.contents, min(count, launcher.sets), is_rival=True))
+            self._take_turns(one.plan, players, rounds)
+
+    def _take_turns(self, plan: Plan, players: Sequence[_Player], rounds: int) -> None:
+        gpu = next(iter(uuids()), "")
+        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players))
+        for mode in MODES:
+            host: list[float] = []
+            for _ in range(rounds):
+                for player in _DICE.sample(players, len(players)):
+                    answer = self._play(plan, player, "trial", mode)
+                    player.us[mode].extend(answer["us"])
+                    host += () if player.is_rival else answer["host_us"]
+                watch.look()
+            ours, others = players[:PROCESSES], players[PROCESSES:]
+            events = min(self._play(plan, player, "events", mode)["us"][0] for player in ours)
+            made = _time([player.us[mode] for player in ours], [us for player in others for us in player.us[mode]])
+            self._compare_clocks(mode, made["us"], host, events)
+            self.times[mode] = made | {"host": statistics.median(host), "events": events}
+        self.gpu = state_values(watch.seen)
+
+    def _compare_clocks(self, mode: str, us: float, host: list[float], between: float) -> None:
+        """Compares the time with the host's clock, which no forged event moves, and with the events around single
+        calls, which no changed spacer shortens."""
+        low, high = min(host), max(host)  # a busy host adds to some samples, a forged event to all
+        text = (
+            f"{mode}: the clocks disagree: {us:.2f} us by difference, {low:.2f} to {high:.2f} us by the host's clock, "
+            f"{between:.2f} us by events around single calls"
+        )
+        if max(low, between) > _CLOCKS * us + _CLOCKS_US:
+            self.reasons.append(text)
+        elif high < us / 2 - _BUSY_US:  # no fault of its: nobody forges a longer time
+            self.doubts.append(text)
+
+    @contextlib.contextmanager
+    def _judged(self) -> Iterator[None]:
+        """What its process fails at is the candidate's fault; different answers to an input are, too."""
         try:
-            if rounds:
-                self._time(one, rival, len(contents), rounds)
-            else:
-                self._check(one, contents)
+            yield
         except LauncherError as error:
             self.reasons.append(untrusted(error))
         different = sum(len(values) > 1 for values in self._hashes.values())
@@ -142,64 +226,40 @@ class Trials:
                 f"calls on the same input gave different bytes, on {inputs}: a race, or unwritten elements"
             )
 
-    @contextlib.contextmanager
-    def _process(self, one: Runnable, state: Sequence[tuple[str, str]] = ()) -> Iterator[Launcher]:
+    def _ask(self, launcher: Launcher, *command: object, limit: float = _CALL_S) -> Any:
+        launcher.limit = min(limit, max(self.until - time.monotonic(), 0.0))
+        try:
+            return launcher.ask(*command)
+        except LauncherError:
+            if time.monotonic() >= self.until:
+                raise CapabilityError("its time is up", "give it more with --limit") from None
+            raise
+
+    def _loaded(self, processes: Processes, one: Runnable, content: int) -> list[Launcher]:
+        """The processes, when they have loaded a plan and called it once."""
+        is_rival = processes is not self.processes
         for name in {launch.cubin for launch in one.plan.launches}:
-            shutil.copyfile(one.cubins / name, self.folder / name)
-        usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-        with program.launcher(one.plan, self.folder, _LIMIT_S, self.environment or usual, built()) as run:
-            self.device = {k: v for k, v in run.device.items() if k != "event"}
-            for cubin, name in state:
-                run.ask("state", cubin, name)
-            run.ask("once", 0)  # loads the kernels, on an input that no timed call has
-            yield run
-
-    def _check(self, one: Runnable, contents: Sequence[int]) -> None:
-        """Two calls on each content. The bytes before them differ, so that unwritten elements differ too."""
-        with self._process(one, self.state) as run:
-            for content in (i for i in contents for _ in range(2)):
-                answer = run.ask("once", content)
-                if answer["outside"]:
-                    self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
-                if answer["changed"]:
-                    self.reasons.append(f"it changed its inputs: {answer['changed']}")
-                self._look(one.plan, run, [content], answer)
-
-    def _time(self, one: Runnable, rival: Runnable | None, contents: int, rounds: int) -> None:
-        # What a rival answers is on the GPU: no call of the candidate has the same input.
-        share = 1 + max(2, contents // 4) if rival else 1
-        start = functools.partial(self._process, one, self.state)
-        players = [_Player(start, range(share, contents), is_rival=False) for _ in range(PROCESSES)]
-        if rival:
-            players.append(_Player(functools.partial(self._process, rival), range(1, share), is_rival=True))
-        gpu = next(iter(uuids()), "")
-        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + 1)  # and the suite's
-        with contextlib.ExitStack() as stack:
-            for player in players:
-                stack.enter_context(player.stack)
-            for mode in MODES:
-                host: list[float] = []
-                for _ in range(rounds):
-                    for player in _DICE.sample(players, len(players)):
-                        answer = self._play(one.plan, player, "trial", mode)
-                        player.us[mode] += answer["us"]
-                        host += () if player.is_rival else answer["host_us"]
-                    watch.look()
-                ours, others = players[:PROCESSES], players[PROCESSES:]
-                events = min(self._play(one.plan, player, "events", mode)["us"][0] for player in ours)
-                time = _time([player.us[mode] for player in ours], [us for player in others for us in player.us[mode]])
-                self.reasons += _clocks(mode, time["us"], host, events)
-                self.times[mode] = time | {"host": statistics.median(host), "events": events}
-        self.gpu = state_values(watch.seen)
+            shutil.copyfile(one.cubins / name, processes.folder / name)
+        (processes.folder / "plan").write_text(one.plan.words())
+        key = 1 + secrets.randbits(62)
+        for launcher in processes.ready():
+            launcher.sets = self._ask(launcher, "plan", "plan", key)["sets"]
+            for cubin, name in () if is_rival else self.state:
+                self._ask(launcher, "state", cubin, name)
+            self._ask(launcher, "once", content)
+            self.device = {k: v for k, v in launcher.device.items() if k != "event"}
+        return processes.ready()
 
     def _play(self, plan: Plan, player: _Player, command: str, mode: str) -> Any:
-        contents, answer = player.play(command, mode)
+        contents = player.called()
+        with _of_rival() if player.is_rival else contextlib.nullcontext():
+            answer = self._ask(player.launcher, command, mode, len(contents), *contents, limit=math.inf)
         if not player.is_rival:
             self.compared += len(contents)
-            self._look(plan, player.run, contents, answer)
+            self._look(plan, player.launcher, contents, answer)
         return answer
 
-    def _look(self, plan: Plan, run: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
+    def _look(self, plan: Plan, launcher: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
         """Keeps outputs of some calls, chosen when all have run. Of equal bytes on an input one is enough."""
         for content, value in zip(contents, answer["hashes"].split(), strict=True):
             self._hashes[content].add(value)
@@ -210,9 +270,18 @@ class Trials:
             for name, tensor in plan.tensors.items():
                 if tensor.role in ("output", "inout"):
                     file = f"{secrets.token_hex(8)}.out"
-                    run.ask("result", call, name, file)
-                    files[name] = os.path.join(self.folder, file)
+                    self._ask(launcher, "result", call, name, file)
+                    files[name] = os.path.join(self.processes.folder, file)
             self.outputs.append(Output(contents[call], files))
+
+
+@contextlib.contextmanager
+def _of_rival() -> Iterator[None]:
+    """A rival's failure is the suite's or the machine's fault."""
+    try:
+        yield
+    except LauncherError as error:
+        raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
 
 
 def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:
@@ -222,13 +291,3 @@ def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str
     made = {"us": round(statistics.median(every), 4), "low": median.low, "high": median.high, "samples": len(every)}
     ratios = {"a_a": series, "speedup": (rival, every)} if rival else {"a_a": series}
     return made | {name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in ratios.items()}
-
-
-def _clocks(mode: str, us: float, host: list[float], between: float) -> list[str]:
-    """Compares the time with the host's clock, which no forged event moves, and with the events around single calls,
-    which no changed spacer shortens."""
-    low, high = min(host), max(host)  # a busy host adds to some samples, a forged event to all
-    if low > _CLOCKS * us + _CLOCKS_US or high < us / 2 - _CLOCKS_US or between > _CLOCKS * us + _CLOCKS_US:
-        others = f"{low:.2f} to {high:.2f} us by the host's clock, {between:.2f} us by events around single calls"
-        return [f"{mode}: the clocks disagree: {us:.2f} us by difference, {others}"]
-    return []

@@ -62,19 +62,19 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
     return made
 
 
-def baseline(suite: Suite, problem: str, arch: str, folder: Path) -> Planned:
-    """The launches of the suite's baseline on the shapes of a problem that it is timed on.
+def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
+    """The launches of the suite's baseline on the shapes that it is timed on.
 
     Raises:
         FlashcoreError: it has none, or they cannot be planned.
     """
     variant = suite.variants[suite.baseline]
     shapes = [s for s in suite.shapes.values() if variant.runs_on(s) and "bench" in s.stages]
-    if variant.is_reference or variant.problem != problem:
-        raise UsageError("it has no kernels of its own" if variant.is_reference else "it solves another problem")
+    if variant.is_reference:
+        raise UsageError("it has no kernels of its own")
     keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
     form = CandidateForm(
-        name=variant.name, problem=problem, tolerance=variant.tolerance, roof=variant.roof, variant=keys
+        name=variant.name, problem=variant.problem, tolerance=variant.tolerance, roof=variant.roof, variant=keys
     )
     sealed = folder / "sealed"
     sealed.mkdir(parents=True)

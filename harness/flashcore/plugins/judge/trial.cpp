@@ -1,16 +1,17 @@
-// Runs a plan for the judge: every call has inputs of its own, and all memory of ours is written again before it. It
-// adds nothing that a candidate brings but its kernels. docs/explanation/judge.md says why each step is there.
+// Runs plans for the judge: every call has inputs of its own, and all memory of ours is written again before it. It adds
+// nothing that a candidate brings but its kernels. docs/explanation/judge.md says why each step is there.
 //
-//   trial PLAN    reads a command from each line of standard input, writes events as the launcher does
+//   trial FOLDER    reads a command from each line of standard input, writes events as the launcher does
 //
+//   plan FILE KEY   loads a plan instead of the last one; hashes are of that key
 //   state CUBIN NAME    a global variable, which is written before each call
 //   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
-//   trial MODE K...     a call on each content, timed together in `us`, by the host's clock in `host_us`; a hash of each
-//                       call's outputs
-//   events MODE K...    the same calls, each between events: `us` of a call beyond that of nothing
+//   trial MODE N K...   a call on each of N contents, timed together in `us`, by the host's clock in `host_us`; a hash of
+//                       each call's outputs
+//   events MODE N K...  the same calls, each between events: `us` of a call beyond that of nothing
 //   result CALL TENSOR FILE    an output of a call of the last command
 //
-// Content K of tensor x is in the file x.K.raw beside the plan.
+// Content K of tensor x is in the file x.K.raw of the folder.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -29,48 +30,49 @@ namespace {
 
 constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
+constexpr std::int64_t kMostContents = 1 << 20;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
-// A step of splitmix64, and a word mixed with two such numbers of the key and the word's place: a kernel that knows a
-// word before and after it still cannot make another.
-#define FLASHCORE_STEP \
-  "  shr.u64 %s, %z, 30; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0xBF58476D1CE4E5B9;\n" \
-  "  shr.u64 %s, %z, 27; xor.b64 %z, %z, %s; mul.lo.s64 %z, %z, 0x94D049BB133111EB;\n" \
-  "  shr.u64 %s, %z, 31; xor.b64 %z, %z, %s;\n"
-#define FLASHCORE_MIX(place, word) \
-  "  add.s64 %z, %at, " place "; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;\n" FLASHCORE_STEP \
+// Two numbers of a word's place and the key, and the word mixed with them, or back: a kernel that knows a word before and
+// after it still cannot make another.
+#define FLASHCORE_STEP(z) \
+  "  shr.u64 %s, " z ", 30; xor.b64 " z ", " z ", %s; mul.lo.s64 " z ", " z ", 0xBF58476D1CE4E5B9;\n" \
+  "  shr.u64 %s, " z ", 27; xor.b64 " z ", " z ", %s; mul.lo.s64 " z ", " z ", 0x94D049BB133111EB;\n" \
+  "  shr.u64 %s, " z ", 31; xor.b64 " z ", " z ", %s;\n"
+#define FLASHCORE_NUMBERS(place) \
+  "  add.s64 %z, %at, " place "; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;\n" FLASHCORE_STEP("%z") \
+  "  add.s64 %y, %z, %key;\n" FLASHCORE_STEP("%y")
+#define FLASHCORE_MASK(word) \
   "  xor.b64 " word ", " word ", %z; mul.lo.s64 " word ", " word ", 0x9E3779B97F4A7C15;\n" \
-  "  shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s; add.s64 %z, %z, %key;\n" FLASHCORE_STEP \
-  "  xor.b64 " word ", " word ", %z;\n"
-// Copies and fills 16 bytes per thread and step, masked by a key; writes a block's shared and every thread's local memory.
-constexpr char kScrubs[] = R"(.version 7.0
-.target sm_80
-.address_size 64
+  "  shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s; xor.b64 " word ", " word ", %y;\n"
+#define FLASHCORE_UNMASK(word) \
+  "  xor.b64 " word ", " word ", %y; shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s;\n" \
+  "  mul.lo.s64 " word ", " word ", 0xF1DE83E19937733D; xor.b64 " word ", " word ", %z;\n"
+#define FLASHCORE_PLACE \
+  "  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;\n" \
+  "  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;\n" \
+  "  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;\n"
+// A kernel that takes 16 bytes per thread and step.
+#define FLASHCORE_PASS(name, mix, store, end) \
+  ".visible .entry " name "(.param .u64 from, .param .u64 to, .param .u64 bytes, .param .u64 key) {\n" \
+  "  .reg .b64 %from, %to, %end, %at, %step, %key, %z, %y, %s, %sum, %v<2>;\n" \
+  "  .reg .b32 %block, %size, %thread; .reg .pred %again;\n" \
+  "  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes]; ld.param.u64 %key, [key];\n" \
+  "  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to; mov.u64 %sum, 0;\n" FLASHCORE_PLACE \
+  "  add.s64 %from, %from, %at;\nloop:\n  setp.ge.u64 %again, %at, %end; @%again bra done;\n" \
+  "  ld.global.v2.u64 {%v0, %v1}, [%from];\n" FLASHCORE_NUMBERS("8") mix("%v0") FLASHCORE_NUMBERS("16") mix("%v1") \
+  store "  add.s64 %at, %at, %step; add.s64 %from, %from, %step;\n  bra loop;\ndone:\n" end "  ret;\n}\n"
+#define FLASHCORE_STORE "  add.s64 %s, %to, %at; st.global.v2.u64 [%s], {%v0, %v1};\n"
+#define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
+constexpr char kPasses[] = FLASHCORE_HEADER FLASHCORE_PASS("mask", FLASHCORE_MASK, FLASHCORE_STORE, "")
+    FLASHCORE_PASS("unmask", FLASHCORE_UNMASK, FLASHCORE_STORE, "")
+    FLASHCORE_PASS("digest", FLASHCORE_MASK, "  add.s64 %sum, %sum, %v0; add.s64 %sum, %sum, %v1;\n",
+                   "  red.global.add.u64 [%to], %sum;\n") R"(
 .extern .shared .align 16 .b8 room[];
-.visible .entry copy(.param .u64 from, .param .u64 to, .param .u64 bytes, .param .u64 key) {
-  .reg .b64 %from, %to, %end, %at, %step, %key, %z, %s, %v<2>; .reg .b32 %block, %size, %thread; .reg .pred %again, %is_masked;
-  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes]; ld.param.u64 %key, [key];
-  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to; setp.ne.u64 %is_masked, %key, 0;
-  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
-  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
-  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
-  add.s64 %from, %from, %at; add.s64 %to, %to, %at;
-loop:
-  setp.ge.u64 %again, %at, %end; @%again ret;
-  ld.global.v2.u64 {%v0, %v1}, [%from];
-  @!%is_masked bra plain;
-)" FLASHCORE_MIX("8", "%v0") FLASHCORE_MIX("16", "%v1") R"(
-plain:
-  st.global.v2.u64 [%to], {%v0, %v1};
-  add.s64 %at, %at, %step; add.s64 %from, %from, %step; add.s64 %to, %to, %step;
-  bra loop;
-}
 .visible .entry poison(.param .u64 to, .param .u64 value, .param .u64 bytes) {
   .reg .b64 %to, %end, %at, %step; .reg .b32 %a, %block, %size, %thread; .reg .pred %again;
   ld.param.u64 %to, [to]; ld.param.u32 %a, [value]; ld.param.u64 %end, [bytes];
   cvta.to.global.u64 %to, %to;
-  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
-  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
-  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
+)" FLASHCORE_PLACE R"(
   add.s64 %to, %to, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
@@ -88,7 +90,8 @@ loop:
   st.volatile.shared.u32 [%at], %a;
   add.s32 %at, %at, %step;
   bra loop;
-}
+})";
+constexpr char kLocal[] = FLASHCORE_HEADER R"(
 .visible .entry scrub_local(.param .u64 sink, .param .u64 value) {
   .local .align 16 .b8 frame[LOCAL];
   .reg .b64 %frame, %at, %end, %sink; .reg .b32 %a; .reg .pred %again;
@@ -102,26 +105,6 @@ loop:
   add.s64 %at, %frame, %sink; ld.local.u32 %a, [%at]; st.global.u32 [%sink], %a;
   ret;
 })";
-
-// The bytes, in whole words, that the kernel `copy` would make these of with the key.
-std::string unmixed(std::string bytes, std::uint64_t key) {
-  constexpr std::uint64_t kInverse = 0xF1DE83E19937733D;  // of 0x9E3779B97F4A7C15
-  const auto step = [](std::uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  };
-  bytes.resize((bytes.size() + 7) / 8 * 8, '\0');
-  for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    const std::uint64_t z = step(key + (at + 8) * 0x9E3779B97F4A7C15u);
-    std::memcpy(&word, &bytes[at], 8);
-    word ^= step(z + key);
-    word = (word ^ (word >> 32)) * kInverse ^ z;
-    std::memcpy(&bytes[at], &word, 8);
-  }
-  return bytes;
-}
 
 // With heterogeneous memory management, kernels may reach this process's memory, and then whatever it may do. So it gives
 // up (by Landlock) all files but libraries, devices and the plan's folder, all programs, and, where the system can, TCP and
@@ -164,37 +147,42 @@ struct Block {
 
 class Session {
  public:
-  explicit Session(Plan& plan) : is_confined_(confine(plan.folder)), driver(machine_.driver), plan_(plan) {
+  explicit Session(std::filesystem::path folder)
+      : folder_(std::move(folder)), is_confined_(confine(folder_)), driver(machine_.driver) {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
+    Handle module = nullptr;
+    CUDA(cuModuleLoadData, &module, kPasses);
+    CUDA(cuModuleGetFunction, &mask_, module, "mask");
+    CUDA(cuModuleGetFunction, &unmask_, module, "unmask");
+    CUDA(cuModuleGetFunction, &digest_, module, "digest");
+    CUDA(cuModuleGetFunction, &poison_, module, "poison");
+    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
+    shared_bytes_ = static_cast<unsigned>(std::max(machine_.attribute(kOptinShared), 1024));
+    CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
     say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)) + member("confined", is_confined_ ? 1 : 0));
-    modules_ = load(driver, plan_);
-    int local = 0;
-    for (const Launch& one : plan_.launches) {
-      int bytes = 0;
-      CUDA(cuFuncGetAttribute, &bytes, kLocalBytes, one.function);
-      local = std::max(local, bytes);
-    }
-    load_scrubs(local);
-    place();
-    say("loaded", member("sets", slots_) + member("local_bytes", local) + member("arena", std::to_string(arena_.bytes)));
   }
 
   // Carries out a command, and says so. Throws Refused.
   void command(const std::string& line) {
-    Words words(line, plan_.folder);
-    const int which = words.one_of({"once", "trial", "result", "state", "events"});
+    Words words(line, folder_);
+    const int which = words.one_of({"plan", "once", "trial", "events", "state", "result"});
+    if (which > 0 && !plan_) words.refuse("a plan first");
     if (which == 0) {
-      fill({words.integer(0, kMost)});
+      const std::string path = words.file();
+      digest_key_ = static_cast<std::uint64_t>(words.integer(1, INT64_MAX));
+      open(path);
+    } else if (which == 1) {
+      fill({words.integer(0, kMostContents)});
       say("once", once());
-    } else if (which == 1 || which == 4) {
+    } else if (which == 2 || which == 3) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
       std::vector<std::int64_t> contents;
-      for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMost));
+      for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMostContents));
       fill(contents);
-      say("trial", which == 1 ? trial(is_cold) : between_events(is_cold));
-    } else if (which == 3) {
+      say("trial", which == 2 ? trial(is_cold) : between_events(is_cold));
+    } else if (which == 4) {
       const auto module = modules_.find(words.name());
       if (module == modules_.end()) words.refuse("a cubin of the plan");
       Block& made = states_.emplace_back();
@@ -203,9 +191,12 @@ class Session {
     } else {
       const auto call = static_cast<std::size_t>(words.integer(0, calls_ - 1));
       const std::string name = words.name();
-      const std::size_t tensor = plan_.index(name);
-      if (tensor == plan_.tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
-      const std::string path = words.file(), bytes = result(static_cast<int>(call), tensor);
+      const std::size_t tensor = plan_->index(name);
+      if (tensor == plan_->tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
+      const std::string path = words.file();
+      unmask(call, tensor);
+      machine_.wait();
+      const std::string bytes = bytes_at(staging_.at, plan_->tensors[tensor].bytes);
       if (!(std::ofstream(path, std::ios::binary) << bytes << std::flush)) throw Refused(path + ": expected room for it");
       say("result");
     }
@@ -214,26 +205,36 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
   bool is_given(std::size_t i) const {
-    return plan_.tensors[i].role == Tensor::input || plan_.tensors[i].role == Tensor::inout;
+    return plan_->tensors[i].role == Tensor::input || plan_->tensors[i].role == Tensor::inout;
   }
   bool is_written(std::size_t i) const {
-    return plan_.tensors[i].role == Tensor::output || plan_.tensors[i].role == Tensor::inout;
+    return plan_->tensors[i].role == Tensor::output || plan_->tensors[i].role == Tensor::inout;
   }
   Size below(Size most) { return std::uniform_int_distribution<Size>(0, most - 1)(draw_); }
 
-  void load_scrubs(int local) {
-    std::string text = kScrubs;
-    local_ = rounded(static_cast<Size>(std::max(local, 16)), 16);
-    for (std::size_t at = 0; (at = text.find("LOCAL", at)) != std::string::npos;) text.replace(at, 5, std::to_string(local_));
-    if (local == 0) local_ = 0;
-    Handle module = nullptr;
-    CUDA(cuModuleLoadData, &module, text.c_str());
-    CUDA(cuModuleGetFunction, &copy_, module, "copy");
-    CUDA(cuModuleGetFunction, &poison_, module, "poison");
-    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
-    CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
-    shared_bytes_ = static_cast<unsigned>(std::max(machine_.attribute(kOptinShared), 1024));
-    CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
+  void open(const std::string& path) {
+    for (const std::vector<Block>* each : {&given_, &results_, &own_}) {
+      for (const Block& one : *each) CUDA(cuMemFree, one.at);
+    }
+    given_.clear(), results_.clear(), own_.clear(), states_.clear(), addresses_.clear();
+    plan_ = std::make_unique<Plan>(path);
+    modules_ = load(driver, *plan_);
+    local_ = 0;
+    for (const Launch& one : plan_->launches) {
+      int bytes = 0;
+      CUDA(cuFuncGetAttribute, &bytes, kLocalBytes, one.function);
+      local_ = std::max(local_, bytes);
+    }
+    if (local_ > 0) {
+      std::string text = kLocal;
+      const std::string size = std::to_string(rounded(static_cast<Size>(local_), 16));
+      for (std::size_t at = 0; (at = text.find("LOCAL", at)) != std::string::npos;) text.replace(at, 5, size);
+      Handle module = nullptr;
+      CUDA(cuModuleLoadData, &module, text.c_str());
+      CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
+    }
+    place();
+    say("loaded", member("sets", slots_) + member("local_bytes", local_) + member("arena", std::to_string(arena_.bytes)));
   }
 
   Block allocated(Size bytes) const {
@@ -244,27 +245,28 @@ class Session {
 
   // Lays the tensors out in an order and with gaps of chance, and allocates slots for the calls' contents and results.
   void place() {
-    const std::size_t count = plan_.tensors.size();
+    const std::size_t count = plan_->tensors.size();
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::shuffle(order.begin(), order.end(), draw_);
-    offsets_.resize(count);
-    Size end = 0;
+    offsets_.resize(count), at_.resize(count), given_digests_.resize(count);
+    Size end = 0, bytes = 0, packed = 0, largest = 0;
     for (const std::size_t i : order) {
       offsets_[i] = end + kGap + kStep * below(64);
-      end = rounded(offsets_[i] + plan_.tensors[i].bytes, kStep);
+      end = rounded(offsets_[i] + plan_->tensors[i].bytes, kStep);
     }
-    arena_ = allocated(end + kGap);
-    for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
-    Size bytes = 0;
-    for (const Tensor& one : plan_.tensors) bytes += one.role == Tensor::workspace ? 0 : one.bytes;
-    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 28) / std::max<Size>(bytes, 1), 2, 16));
-    at_.resize(count);
-    Size packed = 0;
     for (std::size_t i = 0; i < count; ++i) {
+      const Tensor& one = plan_->tensors[i];
       at_[i] = packed;
-      packed += plan_.tensors[i].role == Tensor::workspace ? 0 : rounded(plan_.tensors[i].bytes, kStep);
+      if (one.role == Tensor::workspace) continue;
+      bytes += one.bytes;
+      packed += rounded(one.bytes, kStep);
+      largest = std::max<Size>(largest, one.bytes);
     }
+    own_.push_back(arena_ = allocated(end + kGap));
+    own_.push_back(staging_ = allocated(largest + 2 * kStep));
+    for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
+    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 28) / std::max<Size>(bytes, 1), 2, 16));
     for (int i = 0; i < slots_; ++i) given_.push_back(allocated(packed + kStep)), results_.push_back(allocated(packed + kStep));
   }
 
@@ -274,8 +276,8 @@ class Session {
     const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, machine_.stream, nullptr, 0};
     CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
   }
-  void copy(Address from, Address to, Size bytes, std::uint64_t key) const {
-    run(copy_, blocks(), kThreads, 0, from, to, rounded(bytes, 16), key);
+  void pass(Handle kernel, Address from, Address to, Size bytes, std::uint64_t key) const {
+    run(kernel, blocks(), kThreads, 0, from, to, rounded(bytes, 16), key);
   }
   void poison(const Block& block, unsigned value) const {
     run(poison_, blocks(), kThreads, 0, block.at, value, block.bytes);
@@ -284,37 +286,61 @@ class Session {
   unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
 
   // The keys of a call's tensor are in no memory that a kernel of the plan can name; the complement masks its result.
-  std::uint64_t key(int call, std::size_t tensor) const { return keys_[static_cast<std::size_t>(call) * plan_.tensors.size() + tensor]; }
-  std::string result(int call, std::size_t tensor) const {
-    const Size bytes = plan_.tensors[tensor].bytes;
-    return unmixed(bytes_at(results_[call].at + at_[tensor], rounded(bytes, 8)), ~key(call, tensor)).substr(0, bytes);
+  std::uint64_t key(std::size_t call, std::size_t tensor) const { return keys_[call * plan_->tensors.size() + tensor]; }
+  // Enqueues that a call's result comes to the staging memory.
+  void unmask(std::size_t call, std::size_t tensor) const {
+    pass(unmask_, results_[call].at + at_[tensor], staging_.at, plan_->tensors[tensor].bytes, ~key(call, tensor));
+  }
+  // The hash of a tensor that is in the staging memory, or is enqueued to come there.
+  std::uint64_t digest(std::size_t tensor) const {
+    const Size bytes = plan_->tensors[tensor].bytes, whole = rounded(bytes, 16);
+    const Address sum = staging_.at + staging_.bytes - 16;
+    if (whole > bytes) CUDA(cuMemsetD8Async, staging_.at + bytes, 0, whole - bytes, machine_.stream);
+    CUDA(cuMemsetD8Async, sum, 0, 8, machine_.stream);
+    run(digest_, static_cast<unsigned>(machine_.sms), kThreads, 0, staging_.at, sum, whole, digest_key_ + tensor);
+    machine_.wait();
+    std::uint64_t made = 0;
+    CUDA(cuMemcpyDtoH, &made, sum, 8);
+    return made;
   }
   std::string bytes_at(Address at, Size bytes) const {
     std::string made(bytes, '\0');
     CUDA(cuMemcpyDtoH, made.data(), at, bytes);
     return made;
   }
+  // The content of a file of that size, until the next is read.
+  const std::string& read(const std::string& path, Size bytes) {
+    std::error_code error;
+    const bool fits = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) == bytes;
+    buffer_.resize(bytes);
+    std::ifstream file(path, std::ios::binary);
+    if (!fits || !file.read(buffer_.data(), static_cast<std::streamsize>(bytes))) {
+      throw Refused(path + ": expected a file of " + std::to_string(bytes) + " bytes");
+    }
+    return buffer_;
+  }
 
   // Writes all of the slots: the first with these contents, in this order.
   void fill(const std::vector<std::int64_t>& contents) {
     calls_ = static_cast<int>(contents.size());
     const unsigned value = byte4();
-    keys_.resize(static_cast<std::size_t>(calls_) * plan_.tensors.size());
+    keys_.resize(static_cast<std::size_t>(calls_) * plan_->tensors.size());
     for (std::uint64_t& one : keys_) one = draw_() | 1;
     for (int i = 0; i < slots_; ++i) poison(given_[i], value), poison(results_[i], value);
-    machine_.wait();
-    for (int i = 0; i < calls_; ++i) {
-      for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+    for (std::size_t i = 0; i < contents.size(); ++i) {
+      for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
         if (!is_given(t)) continue;
-        const std::string path = plan_.folder / (plan_.tensors[t].name + "." + std::to_string(contents[i]) + ".raw");
-        const std::string bytes = flashcore::contents(path, plan_.tensors[t].bytes);
-        if (bytes.size() != plan_.tensors[t].bytes) throw Refused(path + ": expected the bytes of its tensor");
-        if (i == 0) first_[t] = bytes;
-        const std::string mixed = unmixed(bytes, key(i, t));
-        CUDA(cuMemcpyHtoD, given_[i].at + at_[t], mixed.data(), mixed.size());
+        const Tensor& one = plan_->tensors[t];
+        const std::string& bytes = read(folder_ / (one.name + "." + std::to_string(contents[i]) + ".raw"), one.bytes);
+        machine_.wait();  // for the last one to be masked
+        CUDA(cuMemcpyHtoD, staging_.at, bytes.data(), bytes.size());
+        CUDA(cuStreamSynchronize, nullptr);
+        if (i == 0) given_digests_[t] = digest(t);
+        pass(mask_, staging_.at, given_[i].at + at_[t], one.bytes, key(i, t));
       }
     }
-    CUDA(cuStreamSynchronize, nullptr);
+    poison(staging_, value);
+    machine_.wait();
   }
 
   // Enqueues what comes before a call: all that a kernel may have left anywhere is overwritten, then its inputs are there.
@@ -323,8 +349,8 @@ class Session {
     for (const Block& one : states_) {
       CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
     }
-    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      if (is_given(t)) copy(given_[call].at + at_[t], addresses_[t], plan_.tensors[t].bytes, key(call, t));
+    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+      if (is_given(t)) pass(unmask_, given_[call].at + at_[t], addresses_[t], plan_->tensors[t].bytes, key(call, t));
     }
     run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
     if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
@@ -335,29 +361,30 @@ class Session {
   void after(int call, unsigned value) {
     machine_.spin(0, static_cast<unsigned>(machine_.sms));
     machine_.flush(value);
-    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      if (is_written(t)) copy(addresses_[t], results_[call].at + at_[t], plan_.tensors[t].bytes, ~key(call, t));
+    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+      if (is_written(t)) pass(mask_, addresses_[t], results_[call].at + at_[t], plan_->tensors[t].bytes, ~key(call, t));
     }
   }
 
   std::string once() {
     const unsigned value = byte4();
     before(0, false, value);
-    launch(driver, plan_, addresses_, machine_.stream);
+    launch(driver, *plan_, addresses_, machine_.stream);
     after(0, value);
     machine_.wait();
-    const std::string now = bytes_at(arena_.at, arena_.bytes);
-    std::map<Size, Size> taken{{now.size(), now.size()}};  // from, to
+    std::map<Size, Size> taken{{arena_.bytes, arena_.bytes}};  // from, to
     std::string changed;
-    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      const Tensor& one = plan_.tensors[t];
+    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+      const Tensor& one = plan_->tensors[t];
       taken[offsets_[t]] = offsets_[t] + (is_given(t) ? rounded(one.bytes, 16) : one.bytes);
-      if (one.role == Tensor::input && now.compare(offsets_[t], one.bytes, first_[t]) != 0) changed += (changed.empty() ? "" : " ") + one.name;
+      if (one.role != Tensor::input) continue;
+      CUDA(cuMemcpyDtoDAsync, staging_.at, addresses_[t], one.bytes, machine_.stream);
+      if (digest(t) != given_digests_[t]) changed += (changed.empty() ? "" : " ") + one.name;
     }
     int outside = 0;
     Size at = 0;
     for (const auto& [from, to] : taken) {
-      for (; at < from; ++at) outside += static_cast<unsigned char>(now[at]) != (value & 255);
+      for (const char byte : bytes_at(arena_.at + at, from - at)) outside += static_cast<unsigned char>(byte) != (value & 255);
       at = to;
     }
     return member("outside", outside) + member("changed", changed) + member("hashes", hashes());
@@ -372,7 +399,7 @@ class Session {
     for (int i = first; i < last; ++i) {
       before(i, is_cold, value);
       if (events) machine_.record(i, 0);
-      if (calls) launch(driver, plan_, addresses_, machine_.stream);
+      if (calls) launch(driver, *plan_, addresses_, machine_.stream);
       if (events) machine_.record(i, 1);
       after(i, value);
     }
@@ -391,7 +418,7 @@ class Session {
   std::string trial(bool is_cold) {
     const unsigned value = byte4();
     const auto [spacers, host_spacers] = replayed(is_cold, false, value, 0, calls_);
-    const auto [both, host_both] = replayed(is_cold, true, value, 0, calls_);
+    const auto [both, host_both] = replayed(is_cold, true, value, 0, calls_);  // the last, whose results stay
     return member("us", std::vector<double>{std::max((both - spacers) / calls_, kResolutionUs)}) +
            member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes());
   }
@@ -411,43 +438,33 @@ class Session {
 
   std::string hashes() const {
     std::string made;
-    for (int i = 0; i < calls_; ++i) made += (i > 0 ? " " : "") + std::to_string(hash(i));
-    return made;
-  }
-
-  // FNV-1a over words of the call's outputs.
-  std::uint64_t hash(int call) const {
-    std::uint64_t made = 0xcbf29ce484222325u;
-    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
-      if (!is_written(t)) continue;
-      std::string bytes = result(call, t);
-      bytes.resize(rounded(bytes.size(), 8), '\0');
-      for (std::size_t i = 0; i < bytes.size(); i += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, &bytes[i], 8);
-        made = (made ^ word) * 0x100000001b3u;
-        made ^= made >> 29;
+    for (int i = 0; i < calls_; ++i) {
+      std::uint64_t whole = 0;
+      for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+        if (is_written(t)) unmask(i, t), whole = whole * 0x100000001b3u + digest(t);
       }
+      made += (i > 0 ? " " : "") + std::to_string(whole);
     }
     return made;
   }
 
+  const std::filesystem::path folder_;
   const bool is_confined_;  // before the driver starts threads
   const Machine machine_;
   const Driver& driver;
-  Plan& plan_;
+  std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
-  Handle copy_ = nullptr, poison_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
-  Size local_ = 0;
+  Handle mask_ = nullptr, unmask_ = nullptr, digest_ = nullptr, poison_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  int local_ = 0;
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
-  std::vector<Block> states_;
-  Block arena_;
-  std::vector<Block> given_, results_;
+  std::vector<Block> states_, given_, results_, own_;
+  Block arena_, staging_;
   std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot
   std::vector<Address> addresses_;
-  std::vector<std::uint64_t> keys_;
-  std::map<std::size_t, std::string> first_;  // the inputs of the first call
+  std::vector<std::uint64_t> keys_, given_digests_;  // the latter of the first call's tensors
+  std::uint64_t digest_key_ = 1;
+  std::string buffer_;
   int slots_ = 0, calls_ = 1;
 };
 
@@ -455,5 +472,10 @@ class Session {
 }  // namespace flashcore
 
 int main(int count, char** words) {
-  std::_Exit(count == 2 ? flashcore::run<flashcore::Session>(words[1]) : flashcore::failed(2, "usage", "expected PLAN"));
+  using namespace flashcore;
+  if (count != 2) std::_Exit(failed(2, "usage", "expected FOLDER"));
+  std::_Exit(run([&] {
+    Session session(words[1]);
+    answer(session);
+  }));
 }

@@ -29,6 +29,7 @@ class Verdict:
         shapes: of each check, then of each timing: the shape's name and ``params``, whether it was ``drawn``, ``seeds``
             and complaints (``right``) by kind of input, ``times`` and ``floor`` in us by mode, the ``gpu``'s state, and
             how many calls were judged, and compared by their bytes.
+        seconds: what making inputs, running kernels, and judging answers took.
     """
 
     candidate: str
@@ -42,6 +43,7 @@ class Verdict:
     rival: Mapping[str, str] = field(default_factory=dict)
     shapes: tuple[Mapping[str, Any], ...] = ()
     kernels: tuple[Mapping[str, Any], ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
     made_by: str = ""
     time: str = ""
 

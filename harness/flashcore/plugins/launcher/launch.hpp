@@ -8,15 +8,17 @@
 
 namespace flashcore {
 
+inline std::string where;  // the part of a plan, or the command, that the driver is busy with
+
 // Loads the plan's kernels into the current context, and checks the launches against them; the modules by cubin.
 inline std::map<std::string, Handle> load(const Driver& driver, Plan& plan) {
   std::map<std::string, Handle> modules;
   for (const auto& [name, image] : plan.cubins) {
-    plan.where = "cubin " + name;
+    where = "cubin " + name;
     CUDA(cuModuleLoadData, &modules[name], image.data());
   }
   for (Launch& one : plan.launches) {
-    plan.where = one.place;
+    where = one.place;
     CUDA(cuModuleGetFunction, &one.function, modules[one.cubin], one.kernel.c_str());
     int threads = 0, shared = 0;
     CUDA(cuFuncGetAttribute, &threads, kMostThreads, one.function);
@@ -46,7 +48,7 @@ inline std::map<std::string, Handle> load(const Driver& driver, Plan& plan) {
 // Enqueues the plan's launches on tensors at these addresses.
 inline void launch(const Driver& driver, Plan& plan, const std::vector<Address>& addresses, Handle stream) {
   for (Launch& one : plan.launches) {
-    plan.where = one.place;
+    where = one.place;
     for (Argument& argument : one.arguments) {
       for (const Reference& r : argument.references) {
         const Address address = addresses[r.tensor] + r.offset;
@@ -111,27 +113,30 @@ inline int failed(int code, const char* kind, const std::string& message) {
   return code;
 }
 
-// Reads a plan, and has a Session answer the commands of the standard input; the exit code.
+// Has a session carry out the commands of the standard input.
 template <typename Session>
-int run(const std::string& path, bool only_checks = false) {
-  std::unique_ptr<Plan> plan;
-  try {
-    plan = std::make_unique<Plan>(path);
-    if (only_checks) return say("checked"), 0;
-    Session session(*plan);
-    for (std::string line; std::getline(std::cin, line);) {
-      plan->where = "command " + line.substr(0, 80);
-      try {
-        session.command(line);
-      } catch (const Refused& error) {
-        failed(2, "command", error.what());
-      }
+void answer(Session& session) {
+  for (std::string line; std::getline(std::cin, line);) {
+    where = "command " + line.substr(0, 80);
+    try {
+      session.command(line);
+    } catch (const Refused& error) {
+      failed(2, "command", error.what());
     }
-    return say("done"), 0;
+  }
+  say("done");
+}
+
+// Works, and says why it cannot; the exit code.
+template <typename Work>
+int run(Work work) {
+  try {
+    work();
+    return 0;
   } catch (const Refused& error) {
     return failed(2, "plan", error.what());
   } catch (const CudaError& error) {
-    return failed(1, "cuda", plan->where + (plan->where.empty() ? "" : ": ") + error.what() + ": " + error.name);
+    return failed(1, "cuda", where + (where.empty() ? "" : ": ") + error.what() + ": " + error.name);
   } catch (const std::exception& error) {
     return failed(4, "machine", error.what());
   }

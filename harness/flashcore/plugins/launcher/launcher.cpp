@@ -208,5 +208,10 @@ int main(int count, char** words) {
   using namespace flashcore;
   const bool only_checks = count == 3 && std::string(words[1]) == "--check";
   if (count != 2 && !only_checks) std::_Exit(failed(2, "usage", "expected [--check] PLAN"));
-  std::_Exit(run<Session>(words[count - 1], only_checks));
+  std::_Exit(run([&] {
+    Plan plan(words[count - 1]);
+    if (only_checks) return say("checked");
+    Session session(plan);
+    answer(session);
+  }));
 }

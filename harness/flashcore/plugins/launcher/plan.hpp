@@ -165,7 +165,6 @@ class Plan {
   std::vector<Tensor> tensors;
   std::vector<Launch> launches;
   const std::filesystem::path folder;
-  std::string where;  // the part of it that the driver is busy with
 
   // Reads and checks the plan, and reads its cubins. Throws Refused.
   explicit Plan(const std::string& path)

@@ -33,11 +33,12 @@ class Launcher:
     """A process that answers commands; see :func:`launcher`. Its methods raise a :class:`LauncherError`.
 
     Attributes:
+        limit: seconds for each answer.
         device, sets: the GPU, and how many sets of tensors the calls rotate through, if it has loaded a plan.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, limit: float) -> None:
-        self._process, self._folder, self._limit = process, folder, limit
+        self._process, self._folder, self.limit = process, folder, limit
         self.device: dict[str, Any] = {}
         self.sets = 0
 
@@ -56,9 +57,9 @@ class Launcher:
     def event(self) -> Any:
         """What it writes next."""
         assert self._process.stdout
-        if not select.select([self._process.stdout], [], [], self._limit)[0]:
+        if not select.select([self._process.stdout], [], [], self.limit)[0]:
             self._process.kill()
-            raise LauncherError(f"launcher: no answer within {self._limit:g} s")
+            raise LauncherError(f"launcher: no answer within {self.limit:g} s")
         if not (line := self._process.stdout.readline()).endswith(b"\n"):
             raise LauncherError(f"launcher: it ended with exit code {self._process.wait()}")
         event = json.loads(line)
@@ -90,14 +91,12 @@ def launcher(
     folder: Path,
     limit: float = 60.0,
     environment: Mapping[str, str] | None = None,
-    program: Path | None = None,
 ) -> Iterator[Launcher]:
     """A process that has loaded a plan, until the ``with`` block ends.
 
     Args:
         folder: where the plan's cubins and files are.
         limit: seconds for each answer; a process that takes longer is ended.
-        program: another one that speaks as the launcher does.
 
     Raises:
         CapabilityError: there is no compiler, driver or GPU.
@@ -105,7 +104,7 @@ def launcher(
     """
     path = folder / "plan.words"
     path.write_text(plan.words())
-    with answering([program or built("launcher"), path], folder, limit, environment) as made:
+    with answering([built("launcher"), path], folder, limit, environment) as made:
         made.device = made.event()
         made.sets = made.event()["sets"]
         yield made
