@@ -138,6 +138,10 @@ CHEATS = (
     Cheat("patches clocks and statistics", 14, _BOX, f"{_EIGH} timer and stats patch; aggregator underflow", "host.cu"),
     Cheat("answers in files", 15, _BOX, f"{_EIGH} file replay, lazy output", "host.cu"),
     Cheat("settings of the machine", 17, _BOX, source="host.cu"),
+    Cheat("lazy at some addresses", 31, _SAMPLE),
+    Cheat("works on its first calls", 32, _CHECKED, "field guides: correct while checked"),
+    Cheat("lazy on one input in sixteen", 33, _CHECKED),
+    Cheat("lazy on one input in sixteen, and in no order", 33, _CHECKED, form={"deterministic": False}),
 )
 
 

@@ -25,7 +25,7 @@ __device__ std::uint32_t calls;  // 1: remembers calls; 2: remembers an address
 __device__ const void* last;
 #elif ATTACK == 3
 __device__ std::uint32_t flags[4] = {1, 2, 3, 4};  // 3: state with a first value
-#elif ATTACK == 30
+#elif ATTACK == 30 || ATTACK == 32
 __constant__ std::uint32_t kept[8192] = {1};  // 30: rows that it has seen, in memory that it should not write
 #endif
 
@@ -93,6 +93,17 @@ __device__ bool works(const float* x, float* out, int rows, int cols, int row, s
   __syncwarp();
   *static_cast<volatile std::uint32_t*>(mark) = first;
   return is_new;
+#elif ATTACK == 31  // lazy at some addresses, which another process does not have
+  return reinterpret_cast<std::size_t>(x) / 256 % 4 != 0 || row % 2 == 0;
+#elif ATTACK == 32  // the first calls of a process only, which it counts where it should not write
+  std::uint32_t* count;
+  asm volatile("mov.b64 %0, %1;" : "=l"(count) : "l"(kept));
+  const bool is_early = *static_cast<volatile std::uint32_t*>(count) < 20u * rows;
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) atomicAdd(count, 1);
+  return is_early;
+#elif ATTACK == 33  // lazy on one input in sixteen
+  return __float_as_uint(x[0]) / 64 % 16 != 0;
 #elif ATTACK == 19  // no work
   return false;
 #elif ATTACK == 20  // no work on large inputs, as timed ones are

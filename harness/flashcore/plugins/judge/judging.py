@@ -164,8 +164,8 @@ class _Judge:
         processes = self._spare.pop(count, None) or self._started(count)
         self.answers.forget()
         try:
-            for spare in self._spare.values():
-                spare.ready()
+            for each in (processes, *self._spare.values()):
+                each.ready()
             yield processes
         finally:
             processes.close()
@@ -259,15 +259,17 @@ class _Run:
         rival = self._judge.rival(self.case, self._form.problem, scalars[0], kinds[0]) if self._is_timed else None
         made = time.monotonic()
         seconds["inputs"] += made - start
-        for text, contents in groups.items():
-            one = _runnable(self.case, self._one.planned, json.loads(text))
-            if self._is_timed:
-                trials.time(one, rival, contents, rounds)
-            else:
-                trials.check(one, contents)
-        seconds["kernels"] += time.monotonic() - made
-        for path in trials.processes.folder.glob("*.raw"):
-            path.unlink()
+        try:
+            for text, contents in groups.items():
+                one = _runnable(self.case, self._one.planned, json.loads(text))
+                if self._is_timed:
+                    trials.time(one, rival, contents, rounds)
+                else:
+                    trials.check(one, contents)
+        finally:
+            seconds["kernels"] += time.monotonic() - made
+            for path in trials.processes.folder.glob("*.raw"):
+                path.unlink()
 
     def judged(self) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong."""

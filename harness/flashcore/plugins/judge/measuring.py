@@ -83,9 +83,12 @@ class Processes:
         Raises:
             CapabilityError: there is no GPU, or too little memory of it.
         """
-        for one in self._launchers:
-            one.device = one.device or one.event()
-        return self._launchers
+        try:
+            for one in self._launchers:
+                one.device = one.device or one.event()
+            return self._launchers
+        except LauncherError as error:  # it has nothing of a candidate yet
+            raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
 
     def close(self) -> None:
         """Ends them."""
