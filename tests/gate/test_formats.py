@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import sentence
 from flashcore.model.causes import SourceLine
-from flashcore.model.record import Record
+from flashcore.model.record import Facts, Record
 from flashcore.model.suite import Suite
 from tests import factory
 
@@ -179,3 +180,14 @@ def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> N
     items = [v["advice"] for v in verdicts if "advice" in v]
     assert [x["evidence"]["spill_store_bytes"] for x in items] == [{"value": 8, "unit": "B"}] * 3
     assert all(v["status"] == "fail" for v in verdicts if "advice" in v)
+
+
+def test_variants_with_host_code_of_their_own_are_untrusted(tmp_path: Path) -> None:
+    record = factory.record(suite(tmp_path))
+    assert {"fast", "slow"} <= {*record.untrusted}
+    shapes = {o.shape for o in record.outcomes if o.variant == "fast"}
+    planned = [factory.fact("launched_from", "plan", shape=shape) for shape in shapes]
+    for facts, listed in ((planned, False), (planned[1:], True)):  # one call from host code is enough
+        other = replace(record, facts=Facts([*record.facts, *facts]))
+        data = json.loads(formats.as_json(judge.judge(other, today=TODAY), other, Places(other, tmp_path)))
+        assert ("fast" in data["untrusted"]) is listed and "slow" in data["untrusted"]

@@ -106,7 +106,7 @@ def brief(record: Record, case: str) -> _Data:
         "case": case,
         "run": record.id,
         "gpu": record.gpu,
-        "host_code": variants[0].trust,
+        "untrusted": variants[0].name in record.untrusted,
         "right": right(),
         "time": time(),
         "parts": {p.kind: p.percent for p in parts.parts if p.percent >= WORTH} | {"by": by(shape.time, "issue_active")}

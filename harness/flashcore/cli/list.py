@@ -61,14 +61,21 @@ def _kind(variant: Variant) -> dict[str, object]:
         "source": keys.get("source"),
         "callable": keys.get("callable"),
         "is_peer": variant.is_reference,
-        "trust": variant.trust,
+        "untrusted": variant.is_untrusted,
     }
 
 
 def suite_table(declared: Suite) -> str:
     """A suite's variants, shapes and budgets."""
     variants = [
-        (v.name, v.parent or "-", v.origin, v.trust or "-", ", ".join(v.where.archs), v.technique)
+        (
+            v.name,
+            v.parent or "-",
+            v.origin,
+            "untrusted" if v.is_untrusted else "-",
+            ", ".join(v.where.archs),
+            v.technique,
+        )
         for v in declared.variants.values()
     ]
     shapes = [(s.name, s.params_text, ", ".join(s.stages)) for s in declared.shapes.values()]

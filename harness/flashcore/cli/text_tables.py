@@ -46,9 +46,7 @@ def ladder(record: Record) -> str:
             table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s", *energy.values()), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
     names = dict.fromkeys(timed)
-    if untrusted := [name for name in names if suite.variants[name].trust]:
-        those = "all variants" if len(untrusted) == len(names) else ", ".join(untrusted)
-        parts.append(f"untrusted: {those}; code of their own ran in the measuring process")
+    parts += record.trust_notes(names)
     return "\n\n".join(parts) or "no times were recorded"
 
 

@@ -43,6 +43,7 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
             for use in judgement.waivers
         ],
         "notes": list(judgement.notes),
+        "untrusted": list(record.untrusted),
     }
     return with_rows(data, "verdicts", [_verdict(v, places) for v in judgement.verdicts])
 
@@ -83,7 +84,8 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
             for w in (use.waiver,)
         )
         lines += ["### Loosened in the manifest", "", *table(escaped, head, *rows), ""]
-    lines += [f"- {escaped(note)}" for note in judgement.notes]
+    notes = (*judgement.notes, *record.trust_notes([*record.suite.variants]))
+    lines += [f"- {escaped(note)}" for note in notes]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -514,6 +514,21 @@ class Record:
         day, time = self.id[:8], self.id[9:15]
         return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}Z"
 
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """The variants that were measured with host code of their own in the measuring process."""
+        cases = {o.case for o in self.outcomes if o.stage in ("bench", "profile") and o.status in ("ok", "failed")}
+        cases -= {fact.subject.case for fact in self.facts if fact.name == "launched_from"}
+        measured = {case.partition("/")[0] for case in cases}
+        return tuple(name for name, v in self.suite.variants.items() if v.is_untrusted and name in measured)
+
+    def trust_notes(self, names: Collection[str]) -> list[str]:
+        """A note on those of these variants that are untrusted, if there are any."""
+        untrusted = self.untrusted
+        those = [name for name in names if name in untrusted]
+        text = "all variants" if len(those) == len(names) else ", ".join(those)
+        return [f"untrusted: {text}; code of their own ran in the measuring process"] if those else []
+
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""
         roofs = {case: gpu.roofs for gpu in self.gpus if gpu.roofs for case in gpu.cases.get(stage, ())}

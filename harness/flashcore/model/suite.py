@@ -332,10 +332,10 @@ class Variant:
         return isinstance(self.kind, PythonCallable)
 
     @property
-    def trust(self) -> str:
-        """``untrusted`` if code of its own launches its kernels in the process that measures them, where it could
-        change any figure; else empty. ``flashcore judge`` runs no such code."""
-        return "" if self.imported else "untrusted"
+    def is_untrusted(self) -> bool:
+        """Whether code of its own launches its kernels in the process that measures them, where it could change any
+        figure. ``bench --launcher`` and ``flashcore judge`` run no such code."""
+        return not self.imported
 
     @property
     def imported(self) -> str:

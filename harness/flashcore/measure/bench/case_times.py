@@ -270,6 +270,8 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
             yield from _unless(one.doubt(""), [clocked])
         yield from _state_facts(case, one.shape.state)
+        if case.launcher:
+            yield _fact(case, "launched_from", "plan")
 
 
 def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
@@ -292,7 +294,6 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
         "cold": "by difference: L2 flushes and spacers with calls, minus the same without calls",
         "eager": f"{times.eager_calls} calls back to back",
     }[mode]
-    how += ", launched from its plan" if case.launcher else ""
     note = f"{how}, {one.shape.clock}; {len(times.proved.get(mode, ()))} timed answers right"
     samples = times.samples[mode]
     p50 = statistics.median(samples)

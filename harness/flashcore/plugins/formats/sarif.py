@@ -49,7 +49,11 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "columnKind": "utf16CodeUnits",
         "invocations": [invocation],
         "results": [],
-        "properties": {"suite": record.suite.name, "counts": {**judgement.counts()}},
+        "properties": {
+            "suite": record.suite.name,
+            "counts": {**judgement.counts()},
+            "untrusted": list(record.untrusted),
+        },
     }
     data = {
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
