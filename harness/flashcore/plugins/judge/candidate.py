@@ -25,7 +25,7 @@ from flashcore.plugins.launcher.plan import Plan, Tensor, tensors_of
 from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
-_MOST_FILES, MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
+_MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
 
 
@@ -64,14 +64,14 @@ def sealed(source: Path, folder: Path) -> Candidate:
         UsageError: it has links, devices, or too much; its manifest is wrong.
     """
     contents: dict[str, bytes] = {}
-    left = MOST_BYTES
+    left = _MOST_BYTES
     for place, folders, names, at in os.fwalk(source):
         for name in (*folders, *names):
             if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 continue
             content = _content(name, at, left) if len(contents) < _MOST_FILES else None
             if content is None:
-                limits = f"at most {_MOST_FILES} plain files of {MOST_BYTES >> 20} MiB in all"
+                limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
                 raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(name)}")
             contents[os.path.relpath(os.path.join(place, name), source)] = content
             left -= len(content)

@@ -66,7 +66,8 @@ def inspect(path: Path, arch: str) -> Inspected:
         reasons = [*_reasons(data, arch, sections, symbols)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
-        return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(error)}"], [], [])
+        text = error.strerror if isinstance(error, OSError) else error  # no path of ours
+        return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(text)}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
     return Inspected([f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts, state)
 

@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite, manifest_keys
 from flashcore.plugins.judge import sandbox
-from flashcore.plugins.judge.candidate import MOST_BYTES, Candidate, CandidateForm
+from flashcore.plugins.judge.candidate import Candidate, CandidateForm
 from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
@@ -103,8 +103,6 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
         raise CapabilityError(untrusted(answer.error, 1000), "see flashcore doctor")
     if answer.error:
         raise UsageError(untrusted(answer.error, 1000))
-    if sum(map(len, contents.values())) > MOST_BYTES:
-        raise UsageError(f"expected at most {MOST_BYTES >> 20} MiB of cubins")
     folder = one.folder.parent / "compiled"
     folder.mkdir()
     for name, content in contents.items():

@@ -28,7 +28,7 @@ LIMITS = {
     "RLIMIT_NPROC": 256,
     "RLIMIT_CORE": 0,
 }
-_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 900.0, 0.1, 96 << 20, 2 << 30
+_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 900.0, 0.1, 24 << 20, 2 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
@@ -115,8 +115,9 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if os.fstat(output.fileno()).st_size > _MOST_OUTPUT:
-            raise UsageError(f"expected at most {_MOST_OUTPUT >> 20} MiB of the sandbox")
+        if (size := os.fstat(output.fileno()).st_size) > _MOST_OUTPUT:
+            limit = f"at most {_MOST_OUTPUT >> 20} MiB of launches and cubins (as base64)"
+            raise UsageError(f"expected {limit} from the sandbox, found {size / 2**20:.1f} MiB")
         output.seek(0)
         error.seek(0)
         return process.returncode, output.read(), error.read(1 << 20)
