@@ -233,6 +233,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Each candidate's verdict."""
     plugins.load()
     until = time.monotonic() + options.seconds
+    say = lambda text: print(text, file=sys.stderr) if text.startswith("judge: ") else None  # noqa: E731
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.build or options.candidates or made)
         if options.build or not options.candidates:
@@ -243,7 +244,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         for suite in dict.fromkeys((p / "suite").read_text() for p in wanted if not options.no_judging):
             of_suite = [p for p in wanted if (p / "suite").read_text() == suite]
             settings = judging.Settings(rounds=options.rounds)
-            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, settings, lambda text: None)
+            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, settings, say)
             with contextlib.closing(verdicts):
                 for place in of_suite:
                     if time.monotonic() > until:

@@ -26,7 +26,7 @@ def start(machine: Callable[..., Machine], tmp_path: Path) -> Iterator[Start]:
     started: list[Processes] = []
 
     def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> Processes:
-        one = Processes(tmp_path / f"p{len(started)}", count, environment)
+        one = Processes(tmp_path / f"p{len(started)}", count, "", environment)
         for number in contents:
             (one.folder / f"x.{number}.raw").write_bytes(bytes([number]) * 256)
         started.append(one)

@@ -33,8 +33,8 @@ _references = References()
 class Answers:
     """Some such processes. They have answers from the first task to judge until :meth:`forget`."""
 
-    def __init__(self, device: str, count: int) -> None:
-        self._processes = [_Process(device) for _ in range(count)]
+    def __init__(self, device: str, count: int, variables: Mapping[str, str]) -> None:
+        self._processes = [_Process(device, variables) for _ in range(count)]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer to each task; those with the same seed are one process's.
@@ -65,16 +65,16 @@ class Answers:
 
 
 class _Process:
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, variables: Mapping[str, str]) -> None:
         self._device, self._stack = device, contextlib.ExitStack()
+        self._environment = python_process.environment({**os.environ, **variables})
         self._launcher: Launcher | None = None
 
     def answer(self, task: Mapping[str, Any]) -> Any:
         try:
             if self._launcher is None:
-                started = program.answering(
-                    python_process.command(__name__), Path(), _LIMIT_S, python_process.environment()
-                )
+                command = python_process.command(__name__)
+                started = program.answering(command, Path(), _LIMIT_S, self._environment)
                 self._launcher = self._stack.enter_context(started)
             return self._launcher.ask(json.dumps({**task, "device": self._device} if task else {}))
         except FlashcoreError as error:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import queue
 import secrets
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
-from flashcore.measure.machine.gpu import Gpu, uuids
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import grouped
@@ -55,43 +56,53 @@ class Settings:
 
 
 def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Say) -> Generator[Verdict]:
-    """The verdict on each candidate. The next ones are sealed and compiled while one is measured."""
-    gpu = Gpu.find()
+    """The verdict on each candidate. The next ones are sealed and compiled while some are measured, one on each GPU."""
+    gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
+    gpu = next(iter(gpus.values()), None)
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
+    built_for, names = arch or suite.archs[-1], [*gpus] or [""]
     workers = max((os.cpu_count() or 1) // 4, 1)
+    idle = queue.SimpleQueue[_Judge]()
+
+    def judged(number: int, preparing: Future[Prepared | Verdict]) -> Verdict:
+        one = preparing.result()
+        try:
+            if isinstance(one, Verdict):
+                return one
+            if not arch:
+                return replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
+            judge = idle.get()
+            say(f"judge {number + 1}/{len(folders)} {untrusted(folders[number].name)}")
+            try:
+                return judge.verdict(one)
+            finally:
+                idle.put(judge)
+        finally:
+            shutil.rmtree(Path(place, str(number)), ignore_errors=True)
+
     with (
-        gpu_choice.leases(uuids()[:1], say),
-        contextlib.closing(Answers("cpu", 1) if settings.arch else Answers("cuda", min(workers, 4))) as answers,
+        gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(workers + 1) as ahead,
+        ThreadPoolExecutor(len(names)) as measuring,
         contextlib.ExitStack() as stack,
     ):
-        built_for = arch or suite.archs[-1]
         if arch:
-            baseline = ahead.submit(planning.baseline, suite, built_for, Path(place, "baseline"))
-            judge = _Judge(suite, built_for, gpu, settings, answers, Path(place), baseline)
-            stack.enter_context(contextlib.closing(judge))
-        pending: deque[Future[Prepared | Verdict]] = deque()
-        stack.callback(ahead.shutdown, wait=False, cancel_futures=True)  # if no more verdicts are wanted
-        late = 2 * workers + 2  # candidates that are prepared while one is measured
-        began, waited = time.monotonic(), 0.0
+            baseline = ahead.submit(planning.baseline, suite, arch, Path(place, "baseline"))
+            for name in names:
+                judge = _Judge(suite, arch, gpu, name, settings, Path(place, name or "gpu"), baseline)
+                idle.put(stack.enter_context(contextlib.closing(judge)))
+                stack.callback(judge.report, say)
+        for pool in (ahead, measuring):  # if no more verdicts are wanted
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        pending: deque[Future[Verdict]] = deque()
+        late = 2 * workers + 2  # candidates that are prepared or measured while the first one is
         for i in range(len(folders) + late):
             if i < len(folders):
-                pending.append(ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i))))
-            if i < late:
-                continue
-            say(f"judge {i - late + 1}/{len(folders)} {untrusted(folders[i - late].name)}")
-            start = time.monotonic()
-            one = pending.popleft().result()
-            waited += time.monotonic() - start
-            if isinstance(one, Verdict):
-                yield one
-            elif arch:
-                yield judge.verdict(one)
-            else:
-                yield replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
-            shutil.rmtree(Path(place, str(i - late)), ignore_errors=True)
-        say(f"judge: waited {waited / (time.monotonic() - began):.0%} of the time for compilers")
+                preparing = ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i)))
+                pending.append(measuring.submit(judged, i, preparing))
+            if i >= late:
+                yield pending.popleft().result()
 
 
 @dataclass(slots=True)
@@ -99,15 +110,30 @@ class _Judge:
     suite: Suite
     arch: str
     gpu: Gpu | None
+    uuid: str
     settings: Settings
-    answers: Answers
     place: Path
     baseline: Future[Planned]
+    answers: Answers = field(init=False)
     _lacking: dict[str, str] = field(default_factory=dict)
     _spare: dict[int, Processes] = field(default_factory=dict)  # by their number
     _rival: Processes | None = None
     _rival_inputs: dict[str, range] = field(default_factory=dict)  # by shape
     _made: int = 0
+    _began: float = 0.0
+    _busy_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.place.mkdir()
+        visible = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.uuid else {}
+        count = min(max((os.cpu_count() or 1) // 4, 1), 4) if self.uuid else 1
+        self.answers = Answers("cuda" if self.uuid else "cpu", count, visible)
+
+    def report(self, say: Say) -> None:
+        """Says for which share of the time it had candidates."""
+        if self._began:
+            share = self._busy_s / (time.monotonic() - self._began)
+            say(f"judge: {self.uuid or 'CPU'} measured and judged for {share:.0%} of the time")
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
@@ -117,7 +143,8 @@ class _Judge:
         doubts: list[str] = []
         device: dict[str, Any] = {}
         seconds = dict.fromkeys(("inputs", "kernels", "answers"), 0.0)
-        until = time.monotonic() + self.settings.seconds
+        began = time.monotonic()
+        self._began, until = self._began or began, began + self.settings.seconds
         try:
             problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
             for is_timed in (False, True):
@@ -144,8 +171,10 @@ class _Judge:
         except UsageError as error:
             reasons = [untrusted(error, 1000)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
-            self.close()
+            self.end()
             return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
+        finally:
+            self._busy_s += time.monotonic() - began
         timed = any(result["times"] for result in shapes)
         return replace(
             one.verdict,
@@ -173,9 +202,14 @@ class _Judge:
 
     def _started(self, count: int) -> Processes:
         self._made += 1
-        return Processes(self.place / f"processes.{self._made}", count, self.settings.environment)
+        return Processes(self.place / str(self._made), count, self.uuid, self.settings.environment)
 
     def close(self) -> None:
+        """Ends all processes."""
+        self.answers.close()
+        self.end()
+
+    def end(self) -> None:
         """Ends all processes but the suite's."""
         for processes in (*self._spare.values(), *filter(None, [self._rival])):
             processes.close()

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
-from flashcore.measure.machine.gpu import uuids
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.model import intervals
 from flashcore.plugins.judge.text import untrusted
@@ -67,13 +66,15 @@ class Processes:
     """Processes of the program, in a folder of their own. They start before there is a plan.
 
     Attributes:
+        gpu: the UUID of theirs.
         contents: how many inputs the folder has.
     """
 
-    def __init__(self, folder: Path, count: int, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, folder: Path, count: int, gpu: str, environment: Mapping[str, str] | None) -> None:
         folder.mkdir()
-        self.folder, self.contents, self._stack = folder, 0, contextlib.ExitStack()
+        self.folder, self.gpu, self.contents, self._stack = folder, gpu, 0, contextlib.ExitStack()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+        usual |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
         starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
         self._launchers = [self._stack.enter_context(start) for start in starts]
 
@@ -185,7 +186,7 @@ class Trials:
             self._take_turns(one.plan, players, rounds)
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], rounds: int) -> None:
-        gpu = next(iter(uuids()), "")
+        gpu = self.processes.gpu
         watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players))
         for mode in MODES:
             host: list[float] = []
