@@ -10,7 +10,8 @@
 // A kernel with "copy" in its name copies as many bytes as its third parameter says from the first to the second; one with
 // "inc" adds one to each of those of the second. They take 3 us (2000 with "slow" in the name, 1 with "keep" if the first
 // bytes are those of an earlier call of this process), a spin 1 us for 2000 clocks (0.5 us without), a flush 10. A copy from the host ends when the default stream is
-// next used or waited for, as the driver's may.
+// next used or waited for, as the driver's may. One with "spy" takes 2 us less if its input's first bytes are anywhere else.
+#define _GNU_SOURCE
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,19 @@ static int is_kept(unsigned long long input) {
   return 0;
 }
 
+static struct {
+  char* at;
+  size_t bytes;
+} blocks[256];
+static int is_elsewhere(const char* input) {
+  for (int i = 0; i < 256; ++i) {
+    const char *from = blocks[i].at, *end = from + blocks[i].bytes;
+    while (from && (from = memmem(from, end - from, input, 32)) == input) ++from;
+    if (from) return 1;
+  }
+  return 0;
+}
+
 static void work(const Node* node) {
   if (node->is_event == 1) {
     ((Event*)node->at)->us = now;
@@ -139,6 +153,7 @@ static void work(const Node* node) {
     } else {
       now += strstr(kernel->name, "slow") ? 2000 : 3;
       if (strstr(kernel->name, "keep") && is_kept(*(unsigned long long*)word(node, 0))) now -= 2;
+      if (strstr(kernel->name, "spy") && is_elsewhere((const char*)word(node, 0))) now -= 2;
       if (is_pass(kernel->name)) {
         pass(kernel->name, (void*)word(node, 1), (void*)word(node, 0), word(node, 2), word(node, 3));
       } else if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
@@ -220,9 +235,18 @@ CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   CALL("cuMemAlloc");
   const char* most = getenv("LIBCUDA_MEMORY");
   *at = bytes > (most ? strtoull(most, NULL, 10) : 1ull << 40) ? 0 : (CUdeviceptr)aligned_alloc(512, (bytes + 511) / 512 * 512);
+  for (int i = 0; *at && i < 256; ++i) {
+    if (!blocks[i].at) {
+      blocks[i].at = (char*)*at, blocks[i].bytes = bytes;
+      break;
+    }
+  }
   return *at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemFree_v2(CUdeviceptr at) { return free((void*)at), CUDA_SUCCESS; }
+CUresult cuMemFree_v2(CUdeviceptr at) {
+  for (int i = 0; i < 256; ++i) blocks[i].at = blocks[i].at == (char*)at ? NULL : blocks[i].at;
+  return free((void*)at), CUDA_SUCCESS;
+}
 static struct {
   void *to, *bytes;
   size_t size;
