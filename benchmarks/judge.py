@@ -221,12 +221,8 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             place.mkdir(parents=True)
             for cubin in made.cubins.glob("*.cubin"):
                 shutil.copy(cubin, place)
-        every = made.shapes.values()
-        workspaces = {
-            name: max(int(each.workspaces.get(name, 1)) for each in every) for e in every for name in e.workspaces
-        }
-        launches = {name: each.launches for name, each in made.shapes.items()}
-        yield place, {**form, "shapes": [*launches], "launches": launches, "workspaces": workspaces}
+        launches = {name: [each.model_dump() for each in every] for name, every in made.shapes.items()}
+        yield place, {**form, "shapes": [*launches], "launches": launches}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -143,7 +143,10 @@ def test_typed_numbers_are_bytes() -> None:
             {"launches": [{**LAUNCH, "cubin": "none.cubin"}]},
             "none.cubin: expected a cubin of sm_90a: No such file or directory",
         ),
-        ({"launches": {"small": [LAUNCH]}, "shapes": ["small", "odd"]}, "expected some on odd, found none"),
+        (
+            {"launches": {"small": [{"launches": [LAUNCH]}]}, "shapes": ["small", "odd"]},
+            "expected some on odd, found none",
+        ),
         ({"launches": [{**LAUNCH, "kernel": "a b"}]}, "launches.0.kernel"),
         ({"launches": [{**LAUNCH, "grid": ["=N / 3", 1, 1]}]}, "expected a formula"),
         ({"launches": [{**LAUNCH, "more": 1}]}, "launches.0.more"),

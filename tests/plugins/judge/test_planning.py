@@ -65,4 +65,6 @@ def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_pa
     suite = load(SUITE)
     made = planning.baseline(suite, "sm_90a", tmp_path / "b")
     assert {*made.shapes} == {s.name for s in suite.shapes.values() if "bench" in s.stages}
-    assert all((made.cubins / launch["cubin"]).is_file() for each in made.shapes.values() for launch in each.launches)
+    assert all(
+        (made.cubins / launch["cubin"]).is_file() for (each,) in made.shapes.values() for launch in each.launches
+    )

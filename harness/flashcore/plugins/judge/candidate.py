@@ -21,12 +21,21 @@ from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.judge.formulas import filled
 from flashcore.plugins.judge.text import untrusted, validated
-from flashcore.plugins.launcher.plan import Plan, Tensor, tensors_of
+from flashcore.plugins.launcher.plan import Plan, Tensor, Word, tensors_of
 from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
 _MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
+
+
+class Launches(Form):
+    """A candidate's launches on a shape, with formulas, the bytes of its workspaces, and the operator's numbers that
+    they are for: all, if it names none."""
+
+    launches: list[Any]
+    workspaces: dict[Word, int | str] = Field(default={})
+    numbers: dict[Word, int | float] = Field(default={})
 
 
 class CandidateForm(Form):
@@ -43,7 +52,7 @@ class CandidateForm(Form):
     #: Workspaces and their bytes.
     workspaces: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], int | str] = Field(default={})
     #: As a plan's, with formulas: of every shape, or by shape.
-    launches: list[Any] | dict[Name, list[Any]] = Field(default=[])
+    launches: list[Any] | dict[Name, list[Launches]] = Field(default=[])
     #: Keys of a variant in ``suite.toml``.
     variant: dict[str, Any] = Field(default={})
 
@@ -110,7 +119,7 @@ def _form(path: Path) -> CandidateForm:
     return form
 
 
-def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars: Mapping[str, Any]) -> Plan:
+def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     """The plan on a case. Tensors are the suite's; the candidate adds only workspaces and launches.
 
     Args:
@@ -122,7 +131,7 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
     names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
     numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
     tensors, left = tensors_of(case), _MOST_WORKSPACE
-    for name, size in workspaces.items():
+    for name, size in given.workspaces.items():
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")
         form = {"dtype": "uint8", "sizes": [filled(size, numbers)], "role": "workspace"}
@@ -130,7 +139,7 @@ def plan(case: Case, launches: list[Any], workspaces: Mapping[str, Any], scalars
         left -= tensors[name].sizes[0]
         if left < 0:
             raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
-    made = validated(Plan, {"tensors": tensors, "launches": filled(launches, numbers)}, "plan")
+    made = validated(Plan, {"tensors": tensors, "launches": filled(given.launches, numbers)}, "plan")
     if not made.launches:
         raise UsageError(f"launches: expected some on {case.shape}, found none")
     if others := [launch.cubin for launch in made.launches if not launch.cubin.endswith(".cubin")]:

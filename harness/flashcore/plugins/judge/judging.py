@@ -250,8 +250,10 @@ class _Judge:
 def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
     if case.shape not in planned.shapes:
         raise UsageError(f"it does not run on {case.shape}")
-    given = planned.shapes[case.shape]
-    return Runnable(candidate.plan(case, given.launches, given.workspaces, scalars), planned.cubins)
+    for given in planned.shapes[case.shape]:
+        if given.numbers.items() <= scalars.items():
+            return Runnable(candidate.plan(case, given, scalars), planned.cubins)
+    raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 
 class _Run:

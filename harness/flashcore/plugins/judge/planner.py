@@ -1,7 +1,7 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
 Reads ``{"root", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"shapes":
-{shape: {"launches": [launch…], "workspaces": {name: bytes}}}, "cubins": {file: base64}}``, or ``{"error": text,
+{shape: [launches of some numbers…]}, "cubins": {file: base64}}``, or ``{"error": text,
 "incapable": bool}``, where the latter blames the machine.
 """
 
@@ -28,7 +28,6 @@ from flashcore.model.record import Artifact
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
-from flashcore.plugins.launcher.plan import Plan
 from flashcore.suites import parts
 
 _NAME = "candidate"
@@ -80,22 +79,30 @@ def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
     shapes = {}
     for shape in context.suite.shapes.values():
         (case,) = child_cases(context, [(context.suite.variants[_NAME], shape)])
-        plan = _plan(case, artifact, made)
-        workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
-        shapes[shape.name] = {"launches": plan.model_dump()["launches"], "workspaces": workspaces}
+        shapes[shape.name] = [_launches(case, numbers, artifact, made) for numbers in _numbers(case)]
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
     return {"shapes": shapes, "cubins": cubins}
 
 
-def _plan(case: Case, artifact: Artifact, folder: Path) -> Plan:
-    if not case.library:
-        return planned.planned(case, folder)
-    inputs: dict[str, Any] = {}
-    if any(a.kind != "tensor" and a.default is None and a.name not in case.params for a in case.arguments):
-        problem = load_problem(case.root, case.problem_file)
-        given = problem.make_inputs(dict(case.params), 0, "cpu", problem.KINDS[0])
-        inputs = {name: value for name, value in given.items() if isinstance(value, int | float)}
-    return cuda_source.planned(case, inputs, artifact, folder)
+def _numbers(case: Case) -> list[dict[str, Any]]:
+    """The operator's numbers that only its inputs decide, of each kind of input that has others."""
+    wanted = {a.name for a in case.arguments if a.kind != "tensor" and a.default is None and a.name not in case.params}
+    if not wanted:
+        return [{}]
+    problem, made = load_problem(case.root, case.problem_file), list[dict[str, Any]]()
+    kinds = (*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())) if case.library else problem.KINDS[:1]  # as recorded
+    for kind in kinds:
+        inputs = problem.make_inputs(dict(case.params), 0, "cpu", kind)
+        numbers = {name: value for name, value in inputs.items() if name in wanted and isinstance(value, int | float)}
+        if numbers not in made:
+            made.append(numbers)
+    return made
+
+
+def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:
+    plan = cuda_source.planned(case, dict(numbers), artifact, folder) if case.library else planned.planned(case, folder)
+    workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
+    return {"launches": plan.model_dump()["launches"], "workspaces": workspaces, "numbers": numbers}
 
 
 def _toml(value: Any) -> str:

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -14,23 +14,16 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite, manifest_keys
 from flashcore.plugins.judge import sandbox
-from flashcore.plugins.judge.candidate import Candidate, CandidateForm
+from flashcore.plugins.judge.candidate import Candidate, CandidateForm, Launches
 from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
 
 
-class Launches(Form):
-    """A candidate's launches on a shape, with formulas, and the bytes of its workspaces."""
-
-    launches: list[Any]
-    workspaces: dict[Word, int | str] = Field(default={})
-
-
 class _Answer(Form):
     """What the planner writes."""
 
-    shapes: dict[str, Launches] = Field(default={})
+    shapes: dict[str, list[Launches]] = Field(default={})
     cubins: dict[Word, str] = Field(default={}, max_length=256)
     error: str = ""
     incapable: bool = False
@@ -39,7 +32,7 @@ class _Answer(Form):
 class Planned(NamedTuple):
     """A candidate's launches by shape, and the folder of their cubins."""
 
-    shapes: Mapping[str, Launches]
+    shapes: Mapping[str, Sequence[Launches]]
     cubins: Path
 
 
@@ -54,10 +47,12 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
     if form.variant:
         made = _compiled(suite, one, shapes, arch)
     else:
-        every = form.launches if isinstance(form.launches, dict) else {s.name: form.launches for s in shapes}
-        workspaces = dict(form.workspaces)
-        made = Planned({n: Launches(launches=each, workspaces=workspaces) for n, each in every.items()}, one.folder)
-    if missing := [shape.name for shape in shapes if shape.name not in made.shapes]:
+        usual = (
+            [Launches(launches=form.launches, workspaces=form.workspaces)] if isinstance(form.launches, list) else []
+        )
+        every = form.launches if isinstance(form.launches, dict) else {shape.name: usual for shape in shapes}
+        made = Planned(every, one.folder)
+    if missing := [shape.name for shape in shapes if not made.shapes.get(shape.name)]:
         raise UsageError(f"launches: expected some on {missing[0]}, found none")
     return made
 

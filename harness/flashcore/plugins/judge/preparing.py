@@ -58,9 +58,10 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         planned = planning.planned(suite, one, shapes, arch)
         names: set[str] = set()
         for shape in shapes:
-            case, given = case_of(suite, one, shape), planned.shapes[shape.name]
-            plan = candidate.plan(case, given.launches, given.workspaces, {a.name: 1 for a in case.arguments})
-            names.update(launch.cubin for launch in plan.launches)
+            case = case_of(suite, one, shape)
+            for given in planned.shapes[shape.name]:
+                plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
+                names.update(launch.cubin for launch in plan.launches)
         inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
         reasons = tuple(reason for each in inspected.values() for reason in each.reasons)
         kernels = tuple(kernel for each in inspected.values() for kernel in each.kernels)

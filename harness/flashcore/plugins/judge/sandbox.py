@@ -72,14 +72,15 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
 
 
 def _paths(folders: Sequence[Path]) -> list[str]:
-    nvcc = [toolchain.find_nvcc().root] if toolchain.optional_tool("nvcc") else []
+    nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
+    roots = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
     here = Path.cwd()  # it may have runs and verdicts
     packages = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
     wanted: tuple[str | Path, ...] = (
         *_SYSTEM,
         sys.prefix,
         sys.base_prefix,
-        *nvcc,
+        *(root for root in roots if not Path.home().is_relative_to(root)),
         Path(confine.__file__).parents[3],
         *(p for p in packages if p and not here.is_relative_to(p)),
         *folders,
