@@ -258,7 +258,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _turn(place: Path) -> tuple[int, str]:
     """The control and the suites' own first, then cheats that run on a GPU; those that take long last."""
     if not place.name.startswith("cheat."):
-        return (0 if place.name.startswith(("honest.attacks", "honest.row_softmax")) else 3), place.name
+        is_first = place.name.startswith(("honest.attacks", "honest.row_softmax"))
+        return (0 if is_first else 3 + ("attention" in place.name)), place.name
     cheat = CHEATS[int(place.name[6:])]
     return (1 if cheat.ends not in (_STATIC, _PLAN, _BOX) and cheat.attack != 21 else 2), place.name
 

@@ -103,10 +103,20 @@ def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path)
     assert not one.reasons
 
 
-@pytest.mark.parametrize(("host", "convicts"), [([20.0, 90.0], True), ([-90.0, 20.0], False), ([-90.0, -60.0], None)])
-def test_only_a_host_clock_that_is_always_late_convicts(start: Start, host: list[float], convicts: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("host", "events", "convicts"),
+    [
+        ([-90.0, 9.0], 11.0, False),  # a busy host, and what events add to a call
+        ([10.0, 90.0], 8.0, True),  # forged events
+        ([-90.0, 9.0], 12.0, True),  # shortened spacers
+        ([-90.0, -60.0], 8.0, None),  # a host that is so busy that it tells nothing
+    ],
+)
+def test_only_clocks_that_always_see_more_convict(
+    start: Start, host: list[float], events: float, convicts: bool | None
+) -> None:
     one = trials(start(1))
-    one._compare_clocks("cold", 7.0, host, 7.0)
+    one._compare_clocks("cold", 7.0, host, events)
     assert (bool(one.reasons), bool(one.doubts)) == (convicts is True, convicts is None)
 
 

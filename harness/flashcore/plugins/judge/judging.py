@@ -40,7 +40,7 @@ from flashcore.plugins.launcher.plan import tensors_of
 #: Samples of each process and mode; seconds for a candidate, from its first input to its last answer.
 ROUNDS, SECONDS = 4, 60.0
 #: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
-_PER_REPLAY, _TIMED_BYTES, _SEEDS = 8, 2 << 30, 2
+_PER_REPLAY, _TIMED_BYTES, _SEEDS = 8, 4 << 30, 2
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 
@@ -126,7 +126,7 @@ class _Judge:
     def __post_init__(self) -> None:
         self.place.mkdir()
         visible = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.uuid else {}
-        count = min(max((os.cpu_count() or 1) // 4, 1), 4) if self.uuid else 1
+        count = min(max((os.cpu_count() or 1) // 2, 1), 8) if self.uuid else 1
         self.answers = Answers("cuda" if self.uuid else "cpu", count, visible)
 
     def report(self, say: Say) -> None:

@@ -6,9 +6,9 @@
 //   plan FILE KEY   loads a plan instead of the last one; hashes are of that key
 //   state CUBIN NAME    a global variable, which is written before each call
 //   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
-//   trial MODE N K...   a call on each of N contents, timed together in `us`, by the host's clock in `host_us`; a hash of
-//                       each call's outputs
-//   events MODE N K...  the same calls, each between events: `us` of a call beyond that of nothing
+//   trial MODE N K...   a call on each of N contents, timed in `us` between spacers, and in `host_us` with all that is done
+//                       between calls by the host's clock; a hash of each call's outputs
+//   events MODE N K...  the same calls, each alone between events: `us` of a call beyond that of nothing
 //   result CALL TENSOR FILE    an output of a call of the last command
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -355,11 +355,20 @@ class Session {
     run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
     if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
     if (is_cold) machine_.flush(value + 1);
-    machine_.spin(kSpacer, static_cast<unsigned>(machine_.sms));
+  }
+  // Enqueues a call between spacers, and events around these, or around the call alone.
+  void spaced(int call, bool is_there, bool is_tight) {
+    const auto sms = static_cast<unsigned>(machine_.sms);
+    if (!is_tight) machine_.record(call, 0);
+    machine_.spin(kSpacer, sms);
+    if (is_tight) machine_.record(call, 0);
+    if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
+    if (is_tight) machine_.record(call, 1);
+    machine_.spin(0, sms);
+    if (!is_tight) machine_.record(call, 1);
   }
   // Enqueues what comes after it. With or without a call, what is taken comes from DRAM and takes as long.
   void after(int call, unsigned value) {
-    machine_.spin(0, static_cast<unsigned>(machine_.sms));
     machine_.flush(value);
     for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
       if (is_written(t)) pass(mask_, addresses_[t], results_[call].at + at_[t], plan_->tensors[t].bytes, ~key(call, t));
@@ -390,35 +399,31 @@ class Session {
     return member("outside", outside) + member("changed", changed) + member("hashes", hashes());
   }
 
-  // Device and host time (us) of the replay of a graph of the calls from `first` on, or of all but the calls. No call
-  // before it leaves persisting lines in L2.
-  std::pair<double, double> replayed(bool is_cold, bool calls, unsigned value, int first, int last, bool events = false) {
+  // Times (us) of the replay of a graph of the calls from `first` on, or of all but the calls: between each call's events,
+  // and of the whole by the host's clock. No call before it leaves persisting lines in L2.
+  std::pair<double, double> replayed(bool is_cold, bool is_there, unsigned value, int first, int last, bool is_tight) {
     Handle graph = nullptr, made = nullptr;
     CUDA(cuCtxResetPersistingL2Cache);
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    for (int i = first; i < last; ++i) {
-      before(i, is_cold, value);
-      if (events) machine_.record(i, 0);
-      if (calls) launch(driver, *plan_, addresses_, machine_.stream);
-      if (events) machine_.record(i, 1);
-      after(i, value);
-    }
+    for (int i = first; i < last; ++i) before(i, is_cold, value), spaced(i, is_there, is_tight), after(i, value);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
     CUDA(cuGraphDestroy, graph);
     CUDA(cuGraphUpload, made, machine_.stream);
     machine_.wait();
     const auto start = Clock::now();
-    const double us = machine_.between(kLongCover, [&] { machine_.replay(made); });
+    machine_.between(kLongCover, [&] { machine_.replay(made); });
     const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
     CUDA(cuGraphExecDestroy, made);
+    double us = 0;
+    for (int i = first; i < last; ++i) us += machine_.elapsed_us(i);
     return {us, host_us};
   }
 
   std::string trial(bool is_cold) {
     const unsigned value = byte4();
-    const auto [spacers, host_spacers] = replayed(is_cold, false, value, 0, calls_);
-    const auto [both, host_both] = replayed(is_cold, true, value, 0, calls_);  // the last, whose results stay
+    const auto [spacers, host_spacers] = replayed(is_cold, false, value, 0, calls_, false);
+    const auto [both, host_both] = replayed(is_cold, true, value, 0, calls_, false);  // the last, whose results stay
     return member("us", std::vector<double>{std::max((both - spacers) / calls_, kResolutionUs)}) +
            member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes());
   }
@@ -428,9 +433,8 @@ class Session {
     const unsigned value = byte4();
     double us = 0;
     for (int i = 0; i < calls_; ++i) {
-      for (const bool calls : {false, true}) {
-        replayed(is_cold, calls, value, i, i + 1, true);
-        us += (calls ? 1 : -1) * machine_.elapsed_us(i);
+      for (const bool is_there : {false, true}) {
+        us += (is_there ? 1 : -1) * replayed(is_cold, is_there, value, i, i + 1, true).first;
       }
     }
     return member("us", std::vector<double>{us / calls_}) + member("hashes", hashes());
