@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -42,17 +43,10 @@ class Answers:
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        count, made = len(self._processes), dict[int, dict[str, Any]]()
-
-        def carry_out(process: _Process, share: int) -> None:
-            for number, task in enumerate(tasks):
-                if task["seed"] % count == share:
-                    made[number] = process.answer({**task, "case": asdict(case)})
-
-        with ThreadPoolExecutor(count) as pool:
-            for done in [pool.submit(carry_out, *pair) for pair in zip(self._processes, range(count), strict=True)]:
-                done.result()
-        return [made[number] for number in range(len(tasks))]
+        given, count = asdict(case), len(self._processes)
+        with ThreadPoolExecutor(2 * count) as pool:
+            answer = lambda task: self._processes[task["seed"] % count].answer({**task, "case": given})  # noqa: E731
+            return list(pool.map(answer, tasks))
 
     def forget(self) -> None:
         """Frees all answers, on the GPU too."""
@@ -66,20 +60,22 @@ class Answers:
 
 class _Process:
     def __init__(self, device: str, variables: Mapping[str, str]) -> None:
-        self._device, self._stack = device, contextlib.ExitStack()
+        self._device, self._stack, self._lock = device, contextlib.ExitStack(), threading.Lock()
         self._environment = python_process.environment({**os.environ, **variables})
         self._launcher: Launcher | None = None
 
     def answer(self, task: Mapping[str, Any]) -> Any:
-        try:
-            if self._launcher is None:
-                command = python_process.command(__name__)
-                started = program.answering(command, Path(), _LIMIT_S, self._environment)
-                self._launcher = self._stack.enter_context(started)
-            return self._launcher.ask(json.dumps({**task, "device": self._device} if task else {}))
-        except FlashcoreError as error:
-            self.close()  # the next candidate gets another
-            raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
+        with self._lock:
+            try:
+                if self._launcher is None:
+                    command = python_process.command(__name__)
+                    started = program.answering(command, Path(), _LIMIT_S, self._environment)
+                    self._launcher = self._stack.enter_context(started)
+                return self._launcher.ask(json.dumps({**task, "device": self._device} if task else {}))
+            except FlashcoreError as error:
+                self.close()  # the next candidate gets another
+                hint = "run flashcore check on the suite"
+                raise CapabilityError(f"the suite's process failed: {error}", hint) from None
 
     def forget(self) -> None:
         if self._launcher:
