@@ -98,7 +98,7 @@ def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Pat
 
 def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:
     one = trials(start(), seconds=0.0)
-    with pytest.raises(CapabilityError, match="its time is up"):
+    with pytest.raises(CapabilityError, match="longer than its limit"):
         one.check(Runnable(plan(), made), CONTENTS)
     assert not one.reasons
 

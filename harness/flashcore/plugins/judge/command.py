@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", metavar="FILE", help=text)
     text = "samples per process and mode (default: %(default)s)"
     parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help=text)
+    text = "a candidate's time on the GPU; longer, it is unmeasured (default: %(default)s s)"
+    parser.add_argument("--limit", type=float, default=judging.SECONDS, metavar="S", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--rounds {arguments.rounds}: expected a number above 0")
     if arguments.key and not Path(arguments.key).is_file():
         raise UsageError(f"--key {arguments.key}: expected a file, found none")
-    settings = judging.Settings(rounds=arguments.rounds)
+    settings = judging.Settings(rounds=arguments.rounds, seconds=arguments.limit)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
         for verdict in judging.judge_all(suite, list(_folders(arguments.candidates)), settings, say):

@@ -27,7 +27,7 @@ from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import grouped
-from flashcore.model.suite import Suite
+from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
 from flashcore.plugins.judge.measuring import PROCESSES, Processes, Rival, Runnable, Trials
@@ -145,20 +145,20 @@ class _Judge:
         seconds = dict.fromkeys(("inputs", "kernels", "answers"), 0.0)
         began = time.monotonic()
         self._began, until = self._began or began, began + self.settings.seconds
+        problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
         try:
-            problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
             for is_timed in (False, True):
-                cases = [
-                    case_of(self.suite, one.candidate, s) for s in one.shapes if not is_timed or "bench" in s.stages
-                ]
-                if not cases or reasons or doubts:
+                wanted = [shape for shape in one.shapes if not is_timed or "bench" in shape.stages]
+                if not wanted or reasons or doubts:
                     continue
                 with self._processes(PROCESSES if is_timed else 1) as processes:
                     runs: list[_Run] = []
-                    for case in cases:
+                    for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
-                            runs.append(_Run(self, one, problem, case, is_timed, processes, until))
-                            runs[-1].measure(seconds)
+                            runs.append(
+                                _Run(self, one, problem, shape, Trials(processes, one.state, form.deterministic, until))
+                            )
+                            runs[-1].measure(is_timed, seconds)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 start = time.monotonic()
                 for run in runs:
@@ -259,16 +259,18 @@ def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runna
 class _Run:
     """A prepared candidate on a shape, checked or timed."""
 
-    def __init__(
-        self, judge: _Judge, one: Prepared, problem: Any, case: Case, is_timed: bool, processes: Processes, until: float
-    ) -> None:
-        self.case, self._judge, self._one, self._form = case, judge, one, one.candidate.form
-        self._problem, self._is_timed = problem, is_timed
-        self.trials = Trials(processes, one.state, self._form.deterministic, until)
+    def __init__(self, judge: _Judge, one: Prepared, problem: Any, shape: Shape, trials: Trials) -> None:
+        self.case, self._judge, self._one, self._form = (
+            case_of(judge.suite, one.candidate, shape),
+            judge,
+            one,
+            one.candidate.form,
+        )
+        self._problem, self._shape, self.trials = problem, shape, trials
         self._contents: dict[int, tuple[int, str]] = {}  # seeds and kinds of inputs
 
-    def measure(self, seconds: dict[str, float]) -> None:
-        """Draws inputs and runs the plan on them.
+    def measure(self, is_timed: bool, seconds: dict[str, float]) -> None:
+        """Draws inputs and runs the plan on them, to check it or to time it.
 
         Args:
             seconds: what making the inputs and running the kernels takes is added.
@@ -278,27 +280,29 @@ class _Run:
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
         start, rounds, trials = time.monotonic(), self._judge.settings.rounds, self.trials
-        kinds = [k for k in self._problem.KINDS for _ in range(_SEEDS)] + [*getattr(self._problem, "EDGE_KINDS", ())]
-        if self._is_timed:
+        kinds = [*self._problem.KINDS, *getattr(self._problem, "EDGE_KINDS", ())]
+        if is_timed:
             size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values() if t.role != "output")
             replays = 2 * rounds + 2  # samples in two modes, and those between events
             count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * replays, 1)))
             kinds = kinds[:1] * (1 + count * replays)
+        elif "check" in self._shape.stages:  # others are large
+            kinds *= _SEEDS
         inputs = [(secrets.randbits(31), kind) for kind in kinds]
         numbers, scalars = self._judge.inputs(self.case, trials.processes, inputs)
         self._contents = dict(zip(numbers, inputs, strict=True))
         groups = grouped((json.dumps(one), number) for number, one in zip(numbers, scalars, strict=True))
-        if self._is_timed and len(groups) > 1:
+        if is_timed and len(groups) > 1:
             raise CapabilityError(
                 f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
             )
-        rival = self._judge.rival(self.case, self._form.problem, scalars[0], kinds[0]) if self._is_timed else None
+        rival = self._judge.rival(self.case, self._form.problem, scalars[0], kinds[0]) if is_timed else None
         made = time.monotonic()
         seconds["inputs"] += made - start
         try:
             for text, contents in groups.items():
                 one = _runnable(self.case, self._one.planned, json.loads(text))
-                if self._is_timed:
+                if is_timed:
                     trials.time(one, rival, contents, rounds)
                 else:
                     trials.check(one, contents)

@@ -236,7 +236,7 @@ class Trials:
             return launcher.ask(*command)
         except LauncherError:
             if time.monotonic() >= self.until:
-                raise CapabilityError("its time is up", "give it more with --limit") from None
+                raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
     def _loaded(self, processes: Processes, one: Runnable, content: int) -> list[Launcher]:
