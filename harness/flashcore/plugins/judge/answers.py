@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
@@ -107,7 +109,15 @@ def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     case = Case.from_json(task["case"])
     perform = {"make": make, "judge": judge}[task["task"]]
-    return perform(case, load_problem(case.root, case.problem_file), task)
+    problem = load_problem(case.root, case.problem_file)
+    make_inputs = lambda params, *rest: _inputs(case.root, case.problem_file, json.dumps(params), *rest)  # noqa: E731
+    return perform(case, SimpleNamespace(**{**vars(problem), "make_inputs": make_inputs}), task)
+
+
+@functools.lru_cache(maxsize=64)
+def _inputs(root: str, file: str, params: str, *seed_device_and_kind: Any) -> Any:
+    """Inputs, which are needed again to judge what was made of them."""
+    return load_problem(root, file).make_inputs(json.loads(params), *seed_device_and_kind)
 
 
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
