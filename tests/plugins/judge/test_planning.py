@@ -68,3 +68,30 @@ def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_pa
     assert all(
         (made.cubins / launch["cubin"]).is_file() for (each,) in made.shapes.values() for launch in each.launches
     )
+
+
+NUMBERED = """
+#include <flashcore/problem.h>
+extern "C" __global__ void scaled(const void* from, void* to, int bytes, float s) {}
+namespace {
+flashcore::Plan plan(const flashcore::Shape&) { return flashcore::Plan().add({"scaled", dim3(1), dim3(32)}); }
+cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void*,
+                   cudaStream_t stream) {
+  return flashcore::run(p.launches[0], scaled, stream, a.x, a.y, s.N, 2.0f * static_cast<float>(a.sign));
+}
+}  // namespace
+FLASHCORE_VARIANT(plan, launch)
+"""
+
+
+def test_a_source_is_planned_for_the_numbers_of_each_kind_of_input(compiler: Nvcc, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(ROOT / "tests/plugins/judge/suite", tmp_path / "suite"))
+    (folder / "copy.cu").write_text(NUMBERED)
+    text = (folder / "suite.toml").read_text().replace('callable = "problem.py:copied"', 'source = "copy.cu"')
+    text = text.replace("Tensor(a!) y)", "Tensor(a!) y, float sign)").replace(
+        '"*" = "uint8"', 'x = "uint8", y = "uint8"'
+    )
+    (folder / "suite.toml").write_text(text)
+    made = planning.baseline(load(folder), "sm_90a", tmp_path / "b")
+    of_number = {one.numbers["sign"]: one.launches[0]["arguments"][-1][0]["hex"] for one in made.shapes["small"]}
+    assert of_number == {1: "00000040", -1: "000000c0"}
