@@ -37,6 +37,7 @@ class Answers:
     """Some such processes. They have answers from the first task to judge until :meth:`forget`."""
 
     def __init__(self, device: str, count: int, variables: Mapping[str, str]) -> None:
+        self.count = count
         self._processes = [_Process(device, variables) for _ in range(count)]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -45,9 +46,9 @@ class Answers:
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        given, count = asdict(case), len(self._processes)
-        with ThreadPoolExecutor(2 * count) as pool:
-            answer = lambda task: self._processes[task["seed"] % count].answer({**task, "case": given})  # noqa: E731
+        given = asdict(case)
+        with ThreadPoolExecutor(2 * self.count) as pool:
+            answer = lambda task: self._processes[task["seed"] % self.count].answer({**task, "case": given})  # noqa: E731
             return list(pool.map(answer, tasks))
 
     def forget(self) -> None:

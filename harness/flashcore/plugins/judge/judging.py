@@ -126,7 +126,7 @@ class _Judge:
     def __post_init__(self) -> None:
         self.place.mkdir()
         visible = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.uuid else {}
-        count = min(max((os.cpu_count() or 1) // 2, 1), 8) if self.uuid else 1
+        count = min(max((os.cpu_count() or 1) // 4, 1), 4) if self.uuid else 1
         self.answers = Answers("cuda" if self.uuid else "cpu", count, visible)
 
     def report(self, say: Say) -> None:
@@ -195,6 +195,7 @@ class _Judge:
         try:
             for each in (processes, *self._spare.values()):
                 each.ready()
+            processes.beside = self.answers.count + len(self._spare)
             yield processes
         finally:
             processes.close()

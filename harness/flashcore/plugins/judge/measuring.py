@@ -68,11 +68,13 @@ class Processes:
     Attributes:
         gpu: the UUID of theirs.
         contents: how many inputs the folder has.
+        beside: other processes of ours on the GPU, which do nothing while these time.
     """
 
     def __init__(self, folder: Path, count: int, gpu: str, environment: Mapping[str, str] | None) -> None:
         folder.mkdir()
-        self.folder, self.gpu, self.contents, self._stack = folder, gpu, 0, contextlib.ExitStack()
+        self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
+        self.contents = self.beside = 0
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         usual |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
         starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
@@ -187,7 +189,7 @@ class Trials:
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], rounds: int) -> None:
         gpu = self.processes.gpu
-        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players))
+        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + self.processes.beside)
         for mode in MODES:
             host: list[float] = []
             for _ in range(rounds):
