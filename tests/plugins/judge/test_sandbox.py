@@ -147,3 +147,17 @@ def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(confine, "__file__", str(tmp_path / "confine.py"))
     with pytest.raises(CapabilityError, match="nothing on this machine can confine"):
         sandbox.run(python("open('/tmp/escaped', 'w')"), b"", [])
+
+
+def test_compilers_are_shown_wherever_they_are_but_never_the_home(
+    compiler: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home, other = tmp_path / "home" / "user", tmp_path / "opt" / "gcc"
+    programs = [home / "bin" / "g++", other / "bin" / "g++"]
+    for program in programs:
+        program.parent.mkdir(parents=True)
+        program.touch()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("flashcore.measure.machine.toolchain.compilers", lambda _: programs)
+    shown = sandbox._paths([])
+    assert str(other) in shown and not any(home.is_relative_to(path) for path in shown)
