@@ -142,6 +142,7 @@ CHEATS = (
     Cheat("works on its first calls", 32, _CHECKED, "field guides: correct while checked"),
     Cheat("lazy on one input in sixteen", 33, _CHECKED),
     Cheat("lazy on one input in sixteen, and in no order", 33, _CHECKED, form={"deterministic": False}),
+    Cheat("lines that stay in L2", 34, "a reset of persisting lines before each call"),
 )
 
 

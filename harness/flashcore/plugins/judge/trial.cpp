@@ -6,9 +6,9 @@
 //   plan FILE KEY   loads a plan instead of the last one; hashes are of that key
 //   state CUBIN NAME    a global variable, which is written before each call
 //   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
-//   trial MODE N K...   a call on each of N contents, timed in `us` between spacers, and in `host_us` with all that is done
-//                       between calls by the host's clock; a hash of each call's outputs
-//   events MODE N K...  the same calls, each alone between events: `us` of a call beyond that of nothing
+//   trial MODE N K...   a call on each of N contents, each in a graph of its own: `us` that it adds between events around it
+//                       and spacers, `host_us` that it adds to all by the host's clock; a hash of each call's outputs
+//   events MODE N K...  the same, with the events around the call alone
 //   result CALL TENSOR FILE    an output of a call of the last command
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -181,7 +181,7 @@ class Session {
       std::vector<std::int64_t> contents;
       for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMostContents));
       fill(contents);
-      say("trial", which == 2 ? trial(is_cold) : between_events(is_cold));
+      say("trial", trial(is_cold, which == 3));
     } else if (which == 4) {
       const auto module = modules_.find(words.name());
       if (module == modules_.end()) words.refuse("a cubin of the plan");
@@ -399,45 +399,38 @@ class Session {
     return member("outside", outside) + member("changed", changed) + member("hashes", hashes());
   }
 
-  // Times (us) of the replay of a graph of the calls from `first` on, or of all but the calls: between each call's events,
-  // and of the whole by the host's clock. No call before it leaves persisting lines in L2.
-  std::pair<double, double> replayed(bool is_cold, bool is_there, unsigned value, int first, int last, bool is_tight) {
+  // Times (us) of the replay of a graph of a call, or of all but the call: between the events, and of all by the host's
+  // clock. No call before it leaves persisting lines in L2.
+  std::pair<double, double> replayed(int call, bool is_cold, bool is_there, bool is_tight, unsigned value) {
     Handle graph = nullptr, made = nullptr;
     CUDA(cuCtxResetPersistingL2Cache);
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    for (int i = first; i < last; ++i) before(i, is_cold, value), spaced(i, is_there, is_tight), after(i, value);
+    before(call, is_cold, value);
+    spaced(call, is_there, is_tight);
+    after(call, value);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
     CUDA(cuGraphDestroy, graph);
     CUDA(cuGraphUpload, made, machine_.stream);
     machine_.wait();
     const auto start = Clock::now();
-    machine_.between(kLongCover, [&] { machine_.replay(made); });
+    machine_.between(kCover, [&] { machine_.replay(made); });
     const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
     CUDA(cuGraphExecDestroy, made);
-    double us = 0;
-    for (int i = first; i < last; ++i) us += machine_.elapsed_us(i);
-    return {us, host_us};
+    return {machine_.elapsed_us(call), host_us};
   }
 
-  std::string trial(bool is_cold) {
+  std::string trial(bool is_cold, bool is_tight) {
     const unsigned value = byte4();
-    const auto [spacers, host_spacers] = replayed(is_cold, false, value, 0, calls_, false);
-    const auto [both, host_both] = replayed(is_cold, true, value, 0, calls_, false);  // the last, whose results stay
-    return member("us", std::vector<double>{std::max((both - spacers) / calls_, kResolutionUs)}) +
-           member("host_us", std::vector<double>{(host_both - host_spacers) / calls_}) + member("hashes", hashes());
-  }
-
-  // What neither a changed spacer can shorten, nor L2's lines of an earlier call: each call has a graph of its own.
-  std::string between_events(bool is_cold) {
-    const unsigned value = byte4();
-    double us = 0;
+    double us = 0, host_us = 0;
     for (int i = 0; i < calls_; ++i) {
-      for (const bool is_there : {false, true}) {
-        us += (is_there ? 1 : -1) * replayed(is_cold, is_there, value, i, i + 1, true).first;
-      }
+      const auto [spacers, host_spacers] = replayed(i, is_cold, false, is_tight, value);
+      const auto [both, host_both] = replayed(i, is_cold, true, is_tight, value);  // the last, whose results stay
+      us += (both - spacers) / calls_;
+      host_us += (host_both - host_spacers) / calls_;
     }
-    return member("us", std::vector<double>{us / calls_}) + member("hashes", hashes());
+    return member("us", std::vector<double>{std::max(us, kResolutionUs)}) +
+           member("host_us", std::vector<double>{host_us}) + member("hashes", hashes());
   }
 
   std::string hashes() const {
