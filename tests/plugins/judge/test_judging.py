@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.toolchain import Nvcc
-from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge
+from flashcore.pipeline import plugins
+from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.suites.load import load
+from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
+from tests.plugins.launcher.conftest import Machine
 
 
 def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
@@ -24,6 +32,23 @@ def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     assert small["shape"] == "small" and small["times"]["cold"]["us"] == small["times"]["isolated"]["us"] == 3.0
     assert small["calls_compared"] > small["calls_judged"] > 4
     assert verdict.rival == {"name": "library", "lacking": "it has no kernels of its own"}
+
+
+def test_each_gpu_judges_candidates_of_its_own(
+    machine: Callable[..., Machine], made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins.load()
+    here, said = machine(), list[str]()
+    gpus = {name: SimpleNamespace(name="Stand-in", capability=(9, 0), memory_bytes=0) for name in ("GPU-a", "GPU-b")}
+    monkeypatch.setattr(gpu_choice, "visible", lambda: gpus)
+    monkeypatch.setattr(gpu_choice, "leases", lambda *_: contextlib.nullcontext())
+    environment = {name: value for name, value in here.environment.items() if name != "LIBCUDA_LOG"}
+    changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
+    folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
+    settings = Settings(rounds=2, arch="sm_90a", environment=environment)
+    verdicts = [*judge_all(load(SUITE), folders, settings, said.append)]
+    assert [one.status for one in verdicts] == ["accepted", "rejected", "rejected", "accepted"]
+    assert {line.split()[1] for line in said if "of the time" in line} == {*gpus}
 
 
 def test_a_number_may_depend_on_the_kind_of_input(judge: Judge) -> None:

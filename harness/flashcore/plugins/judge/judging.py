@@ -126,8 +126,8 @@ class _Judge:
     def __post_init__(self) -> None:
         self.place.mkdir()
         visible = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.uuid else {}
-        count = min(max((os.cpu_count() or 1) // 4, 1), 4) if self.uuid else 1
-        self.answers = Answers("cuda" if self.uuid else "cpu", count, visible)
+        count = min(max((os.cpu_count() or 1) // 4, 1), 4)
+        self.answers = Answers("cpu" if self.settings.arch else "cuda", count, visible)
 
     def report(self, say: Say) -> None:
         """Says for which share of the time it had candidates."""
