@@ -129,7 +129,7 @@ def _are_too_many(process: int) -> bool:
     left, count = [process], 0
     while left and count <= LIMITS["RLIMIT_NPROC"]:
         count += 1
-        for children in Path(f"/proc/{left.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it may have ended
+            for children in Path(f"/proc/{left.pop()}/task").glob("*/children"):
                 left += map(int, children.read_text().split())
     return count > LIMITS["RLIMIT_NPROC"]
