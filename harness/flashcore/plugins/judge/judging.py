@@ -140,7 +140,6 @@ class _Judge:
         form = one.candidate.form
         shapes: list[dict[str, Any]] = []
         reasons: list[str] = []
-        doubts: list[str] = []
         device: dict[str, Any] = {}
         seconds = dict.fromkeys(("inputs", "kernels", "answers"), 0.0)
         began = time.monotonic()
@@ -149,7 +148,7 @@ class _Judge:
         try:
             for is_timed in (False, True):
                 wanted = [shape for shape in one.shapes if not is_timed or "bench" in shape.stages]
-                if not wanted or reasons or doubts:
+                if not wanted or reasons:
                     continue
                 with self._processes(PROCESSES if is_timed else 1) as processes:
                     runs: list[_Run] = []
@@ -166,7 +165,6 @@ class _Judge:
                     result, wrong = run.judged()
                     shapes.append(result)
                     reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
-                    doubts += [f"{run.case.shape}: {text}" for text in run.trials.doubts]
                 seconds["answers"] += time.monotonic() - start
         except UsageError as error:
             reasons = [untrusted(error, 1000)]
@@ -178,8 +176,8 @@ class _Judge:
         timed = any(result["times"] for result in shapes)
         return replace(
             one.verdict,
-            status="rejected" if reasons else "accepted" if timed and not doubts else "unmeasured",
-            reasons=tuple(reasons or doubts) if reasons or doubts or timed else ("no shape of it is timed",),
+            status="rejected" if reasons else "accepted" if timed else "unmeasured",
+            reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
             device=device,
             rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
             shapes=tuple(shapes),
@@ -195,7 +193,7 @@ class _Judge:
         try:
             for each in (processes, *self._spare.values()):
                 each.ready()
-            processes.beside = self.answers.count + len(self._spare)
+            processes.others = self.answers.count + len(self._spare)
             yield processes
         finally:
             processes.close()

@@ -68,13 +68,13 @@ class Processes:
     Attributes:
         gpu: the UUID of theirs.
         contents: how many inputs the folder has.
-        beside: other processes of ours on the GPU, which do nothing while these time.
+        others: other processes of ours on the GPU, which do nothing while these time.
     """
 
     def __init__(self, folder: Path, count: int, gpu: str, environment: Mapping[str, str] | None) -> None:
         folder.mkdir()
         self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
-        self.contents = self.beside = 0
+        self.contents = self.others = 0
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         usual |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
         starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
@@ -131,7 +131,6 @@ class Trials:
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
-        doubts: why there is no verdict, as ``reasons`` are against the candidate.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         gpu: the GPU's state while it timed, by the fact's name.
@@ -143,7 +142,6 @@ class Trials:
     until: float
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
@@ -189,7 +187,7 @@ class Trials:
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], rounds: int) -> None:
         gpu = self.processes.gpu
-        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + self.processes.beside)
+        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + self.processes.others)
         for mode in MODES:
             host: list[float] = []
             for _ in range(rounds):
@@ -216,7 +214,7 @@ class Trials:
         if max(low - _HOST_US, between - _EVENTS_US) > _CLOCKS * us:
             self.reasons.append(text)
         elif high < us / 2 - _BUSY_US:  # no fault of its: nobody forges a longer time
-            self.doubts.append(text)
+            raise CapabilityError(text, "judge on a host that does less")
 
     @contextlib.contextmanager
     def _judged(self) -> Iterator[None]:
