@@ -243,6 +243,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   }
   return *at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
+CUresult cuMemAllocHost_v2(void** at, size_t bytes) { return *at = calloc(1, bytes), CUDA_SUCCESS; }
 CUresult cuMemFree_v2(CUdeviceptr at) {
   for (int i = 0; i < 256; ++i) blocks[i].at = blocks[i].at == (char*)at ? NULL : blocks[i].at;
   return free((void*)at), CUDA_SUCCESS;

@@ -60,9 +60,10 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     assert {output.content for output in both.outputs} <= {*CONTENTS[1:]}
 
 
-def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path) -> None:
+@pytest.mark.parametrize("calls", [1, 3])
+def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS, ROUNDS)
+    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * (2 * ROUNDS + 2)], ROUNDS)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 

@@ -1,7 +1,7 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
 :class:`Answers` starts some. Each answers one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
-"kind": …, "device": …, "folder": …, "number": …}``; ``{}`` forgets answers. Contents and outputs are raw files in
+"kind": …, "folder": …, "number": …}``; ``{}`` forgets answers. Contents and outputs are raw files in
 ``folder``: ``x.3.raw``.
 """
 
@@ -62,19 +62,22 @@ class Answers:
 
 
 class _Process:
+    """One that starts at once, and again when it has failed."""
+
     def __init__(self, device: str, variables: Mapping[str, str]) -> None:
         self._device, self._stack, self._lock = device, contextlib.ExitStack(), threading.Lock()
         self._environment = python_process.environment({**os.environ, **variables})
-        self._launcher: Launcher | None = None
+        self._launcher: Launcher | None = self._started()
+
+    def _started(self) -> Launcher:
+        command = python_process.command(__name__, self._device)
+        return self._stack.enter_context(program.answering(command, Path(), _LIMIT_S, self._environment))
 
     def answer(self, task: Mapping[str, Any]) -> Any:
         with self._lock:
             try:
-                if self._launcher is None:
-                    command = python_process.command(__name__)
-                    started = program.answering(command, Path(), _LIMIT_S, self._environment)
-                    self._launcher = self._stack.enter_context(started)
-                return self._launcher.ask(json.dumps({**task, "device": self._device} if task else {}))
+                self._launcher = self._launcher or self._started()
+                return self._launcher.ask(json.dumps(task))
             except FlashcoreError as error:
                 self.close()  # the next candidate gets another
                 hint = "run flashcore check on the suite"
@@ -93,6 +96,9 @@ def main() -> None:
     """Answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # prints of the suite are no answers
+    import torch
+
+    torch.empty(1, device=sys.argv[1])  # its context takes long
     for line in sys.stdin:
         try:
             answer = {"event": "answer", **_performed(json.loads(line))}
@@ -104,8 +110,9 @@ def main() -> None:
 def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
     if not task:
         _references.clear()
-        torch = sys.modules.get("torch")
-        if torch and torch.cuda.is_initialized():
+        if sys.argv[1] == "cuda":
+            import torch
+
             torch.cuda.empty_cache()
         return {}
     case = Case.from_json(task["case"])
@@ -125,7 +132,7 @@ def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
 
-    inputs = problem.make_inputs(dict(case.params), task["seed"], task["device"], task["kind"])
+    inputs = problem.make_inputs(dict(case.params), task["seed"], sys.argv[1], task["kind"])
     for a in case.arguments:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
@@ -140,8 +147,8 @@ def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Complaints about the outputs in ``files``, by output."""
     import torch
 
-    expected = _references.get(case, problem, task["device"], task["seed"], task["kind"])
-    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, task["device"])
+    expected = _references.get(case, problem, sys.argv[1], task["seed"], task["kind"])
+    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, sys.argv[1])
     for name, file in task["files"].items():
         raw, output = bytearray(Path(file).read_bytes()), outputs[name]
         output.copy_(torch.frombuffer(raw, dtype=torch.uint8).view(output.dtype).reshape(output.shape))

@@ -40,7 +40,7 @@ from flashcore.plugins.launcher.plan import tensors_of
 #: Samples of each process and mode; seconds for a candidate, from its first input to its last answer.
 ROUNDS, SECONDS = 4, 60.0
 #: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
-_PER_REPLAY, _TIMED_BYTES, _SEEDS = 8, 4 << 30, 2
+_PER_REPLAY, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Timed calls that are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 #: A time this far below its floor is not a kernel's.
