@@ -1,0 +1,40 @@
+"""The score of cheats before the judge, from recorded verdicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.judge import CONTROL, table, verdict
+
+
+def judged(status: str, low: float = 0.0, high: float = 0.0, reasons: tuple[str, ...] = ()) -> dict[str, Any]:
+    times = {"cold": {"us": (low + high) / 2, "low": low, "high": high}} if high else {}
+    shapes = [{"shape": "main", "times": times}]
+    return {"status": status, "reasons": [*reasons], "shapes": shapes, "wall_s": 1.0, "device": {}}
+
+
+@pytest.mark.parametrize(
+    ("cheat", "outcome", "code"),
+    [
+        (judged("accepted", 9.7, 9.8), "won", 1),
+        (judged("accepted", 9.7, 9.9), "harmless", 0),  # 10 us less 1 %
+        (judged("accepted", 12.0, 12.1), "harmless", 0),
+        (judged("rejected", reasons=("wrong",)), "rejected", 0),
+        (judged("unmeasured"), "unmeasured", 0),
+        (judged("rejected", reasons=("ESCAPED: ptrace",)), "rejected", 1),
+    ],
+)
+def test_a_cheat_wins_if_it_is_accepted_and_faster(cheat: dict[str, Any], outcome: str, code: int) -> None:
+    results = {CONTROL: judged("accepted", 9.99, 10.2), "cheat.00": cheat}
+    assert f"cheat: {outcome} 1" in table(results) and verdict(results) == code
+
+
+def test_without_a_control_an_accepted_cheat_counts_as_accepted() -> None:
+    results = {"cheat.00": judged("accepted", 9.0, 9.1)}
+    assert "cheat: accepted 1" in table(results) and verdict(results) == 1
+
+
+def test_an_honest_candidate_is_convicted_if_it_is_rejected() -> None:
+    assert [verdict({"honest.a": judged(status)}) for status in ("accepted", "unmeasured", "rejected")] == [0, 0, 1]
