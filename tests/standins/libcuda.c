@@ -231,19 +231,25 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, s
   if (index >= (size_t)kernel->count) return CUDA_ERROR_INVALID_VALUE;
   return *offset = 0, *size = kernel->sizes[index], CUDA_SUCCESS;
 }
+static void remember(char* at, size_t bytes) {
+  for (int i = 0; at && i < 256; ++i) {
+    if (!blocks[i].at) {
+      blocks[i].at = at, blocks[i].bytes = bytes;
+      break;
+    }
+  }
+}
 CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
   CALL("cuMemAlloc");
   const char* most = getenv("LIBCUDA_MEMORY");
   *at = bytes > (most ? strtoull(most, NULL, 10) : 1ull << 40) ? 0 : (CUdeviceptr)aligned_alloc(512, (bytes + 511) / 512 * 512);
-  for (int i = 0; *at && i < 256; ++i) {
-    if (!blocks[i].at) {
-      blocks[i].at = (char*)*at, blocks[i].bytes = bytes;
-      break;
-    }
-  }
+  remember((char*)*at, bytes);
   return *at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemAllocHost_v2(void** at, size_t bytes) { return *at = calloc(1, bytes), CUDA_SUCCESS; }
+CUresult cuMemAllocHost_v2(void** at, size_t bytes) {
+  remember(*at = calloc(1, bytes), bytes);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemFree_v2(CUdeviceptr at) {
   for (int i = 0; i < 256; ++i) blocks[i].at = blocks[i].at == (char*)at ? NULL : blocks[i].at;
   return free((void*)at), CUDA_SUCCESS;

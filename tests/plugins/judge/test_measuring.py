@@ -111,7 +111,7 @@ def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path)
         ([-90.0, 9.0], 11.0, False),  # a busy host, and what events add to a call
         ([10.0, 90.0], 8.0, True),  # forged events
         ([-90.0, 9.0], 12.0, True),  # shortened spacers
-        ([-90.0, -60.0], 8.0, None),  # a host that is so busy that it tells nothing
+        ([-900.0, -600.0], 8.0, None),  # a host that is so busy that it tells nothing
     ],
 )
 def test_only_clocks_that_always_see_more_convict(

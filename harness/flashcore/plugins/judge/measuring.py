@@ -31,7 +31,7 @@ PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
 _CALL_S = 10.0
 #: Other clocks may see this share more, and so many us the host's and events; a busy host's may see half and many less.
-_CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 4.0, 50.0
+_CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 4.0, 500.0
 #: Calls of a replay that are judged in full.
 _LOOKS = 2
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
