@@ -131,3 +131,12 @@ def test_a_night_that_was_not_timed_is_left_out() -> None:
 def test_fewer_nights_than_a_change_needs_have_none() -> None:
     for count in range(detect.BEFORE + detect.AFTER):
         assert detected(noise(count=count) + since(count // 2, 0.5, count)) == []
+
+
+def test_how_far_a_machine_moves_others_is_told_by_enough_nights_alone() -> None:
+    logs = np.random.default_rng(4).normal(0, 0.003, (200, 12))
+    machine = np.array([0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2])
+    logs[:, 7:] += np.random.default_rng(5).normal(0, 0.01, (200, 1))
+    spreads = detect.spreads(logs, np.zeros((200, 12), int), machine)
+    assert np.isfinite(spreads).tolist() == [night == 7 for night in range(12)], "one night has no spread"
+    assert spreads[7] == pytest.approx(0.012, rel=0.2)

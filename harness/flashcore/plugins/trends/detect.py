@@ -41,12 +41,12 @@ BEFORE, AFTER = 5, 2
 CUT = 15
 #: False changes that are permitted for each night that could be one, as a ratio of likelihoods; the least size of a
 #: change; degrees of freedom of the assumed noise.
-RATE, LEAST, TAIL = 2.2e-3, 0.01, 10.0
+RATE, LEAST, TAIL = 2e-3, 0.01, 10.0
 #: The least noise: times that are all the same show the resolution of their clock.
 TICK = 1e-4
 #: Nights of a new level after which it should be reported, nights after which the noise is known, and the share of
 #: false changes that is permitted before.
-NEWS, SETTLED, EARLY = 3, 32, 0.05
+NEWS, SETTLED, EARLY = 3, 32, 0.01
 #: The share of permutations that may have so large a distance, and their number.
 ALPHA, PERMUTATIONS = 0.02, 399
 #: Fewest series of unchanged code that tell what a night did to all of them; nights that each is compared with.
@@ -62,7 +62,7 @@ WARY = 3
 #: A night of new machine code explains a split if it gives this share of the largest distance.
 SHARE = 0.7
 #: The share of a change, and the number of standard errors, that must remain after what machines may have done.
-AGREEMENT, VISIBLE = 0.4, 3.4
+AGREEMENT, VISIBLE = 0.4, 3.6
 
 Blame = Literal["kernel", "machine", "undecided"]
 
