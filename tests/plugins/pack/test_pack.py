@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import random
 import zipfile
 from collections.abc import Callable
@@ -46,6 +47,22 @@ def test_a_packed_run_is_the_run(run: Path, packed: Path) -> None:
     assert list(result.listings) == list(expected.listings) and result.listings
     for name in ("id", "suite", "keys", "samples", "outcomes", "environment"):
         assert getattr(result, name) == getattr(expected, name)
+
+
+def test_forked_processes_read_a_packed_run_at_the_same_time(packed: Path) -> None:
+    opened = pack.opened(packed)
+    files = [opened / name for name in (store.FACTS, store.HEADER)]
+    expected = [file.read_bytes() for file in files]
+    children = []
+    for _ in range(4):
+        if not (child := os.fork()):
+            try:
+                same = all([file.read_bytes() for file in files] == expected for _ in range(300))
+            except Exception:
+                same = False
+            os._exit(0 if same else 1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
 
 
 def test_a_run_gives_the_same_bytes_wherever_it_lies(run: Path, packed: Path, tmp_path: Path) -> None:

@@ -104,7 +104,9 @@ def opened(file: Path) -> Traversable:
         RecordError: it is damaged, no packed run, or of a newer version.
     """
     try:
-        archive = zipfile.ZipFile(file)
+        with file.open("rb") as packed:  # read at once: forked processes would share an open file's position
+            archive = zipfile.ZipFile(io.BytesIO(packed.read(MOST + _HEAD)))
+        archive.filename = str(file)  # for messages
         run = _checked(file, archive)
     except _WRONG as error:
         raise _refused(file, f"found {error}") from error
