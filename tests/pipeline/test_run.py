@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flashcore.cli.main import main
-from flashcore.errors import Exit
+from flashcore.errors import Exit, FlashcoreError
 from flashcore.gate import judge
+from flashcore.measure import gpu_stages
 from flashcore.measure.context import Context
-from flashcore.measure.machine import gpu_choice
+from flashcore.measure.machine import gpu_choice, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.pool import Pool
@@ -247,3 +251,98 @@ def test_a_suite_without_peers_has_nothing_to_check(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--device", "cpu", "--suite", str(copy()), "--variant", "plain", "-q"]) == 2
     assert "expected a reference to check on a CPU, found none" in capsys.readouterr().err
+
+
+# --- roofs while the build runs ------------------------------------------------------------------
+
+
+class Compiling:
+    """A build that ends when the roofs have begun."""
+
+    first = SimpleNamespace(closures={})
+    fails = False
+
+    def __init__(self, context: Context, *, ahead: bool) -> None:
+        assert ahead and BEGUN.wait(30), "roofs are measured meanwhile"
+        EVENTS.append("compiled")
+        if self.fails:
+            raise FlashcoreError("the build failed")
+
+    def __enter__(self) -> Compiling:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+EVENTS: list[str] = []
+BEGUN = threading.Event()
+
+
+@pytest.fixture
+def overlapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    """A run that ends when it would measure."""
+
+    def measure(*_: object) -> None:
+        EVENTS.append("measured")
+        raise FlashcoreError("enough")
+
+    EVENTS.clear()
+    BEGUN.clear()
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200})
+    monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
+    monkeypatch.setattr(gpu_stages, "prepare", lambda _: None)
+    monkeypatch.setattr(gpu_stages, "measure", measure)
+    monkeypatch.setattr(run_module, "Compiling", Compiling)
+    monkeypatch.setattr(run_module, "already_checked", lambda *_: set())
+    return open_context(Settings(suite=str(TOY), build=str(tmp_path / "b"), profiles=str(tmp_path / "p"), join=False))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_roofs_are_measured_while_the_build_runs_and_before_anything_else(
+    overlapping: Context, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    def measure_roofs(_: Settings, say: Callable[[str], None], *, busy: bool) -> None:
+        assert busy
+        BEGUN.set()
+        while "compiled" not in EVENTS:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        EVENTS.append("roofs")
+        if fails:
+            raise FlashcoreError("no roofs: they are measured again when they are needed")
+
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    with pytest.raises(FlashcoreError, match="enough"):
+        run_module.run(overlapping)
+    assert EVENTS == ["compiled", "roofs", "measured"]
+
+
+def test_roofs_stop_when_the_build_fails(overlapping: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure_roofs(_: Settings, say: Callable[[str], None], *, busy: bool) -> None:
+        BEGUN.set()
+        try:
+            for _attempt in range(3000):
+                time.sleep(0.01)
+                say("roofs: bench")
+        except FlashcoreError:
+            EVENTS.append("stopped")
+            raise
+
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(Compiling, "fails", True)
+    with pytest.raises(FlashcoreError, match="the build failed"):
+        run_module.run(overlapping)
+    assert EVENTS == ["compiled", "stopped"]
+
+
+def test_roofs_beside_a_build_leave_the_hosts_time_out(overlapping: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+
+    def run(context: Context) -> run_module.Run:
+        modes.append(context.settings.bench.modes)
+        return run_module.Run(factory.bare_record(context.suite), Path(), context.settings)
+
+    monkeypatch.setattr(run_module, "run", run)
+    for busy in (False, True):
+        run_module.measure_roofs(overlapping.settings, lambda _: None, fresh=True, busy=busy)
+    assert modes == [("back_to_back", "eager"), ("back_to_back",)]

@@ -498,3 +498,18 @@ def test_no_nvcc_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         CapabilityError, match=r"no nvcc found\n  hint: install CUDA 13, or: pip install nvidia-cuda-nvcc"
     ):
         build.build(loaded, tmp_path, build.Options(), variants=loaded.variants.values())
+
+
+def test_compilers_run_at_a_lower_priority_while_something_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ninja = tmp_path / "ninja"
+    ninja.write_text(f"#!/bin/sh\ncat > /dev/null\nnice > {tmp_path}/niceness\nexit 1\n")
+    ninja.chmod(0o755)
+    monkeypatch.setattr(toolchain, "find_ninja", lambda: ninja)
+    suite = load.load(str(TOY))
+    for nice in (0, 3):
+        options = build.Options(archs=("sm_90a",), nice=nice)
+        made = build.build(suite, tmp_path / "build", options, variants=[suite.variants["plain"]], with_operator=False)
+        assert [a.status for a in made] == ["failed"]
+        assert int((tmp_path / "niceness").read_text()) == os.getpriority(os.PRIO_PROCESS, 0) + nice

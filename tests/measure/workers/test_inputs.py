@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,3 +29,18 @@ def test_a_seed_is_made_once_for_the_shapes_used_last() -> None:
     for size in (4, 3, 5, 3, 4):  # 4 was used before 3 when 5 came
         problem.make_inputs({"N": size}, 7, "cpu")
     assert calls == [(3, 7), (4, 7), (5, 7), (4, 7)]
+
+
+def test_no_more_than_a_gibibyte_of_a_shape_is_kept() -> None:
+    calls: list[int] = []
+
+    def make(params: dict[str, Any], seed: int, device: str, kind: str) -> dict[str, Any]:
+        calls.append(seed)
+        return {"x": SimpleNamespace(nbytes=600 << 20)}
+
+    problem = ModuleType("problem")
+    problem.KINDS, problem.make_inputs = ("normal",), make  # type: ignore[attr-defined]
+    make_inputs_once(problem, 1)
+    for seed in (1, 1, 2, 2, 1):
+        problem.make_inputs({"N": 3}, seed, "cpu")
+    assert calls == [1, 2, 2]

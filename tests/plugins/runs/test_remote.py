@@ -92,3 +92,23 @@ def test_what_is_missing_is_named(
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert main(["runs", "--records", "memory://runs"]) == Exit.INCAPABLE
     assert "pip install fsspec" in capsys.readouterr().err
+
+
+def test_copies_are_whole_after_an_interruption_before_they_were_listed(url: str, tmp_path: Path) -> None:
+    place = mirrored(url, tmp_path / "profiles")
+    (place / "seen.json").unlink()
+    assert runs(mirrored(url, tmp_path / "profiles")) == [run_of(0), run_of(1)]
+
+
+def test_an_error_of_any_kind_names_the_store(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Denied(Exception):
+        pass
+
+    def ls(*_: object, **__: object) -> None:
+        raise Denied("no credentials")
+
+    message = "expected a store of runs that can be read, found: no credentials"
+    with monkeypatch.context() as patched:
+        patched.setattr(type(fsspec.core.url_to_fs(url)[0]), "ls", ls)
+        with pytest.raises(FlashcoreError, match=message):
+            mirrored(url, tmp_path / "profiles")

@@ -41,23 +41,6 @@ class CaseTimes:
     new: float | None
     stopped: Sequence[str]
 
-    @classmethod
-    def looks(cls, mode: str, us: Sequence[float]) -> Self:
-        """The times of a case that was timed no further after a few calls in a mode."""
-        return cls(
-            samples={mode: us},
-            calls={},
-            kernel_clock={},
-            kernels=None,
-            copies=0,
-            launches=1,
-            eager_calls=1,
-            seconds=sum(us) / 1e6,
-            proved={},
-            new=None,
-            stopped=[mode],
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeTimes:

@@ -159,7 +159,7 @@ def _ask(groups: Iterable[list[_Question]]) -> Iterator[tuple[_Question, dict[st
 
 
 def _answers(questions: Iterable[_Question]) -> list[dict[str, Any]]:
-    """A library's answers. After it hung, it is not asked about other shapes."""
+    """A library's answers. After it hung on a shape, its other shapes are not tried."""
     answers: list[dict[str, Any]] = []
     for question in questions:
         hung = answers and isinstance(_cause(answers[-1]), PlanHung)

@@ -162,7 +162,7 @@ def graph(
         ]
     # --exclude-libs hides each library's static CUDA runtime.
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
-    # A suite's last variants are its most complex. The longest compilations start first: they determine the end.
+    # The longest compilations should start first, since they determine the end. A suite usually ends with them.
     for unit in reversed(units):
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()

@@ -8,7 +8,7 @@ from typing import Any
 
 from flashcore.measure.workers.guarded import copied
 
-#: Larger inputs are made again: keeping them would take as much memory again.
+#: Most bytes that are kept of a shape; other inputs are made again.
 _MOST_BYTES = 1 << 30
 
 
@@ -33,7 +33,8 @@ def make_inputs_once(problem: ModuleType, most: int = sys.maxsize) -> None:
             while len(made) > most:
                 del made[next(iter(made))]
             inputs: dict[str, Any] = make(dict(params), seed, device, kind)
-            if sum(getattr(x, "nbytes", 0) for x in inputs.values()) > _MOST_BYTES:
+            kept = (*of_shape.values(), inputs)
+            if sum(getattr(x, "nbytes", 0) for one in kept for x in one.values()) > _MOST_BYTES:
                 return inputs
             of_shape[key] = inputs
         return {name: copied(x) if isinstance(x, torch.Tensor) else x for name, x in of_shape[key].items()}

@@ -213,7 +213,7 @@ class Trials:
         )
         if max(low - _HOST_US, between - _EVENTS_US) > _CLOCKS * us:
             self.reasons.append(text)
-        elif high < us / 2 - _BUSY_US:  # no fault of its: nobody forges a longer time
+        elif high < us / 2 - _BUSY_US:  # not the candidate's fault: a longer time would gain nothing
             raise CapabilityError(text, "judge on a host that does less")
 
     @contextlib.contextmanager

@@ -14,7 +14,7 @@ from flashcore.pipeline import resume, run
 from flashcore.pipeline.opening import each_kind, open_recordable
 from flashcore.plugins.map.table import Points
 
-CHILD = python_process.child("flashcore.measure.bench.looks")
+CHILD = python_process.child("flashcore.plugins.map.looks")
 
 
 def measured(settings: Settings, name: str, points: Points, resumed: bool, say: Say) -> list[Record]:

@@ -35,8 +35,9 @@ def mirrored(url: str, profiles: Path) -> Path:
         for entry in files.ls(root, detail=True):
             path = PurePosixPath(entry["name"])
             is_run = entry["type"] == "directory" and RUN_ID.fullmatch(path.name)
-            state = "" if is_run else repr(sorted(entry.items()))  # a recorded run does not change
-            if not (is_run or path.name.endswith(PACKED)) or seen.get(path.name) == state:
+            state = repr(sorted(entry.items()))  # of a packed run; a recorded one does not change
+            is_copied = (folder / path.name).exists() and (is_run or seen.get(path.name) == state)
+            if is_copied or not (is_run or path.name.endswith(PACKED)):
                 continue
             partial = folder / f"{path.name}{PARTIAL}"
             for name in files.find(entry["name"]) if is_run else [entry["name"]]:
@@ -50,6 +51,8 @@ def mirrored(url: str, profiles: Path) -> Path:
             write_atomically(seen_file, json.dumps(seen).encode())
     except ImportError as error:
         raise CapabilityError(f"{url}: {error}", "pip install fsspec, and its package for such URLs") from error
-    except (OSError, ValueError) as error:
+    except FlashcoreError:
+        raise
+    except Exception as error:  # each file system has its own kinds
         raise FlashcoreError(f"{url}: expected a store of runs that can be read, found: {error}") from error
     return folder

@@ -216,7 +216,7 @@ def _measured(before: Array, after: Array, others: Array, at: int, tries: int) -
     rise = after - base
     size = _level(rise)
     noise = _noise(np.concatenate([before - base, rise - _middle(rise), others]))
-    scale = noise * math.sqrt(1 + len(after) / len(before))  # the old level is not known exactly
+    scale = noise * math.sqrt(1 + len(after) / len(before))  # the old level has an error too
     gain = np.sum(np.log1p((rise / scale) ** 2 / TAIL) - np.log1p(((rise - size) / scale) ** 2 / TAIL))
     share = _share(len(before) + len(others), len(after)) / tries
     if abs(size) < LEAST or (TAIL + 1) / 2 * gain < -math.log(RATE * share):

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from flashcore.measure.bench import case_times, looks
+from flashcore.measure.bench import case_times
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import FirstRound, WrongTimedAnswer
 from flashcore.model.record import Facts, StageResult, Subject
+from flashcore.plugins.map import looks
 from tests import stages
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
-CHILD = python_process.child("flashcore.measure.bench.looks")
+CHILD = python_process.child("flashcore.plugins.map.looks")
 VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 
 

@@ -5,7 +5,7 @@ Cases take turns. A case that is farther from the fastest right one than looks a
 no further: its times are its looks, less what the looks of the other cases exceed their times by, and its answer is not
 checked. The others get a few samples each, all in the same rounds. Without a race it is bench's child.
 
-Run as ``python -m flashcore.measure.bench.looks TASKFILE JOURNAL``, this module is that process.
+Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL``, this module is that process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import functools
 import statistics
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from types import ModuleType
 from typing import Any
@@ -94,7 +94,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     for name, us in far.items():
         # Never below the fastest, which won in the same rounds: later the clock may have fallen.
         adjusted = [max(x - excess, min(medians.values(), default=x)) for x in us]
-        times["variants"][name] = asdict(CaseTimes.looks(mode, adjusted))
+        times["variants"][name] = asdict(_dropped(mode, adjusted))
     return times
 
 
@@ -136,6 +136,23 @@ def limit(best: float, number: int, spreads: Collection[float]) -> float:
     """us that a case may take after a round, given the fastest one's and each case's slowest look over its fastest."""
     share, us = _FAR[min(number, len(_FAR) - 1)]
     return best + max(best * max(share, _SPREADS * (statistics.median(spreads or (1.0,)) - 1)), us)
+
+
+def _dropped(mode: str, us: Sequence[float]) -> CaseTimes:
+    """The times of a case that was timed no further after a few calls in a mode."""
+    return CaseTimes(
+        samples={mode: us},
+        calls={},
+        kernel_clock={},
+        kernels=None,
+        copies=0,
+        launches=1,
+        eager_calls=1,
+        seconds=sum(us) / 1e6,
+        proved={},
+        new=None,
+        stopped=[mode],
+    )
 
 
 if __name__ == "__main__":
