@@ -507,7 +507,7 @@ def test_on_the_second_gpu_while_the_first_is_current(
 
 
 def test_the_regimes_read_what_they_say() -> None:
-    """Issue 10, item 10: spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
+    """Spins give slope 1, a programmatic twin is not faster than its plain form, A/A is 1."""
     if not (gpu := Gpu.find()) or gpu.capability < (9, 0):
         pytest.skip("gpu: programmatic launches need sm_90")
     command = [sys.executable, "-m", "benchmarks.regimes", "--samples", "100"]

@@ -556,7 +556,7 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
 )  # fmt: skip
 def test_a_launch_that_no_gpu_of_an_arch_takes_fails_without_a_budget(
     launch: dict[str, Any], facts: dict[str, int], archs: tuple[str, ...], reason: str
-) -> None:  # issue 23, number 9
+) -> None:
     planned = factory.plan("fast", "mission")
     planned = replace(planned, launches=(replace(planned.launches[0], **launch),))
     kernel = {"registers": 32, **facts}
@@ -580,7 +580,7 @@ def test_a_plan_is_judged_on_the_archs_that_it_is_of(archs: tuple[str, ...], fai
     assert [v.subject.arch for v in of_budget(judge(replace(of([]), plans=(plan,))), "as_planned", "fail")] == failed
 
 
-def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:  # issue 23, number 20
+def test_a_plan_that_the_machine_stopped_is_no_regression() -> None:
     stopped = replace(factory.plan("fast", "long", error="x"), cause=PlanStopped(-9), archs=("sm_89",))
     result = judge(replace(of([]), plans=(stopped,)))
     (verdict,) = of_budget(result, "as_planned", "unmeasured")
@@ -613,7 +613,7 @@ def test_a_limit_that_is_waived_everywhere_is_called_a_goal() -> None:  # item 1
 
 
 def test_a_time_below_what_any_resource_allows_is_a_failed_measurement() -> None:
-    """Issue 10, "A wrong time": a launcher that ignores its stream ranked first with 3,226 TFLOP/s."""
+    """A launcher that ignores its stream ranked first with 3,226 TFLOP/s."""
     assert not of_budget(judge(of([])), "runs", "fail")
     record = of([], facts=[factory.fact("isolated_p50", 0.3, "fast", shape="mission")])
     (verdict,) = of_budget(judge(record, require="counters"), "runs", "fail")

@@ -99,7 +99,7 @@ def test_facts_of_a_case(stage: tuple[StageResult, list[str]]) -> None:
     samples = stage[0].samples["right/small/isolated"]
     assert facts.number("isolated_p50", subject) == pytest.approx(statistics.median(samples))
     assert facts.number("isolated_samples", subject) == len(samples)
-    # A back-to-back sample is the mean of many calls (issue 10, item 11).
+    # A back-to-back sample is the mean of many calls.
     assert not facts.named("back_to_back_p90") and not facts.named("eager_p99")
     p99 = facts.get("isolated_p99", subject)
     assert p99 is not None and p99.value is None and "20 calls" in p99.note and "too few" in p99.note
@@ -145,7 +145,6 @@ def facts_of(cases: Sequence[Case], outcomes: Sequence[case_times.Measured | Cas
 
 
 def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
-    """Issue 10, item 10."""
     times = {"fast": {"isolated": [2.0] * 9, "back_to_back": [1.0] * 9}, "slow": {"isolated": [1.0] * 9}}
     times["slow"]["back_to_back"] = [3.0] * 9
     ranks: tuple[tuple[Regime, float], ...] = (("isolated", 0.5), ("back_to_back", 3.0))
@@ -189,7 +188,6 @@ def test_a_percentile_below_the_median_contradicts_it_and_is_no_value() -> None:
 def test_a_void_measurement_is_a_failure_and_never_a_rank(
     kernels: int | None, copies: int, planned: int, isolated: float, reason: str
 ) -> None:
-    """Issue 10, "A wrong time"."""
     samples = {"isolated": [isolated] * 5, "back_to_back": [0.004] * 5}
     given = replace(case("right", peer=not planned), launches=planned)
     one = {"kernels": kernels, "copies": copies, "samples": samples}
@@ -203,7 +201,7 @@ def test_a_void_measurement_is_a_failure_and_never_a_rank(
 
 @pytest.mark.parametrize("others", [None, 0, 2])
 def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | None) -> None:
-    """Issue 10: two processes make every time longer, and nobody knows by how much."""
+    """Two processes make every time longer, and nobody knows by how much."""
     one = {"kernel_clock": {"kernel_span": 3.0}, "samples": {"isolated": [8.0] * 9, "eager": [9.0] * 9}}
     state = {"looks": 1, **({} if others is None else {"others": others})}
     (made,) = outcomes = settled([case("fast")], {"fast": one}, state=state)
@@ -230,7 +228,7 @@ def test_another_process_on_the_gpu_leaves_its_shape_unmeasured(others: int | No
     ],
 )
 def test_two_ways_to_time_a_call_must_agree(p50: float, single: float, agree: bool) -> None:
-    """Issue 10, "Two clocks": by difference, and by events around single calls."""
+    """By difference, and by events around single calls."""
     one = {"calls": {"isolated": [single] * 1000}, "samples": {"isolated": [p50] * 9, "back_to_back": [7.0] * 9}}
     facts = facts_of([case("fast")], settled([case("fast")], {"fast": one}), "fast")
     for name in ("isolated_p50", "isolated_mean", "speedup_vs_baseline", "tflops"):

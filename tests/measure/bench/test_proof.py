@@ -52,7 +52,6 @@ def test_honest_calls_are_timed(stage: StageResult) -> None:
 def test_a_kernel_that_saves_its_work_is_a_failure_and_never_a_rank(
     stage: StageResult, variant: str, reason: str
 ) -> None:
-    """Issue 10, "A wrong time"."""
     (outcome,) = [o for o in stage.outcomes if o.variant == variant]
     assert outcome.status == "failed" and re.search(f"^void: .*{reason}", outcome.reason), outcome.reason
     assert not [f for f in stage.facts if f.subject.variant == variant]

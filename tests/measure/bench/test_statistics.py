@@ -21,7 +21,6 @@ times = st.floats(min_value=0.01, max_value=1e6, allow_nan=False, allow_infinity
 
 
 def test_p99_takes_a_thousand_samples() -> None:
-    """Issue 10, item 11."""
     assert percentiles([float(i) for i in range(1001)]) == pytest.approx((900.0, 990.0))
     assert percentiles([1.0] * (P99_SAMPLES - 1)) == (1.0, None)
     assert percentiles([1.0] * (P90_SAMPLES - 1)) == percentiles([]) == (None, None)

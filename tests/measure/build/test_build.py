@@ -118,7 +118,7 @@ def test_a_changed_header_rebuilds_only_what_includes_it(first: Built, copy: Cop
 
 
 def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Copy, tmp_path: Path) -> None:
-    """Issue 10, item 1: nor does another build folder."""
+    """Nor does another build folder."""
     root, old = copy(), first.of("two_steps")
     edit(root / "two_steps.cu", "extern", "// One more line,\n/* and\n another */ extern")
     new = compile_one(root, tmp_path / "elsewhere" / "build", "two_steps").of("two_steps")
@@ -129,7 +129,7 @@ def test_a_comment_is_compiled_again_and_changes_no_hash(first: Built, copy: Cop
 
 
 def test_what_the_host_does_is_part_of_the_key(first: Built, copy: Copy, tmp_path: Path) -> None:
-    """Issue 10, item 1: a doubled factor changes no kernel."""
+    """A doubled factor changes no kernel."""
     root, old = copy(), first.of("two_steps")
     edit(root / "two_steps.cu", "static_cast<float>(a.factor)", "static_cast<float>(2 * a.factor)")
     new = compile_one(root, tmp_path / "build", "two_steps").of("two_steps")

@@ -301,7 +301,7 @@ def test_a_hang_is_ended_and_the_report_of_the_rest_is_kept(run: Run) -> None:
 def test_after_a_hang_a_variants_other_cases_are_skipped(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, few: int
 ) -> None:
-    """Issue 10: one time limit a variant, also where its other cases lie in another batch of ncu's."""
+    """One time limit a variant, also where its other cases lie in another batch of ncu's."""
     monkeypatch.setattr(profile, "FEW", few)
     result = run("hang=v1/mission", time_limit=1.0, names=("v0/mission", "v1/mission", "v0/long", "v1/long", "v1/tail"))
     by_case = outcomes(result)

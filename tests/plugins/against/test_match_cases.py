@@ -34,7 +34,7 @@ def side(host: str = "host", **launched: object) -> match_cases.Side:
     ("after", "same"),
     [
         (side(), True),
-        (side(host="another"), False),  # issue 10, item 1: a doubled scale in the launcher
+        (side(host="another"), False),  # a doubled scale in the launcher
         (side(programmatic=True), False),
         (side(cooperative=True), False),
         (side(cluster=(2, 1, 1)), False),
