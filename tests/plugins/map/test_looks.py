@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.program import Limits
+from flashcore.measure.workers.references import References
 from flashcore.model.causes import FirstRound, WrongTimedAnswer
 from flashcore.model.record import Facts, StageResult, Subject
 from flashcore.plugins.map import looks
@@ -57,7 +59,28 @@ def test_the_more_looks_agree_the_nearer_a_case_must_be_to_the_fastest() -> None
     assert looks.limit(100.0, 1, [1.2]) == pytest.approx(140.0)
     assert looks.limit(100.0, 2, [1.01, 1.01, 1.5]) == 103.0
     assert looks.limit(100.0, 3, [1.01, 1.05, 1.5]) == pytest.approx(110.0)
-    assert looks.limit(4.0, 3, [1.0]) == 4.5, "looks at short calls are no more exact"
+    assert looks.limit(4.0, 3, [1.0]) == 4.3, "looks at short calls are no more exact"
+
+
+def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"a": iter([10.0] * 9), "b": iter([90.0, *[10.0] * 9]), "c": iter([90.0] * 9)}
+
+    class Stub:
+        is_right = True
+
+        def __init__(self, case: Any, *_: object) -> None:
+            self.case, self.us = case, []
+            self.first = next(times[case.variant])
+            self.look = lambda: self.us.append(next(times[case.variant]))
+
+        least = property(lambda self: min(self.us, default=self.first))
+
+    cases = [replace(case("right"), variant=name, rank_by="back_to_back") for name in "abc"]
+    payload = {"device": "cpu", "cases": [one.to_json() for one in cases]}
+    monkeypatch.setattr(looks, "Entrant", Stub)
+    monkeypatch.setattr(References, "get", lambda *_: None)
+    near, far = looks.looks(Task("shape", payload), Journal(tmp_path / "journal-001.jsonl"), References())
+    assert near.keys() == {"a", "b"} and far == {"c": [90.0]}
 
 
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
@@ -80,7 +103,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     assert [case["variant"] for case in requested[0]["cases"]] == ["a", "b"]
     assert requested[0]["rule"]["least"] < 20, "all that are left get few samples"
     assert times["c"]["samples"] == {"back_to_back": [14.5, 12.5]} and times["c"]["stopped"] == ["back_to_back"]
-    assert times["d"]["samples"] == {"back_to_back": [10.0]}, "a case that lost is not faster than the fastest"
+    assert times["d"]["samples"] == {"back_to_back": [10.0001]}, "a case that lost is slower than the fastest"
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

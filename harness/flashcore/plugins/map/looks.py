@@ -1,9 +1,10 @@
 """The child process of bench with first looks: cases far from a shape's fastest are dropped before they are set up.
 
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
-Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other is timed
-no further: its times are its looks, less what the looks of the other cases exceed their times by, and its answer is not
-checked. The others get a few samples each, all in the same rounds. Without a race it is bench's child.
+Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
+a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
+by, and its answer is not checked. The others get a few samples each, all in the same rounds. Without a race it is
+bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL``, this module is that process.
 """
@@ -14,7 +15,7 @@ import functools
 import statistics
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from types import ModuleType
 from typing import Any
@@ -29,12 +30,12 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
 
 #: Rounds of looks after a first call; samples of each case that is left.
-_ROUNDS, _SAMPLES = 3, 8
+_ROUNDS, _SAMPLES = 3, 6
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
-#: How far a case may be from the fastest, relative and in us: by its first call; by one look; by more, or this many
+#: How far a case may be from the fastest, relative and in us: by its first call, and after each round; or this many
 #: times the median spread of a case's looks.
-_FAR, _SPREADS = ((0.5, 50.0), (0.2, 3.0), (0.03, 0.5)), 2.0
+_FAR, _SPREADS = ((0.5, 50.0), (0.2, 3.0), (0.03, 0.5), (0.015, 0.3)), 2.0
 #: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
 _LAUNCH_US = 1.5
 #: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
@@ -91,10 +92,10 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     mode = payload["cases"][0]["rank_by"]
     medians = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[n]) - us for n, us in medians.items() if n in near] or [0.0])
+    # More than the fastest, which won in the same rounds: later the clock may have fallen. Times have four decimals.
+    least = min(medians.values(), default=0.0) + 1e-4
     for name, us in far.items():
-        # Never below the fastest, which won in the same rounds: later the clock may have fallen.
-        adjusted = [max(x - excess, min(medians.values(), default=x)) for x in us]
-        times["variants"][name] = asdict(_dropped(mode, adjusted))
+        times["variants"][name] = asdict(_dropped(mode, [round(max(x - excess, least), 4) for x in us]))
     return times
 
 
@@ -122,14 +123,13 @@ def looks(task: Task, log: Journal, answers: References) -> tuple[dict[str, list
         entrants.sort(key=lambda one: one.least)
         for best in (one for one in entrants if not one.case.is_reference and one.is_right):
             most = limit(best.least, number, [max(one.us) / min(one.us) for one in entrants if one.us])
-            far |= _us(one for one in entrants if one.least > most)
+            for one in entrants:
+                if one.least > most:
+                    one.look()  # the host may have disturbed a look
+            far |= {one.case.variant: one.us for one in entrants if one.least > most}
             entrants = [one for one in entrants if one.least <= most]
             break
-    return _us(entrants), far
-
-
-def _us(entrants: Iterable[Entrant]) -> dict[str, list[float]]:
-    return {one.case.variant: one.us or [one.first] for one in entrants}
+    return {one.case.variant: one.us for one in entrants}, far
 
 
 def limit(best: float, number: int, spreads: Collection[float]) -> float:
