@@ -15,6 +15,8 @@ constexpr bool kHasKeyGroups4 = true;
 #include <attention/choice.h>
 #include <flashcore/launch_by.h>
 
+#include <array>
+
 namespace {
 
 using warpgroups::Between;
@@ -95,12 +97,20 @@ extern "C" __global__ void mapped_clear(unsigned* taken) {
 
 namespace {
 
-// The choice; key groups for more keys than the chosen cluster's shared memory holds.
+// The choice, kept for the next call: following the order of tiles takes up to a millisecond.
 std::string_view choice_of(const flashcore::Shape& s, bool causal) {
-  const std::string_view choice = choose(s, causal, kHasKeyGroups4);
+  using Key = std::array<std::int64_t, 5>;
+  thread_local Key last[2] = {};
+  thread_local std::string_view choices[2];
+  const Key key = {s.B, s.H, s.HKV, s.S, s.D};
+  std::string_view& choice = choices[causal];
+  if (last[causal] != key) {
+    choice = choose(s, causal, kHasKeyGroups4);
 #define CLUSTER_REFUSES(variant, kernel, C) \
-  if (choice == variant && clusters::refusal<C>(s)) return "wgmma_key_groups_2";
-  CLUSTERS(CLUSTER_REFUSES)
+  if (choice == variant && clusters::refusal<C>(s)) choice = "wgmma_key_groups_2";
+    CLUSTERS(CLUSTER_REFUSES)
+    last[causal] = key;
+  }
   return choice;
 }
 

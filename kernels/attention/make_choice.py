@@ -1,16 +1,19 @@
 """Writes include/attention/choice.h from recorded maps, or from the points that it was written from:
 ``python make_choice.py RUN... > include/attention/choice.h``, or ``python make_choice.py choice_points.json > ...``.
+With ``--points`` first it prints the points instead. Of a point that several sources have, the last one's times count.
 
-Each variant's time is a sum of the work of the fullest SM, of the mean SM, and of the longest tile, with factors of at
-least 0 that are fitted to the times at the maps' points, for each D, causal or not. The least sum is chosen. A point's
-times share a factor that is fitted with them: at the power limit all variants slow down alike.
+Each variant's time is a sum of the work of the fullest SM, of the mean SM, and of the longest row, with factors of at
+least 0 that are fitted to the times at the maps' points, for each D and class of shapes. The least sum is chosen. A
+point's times share a factor that is fitted with them: at the power limit all variants slow down alike. A time that is
+far from its sum counts less: a look can be disturbed.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,165 +24,294 @@ from flashcore.plugins.map.regions import Regions
 from flashcore.records import store
 
 SMS = 132
-#: Rows per tile at D = 64 and 128. A block of the last two starts as soon as there is room for it.
-ROWS = {
-    "between_even": (256, 192),
-    "between_even_dynamic": (256, 192),
-    "between_narrow": (192, 128),
-    "between_narrow_dynamic": (192, 128),
-    "between_wide": (192, 128),
-    "wgmma_persistent": (256, 192),
-    "wgmma_key_groups_2": (128, 64),
+#: Tiles of more waves than this are even: their order is not followed.
+MOST_WAVES = 64
+#: 64 keys' time that a tile takes beside its keys, to compare tiles with.
+BESIDE = 3
+#: Rows per tile at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the next free SM takes
+#: one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or so many blocks of clusters
+#: of two fit an SM.
+VARIANTS = {
+    "between_even": (256, 192, 0, "kEven"),
+    "between_even_dynamic": (256, 192, 0, "kEven"),
+    "between_narrow": (192, 128, 0, "kEven"),
+    "between_narrow_dynamic": (192, 128, 0, "kEven"),
+    "between_wide": (192, 128, 0, "kEven"),
+    "wgmma_persistent": (256, 192, 0, "kWalk"),
+    "wgmma_key_groups_2": (128, 64, 0, "kFree"),
+    "wgmma_key_groups_4": (64, 0, 0, "kFree"),
+    "cluster_keys": (64, 0, 512, "kPairs2"),
+    "cluster_rows": (128, 0, 1024, "kPairs1"),
+    "cluster_wide_keys": (0, 64, 512, "kPairs1"),
 }
-Point = tuple[Mapping[str, Any], Mapping[str, float]]
+CLASSES = 4
+#: A variant that is slower than this many times the fastest at a point need not be predicted there.
+_FAR = 1.8
+Params = Mapping[str, Any]
+Point = tuple[Params, Mapping[str, float]]
 
 
-def points(sources: list[str]) -> Iterator[Point]:
-    """Params, and us by variant without the suffix of its type, where `choice.h` predicts."""
+def points(sources: list[str]) -> list[Point]:
+    """Params, and us by variant without the suffix of its type."""
+    results: dict[str, Point] = {}
     for source in map(Path, sources):
         if source.suffix == ".json":
-            yield from json.loads(source.read_text())
+            results |= {json.dumps(params): (params, times) for params, times in json.loads(source.read_text())}
             continue
         for spot in Regions(store.read(source)).spots:
-            params = spot.shape.params
-            times = {name.removesuffix("_bf16"): us for name, us in spot.times.items()}
-            predicts = {name: us for name, us in times.items() if name in ROWS}
-            if len(predicts) > 1 and not by_hand(params):
-                yield params, predicts
+            params = {name: spot.shape.params[name] for name in ("B", "H", "HKV", "S", "D", "CAUSAL", "DTYPE")}
+            times = {name.removesuffix("_bf16"): float(f"{us:.5g}") for name, us in spot.times.items()}
+            if times := {name: us for name, us in times.items() if name in VARIANTS and runs(name, params)}:
+                results[json.dumps(params)] = params, times
+    return [*results.values()]
 
 
-def by_hand(params: Mapping[str, Any]) -> bool:
-    """Whether `choice.h` does not predict, as in its ``choose``."""
-    s, heads, half = int(params["S"]), int(params["B"] * params["H"]), params["DTYPE"] == "float16"
-    tiles = {rows: -(-s // rows) * heads for rows in (64, 128, 192)}
-    if params["D"] == 128:
-        short = (s <= 512 and tiles[64] <= 66) or (s <= 64 and tiles[64] > 132)
-        return short or (bool(params["CAUSAL"]) and s > 512 and 132 < tiles[192] <= 200)
-    short = s <= 64 or (s <= 512 and tiles[64] <= 132) or (s <= 1024 and tiles[128] <= 66)
-    return short or (half and s > 256 and tiles[128] <= 132 and tiles[64] <= 210)
+def runs(name: str, params: Params) -> bool:
+    """Whether a variant takes a shape, and is no other one's kernel there."""
+    most = VARIANTS[name][2]
+    return bool(VARIANTS[name][params["D"] // 128]) and (not most or params["S"] <= most)
 
 
-def features(params: Mapping[str, Any], rows: int) -> Any:
+def class_of(params: Params) -> int:
+    """The class of a shape, each with factors of its own."""
+    s = params["S"]
+    return 0 if s <= 256 else 1 if s <= 768 else 2 + params["CAUSAL"]
+
+
+def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
+    """64 keys of the fullest SM and of the mean one, with what a tile takes beside them, and the fullest one's tiles;
+    `choice.h` computes the same."""
+    s, heads = params["S"], params["B"] * params["H"]
+    tiles, keys = -(-s // rows), -(-s // 64)
+    count = tiles * heads
+    if not params["CAUSAL"]:
+        waves = -(-count // SMS)
+        return waves * (keys + BESIDE), count * (keys + BESIDE) / SMS, waves
+    costs = [min(keys, -(-(i + 1) * rows // 64)) + BESIDE for i in range(tiles)]
+    mean = heads * sum(costs) / SMS
+    if count > MOST_WAVES * SMS:
+        return mean, mean, -(-count // SMS)
+    group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"])))
+    if order == "kEven":
+        group = -(-heads // -(-heads // group))
+    loads, at = [(0.0, 0)] * SMS, 0
+    for first in range(0, heads, group):
+        for cost in reversed(costs):
+            for _ in range(min(group, heads - first)):
+                if order == "kWalk":
+                    turn, place = divmod(at, SMS)
+                    place = SMS - 1 - place if turn % 2 else place
+                    loads[place] = loads[place][0] + cost, loads[place][1] + 1
+                else:
+                    least = loads[0]
+                    heapq.heapreplace(loads, (least[0] + cost, least[1] + 1))
+                at += 1
+    most, number = max(loads)
+    return most, mean, number
+
+
+def features(params: Params, name: str) -> Any:
     """What a variant's time is a sum of; `choice.h` computes the same."""
-    tiles = -(-params["S"] // rows) * params["B"] * params["H"]
-    keys = -(-params["S"] // 64)
-    mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
-    waves, share = -(-tiles // SMS), tiles / SMS
-    return np.array([1, waves, waves * mean, share, share * mean, keys, max(keys, share * mean)])
+    order, rows = VARIANTS[name][3], VARIANTS[name][params["D"] // 128]
+    heads, keys = params["B"] * params["H"], -(-params["S"] // 64)
+    seen = (keys + 1) / 2 if params["CAUSAL"] else keys
+    if order.startswith("kPairs"):
+        blocks = -(-params["S"] // rows) * heads * 2
+        waves = -(-blocks // (SMS * int(order[-1])))
+        mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
+        return np.array([1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS])
+    fullest, mean, waves = load(params, rows, order)
+    return np.array([1, fullest, mean, waves, keys * heads * seen / SMS, keys, keys * heads / SMS])
 
 
 def nonnegative(a: Any, b: Any) -> Any:
     """The x of at least 0 with the least ``|ax - b|``, by coordinate descent."""
-    scale = np.linalg.norm(a, axis=0)
+    scale = np.maximum(np.linalg.norm(a, axis=0), 1e-9)
     a = a / scale
     gram, target, x = a.T @ a, a.T @ b, np.zeros(a.shape[1])
-    for _ in range(300):
+    for _ in range(200):
         for j in range(len(x)):
             x[j] = max(0, x[j] + target[j] - gram[j] @ x)
     return x / scale
 
 
 def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
-    """By variant, D, and causal or not, the factors in us."""
+    """By variant, D and class, the factors in us."""
     model: dict[tuple[str, int, int], Any] = {}
-    common = [1.0] * len(chosen)
-    for _ in range(6):
-        for name, rows in ROWS.items():
-            for depth in (64, 128):
-                for causal in (0, 1):
-                    a, b = [], []
-                    for (params, times), factor in zip(chosen, common, strict=True):
-                        if (params["D"], params["CAUSAL"]) == (depth, causal) and name in times:
-                            over = times[name] / min(times.values())
-                            if over < 1.6:  # a variant that is slower need only be predicted to be slow
-                                a.append(features(params, rows[depth // 128]) * factor / times[name] / over**2)
-                                b.append(1 / over**2)
-                    model[name, depth, causal] = nonnegative(np.array(a), np.array(b))
-        for i, (params, times) in enumerate(chosen):
-            ratios = [us / predicted(model, name, params) for name, us in times.items()]
-            common[i] = float(np.exp(np.mean(np.log(ratios))))
+    best = np.array([min(times.values()) for _, times in chosen])
+    common = np.ones(len(chosen))
+    groups = []
+    for name in VARIANTS:
+        near = [i for i, (_, times) in enumerate(chosen) if name in times and times[name] < _FAR * best[i]]
+        for key in sorted({(chosen[i][0]["D"], class_of(chosen[i][0])) for i in near}):
+            at = np.array([i for i in near if (chosen[i][0]["D"], class_of(chosen[i][0])) == key])
+            a = np.array([features(chosen[i][0], name) for i in at])
+            us = np.array([chosen[i][1][name] for i in at])
+            if len(at) > 3:
+                groups.append(((name, *key), at, a, us, np.ones(len(at))))
+    for _ in range(8):
+        sums, weights = np.zeros(len(chosen)), np.full(len(chosen), 1e-9)
+        for key, at, a, us, trust in groups:
+            weight = trust * best[at] / us
+            x = model[key] = nonnegative(a * (common[at] / us * weight)[:, None], weight)
+            ratio = np.log(us / np.maximum(a @ x, 1e-3))
+            trust[:] = 1 / (1 + ((ratio - np.log(common[at])) / 0.06) ** 2)
+            np.add.at(sums, at, trust * best[at] / us * ratio)
+            np.add.at(weights, at, trust * best[at] / us)
+        common = np.exp(sums / weights)
     return model
 
 
-def predicted(model: Mapping[tuple[str, int, int], Any], name: str, params: Mapping[str, Any]) -> float:
-    """us of a variant, at the clock of most points."""
-    factors = model[name, params["D"], params["CAUSAL"]]
-    return float(features(params, ROWS[name][params["D"] // 128]) @ factors)
+def predicted(model: Mapping[tuple[str, int, int], Any], name: str, params: Params) -> float:
+    """us of a variant, at the clock of most points; infinite where it does not run, or was never near the fastest."""
+    factors = model.get((name, params["D"], class_of(params)))
+    return float(features(params, name) @ factors) if factors is not None and runs(name, params) else float("inf")
 
 
 HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py, from {count} points of the map.
 //
-// Short rows whose blocks run at once go to clusters. For other shapes the least predicted time decides.
+// The least predicted time decides.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <queue>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-// A variant's rows per tile at D = 64 and 128, and us by D, causal or not: of a launch; of each wave of tiles, and of
-// 64 keys in it; of a tile per SM, and of 64 keys in it; of 64 keys of the longest tile; and of 64 keys of the longest
-// tile or of all tiles of an SM, if these are more.
+// How tiles come to SMs: the next free SM takes one, with groups of heads that are even or not; SMs go back and forth;
+// or one or two blocks of clusters of two fit an SM.
+enum class Tiles {{ kFree, kEven, kWalk, kPairs1, kPairs2 }};
+
+// A variant's rows per tile at D = 64 and 128 (0: does not run), its most keys (0: no limit), and by D and class of
+// shapes the factors, us, of: a launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the
+// mean SM; a tile of the fullest SM; 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM. Without
+// factors it was never near the fastest.
 struct Cost {{
   std::string_view variant;
-  std::int64_t rows[2];
-  double us[2][2][7];
+  std::int64_t rows[2], most_keys;
+  Tiles tiles;
+  double us[2][{classes}][7];
 }};
 
 inline constexpr Cost kCosts[] = {{
 {costs}
 }};
 
+struct Load {{
+  double fullest, mean, waves;
+}};
+
 template <typename Shape>
-constexpr double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
+Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
+  constexpr std::int64_t kSms = {sms}, kMostWaves = {waves}, kBeside = {beside};
+  const std::int64_t tiles = (s.S + rows - 1) / rows, keys = (s.S + 63) / 64, heads = s.B * s.H;
+  const auto each = [&](std::int64_t i) {{
+    return static_cast<double>((causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys) + kBeside);
+  }};
+  const auto waves = static_cast<double>((tiles * heads + kSms - 1) / kSms);
+  double mean = 0;
+  for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / kSms;
+  if (!causal) return {{waves * each(0), mean, waves}};
+  if (tiles * heads > kMostWaves * kSms) return {{mean, mean, waves}};
+  std::int64_t group = std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads);
+  if (order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
+  using Sm = std::pair<double, double>;  // keys, tiles
+  std::array<Sm, kSms> walked{{}};
+  std::priority_queue<Sm, std::vector<Sm>, std::greater<Sm>> free{{std::greater<Sm>(), std::vector<Sm>(kSms)}};
+  std::int64_t at = 0;
+  for (std::int64_t first = 0; first < heads; first += group) {{
+    for (std::int64_t i = tiles; i-- > 0;) {{
+      for (std::int64_t head = first; head < std::min(first + group, heads); ++head, ++at) {{
+        if (order == Tiles::kWalk) {{
+          Sm& sm = walked[at / kSms % 2 ? kSms - 1 - at % kSms : at % kSms];
+          sm = {{sm.first + each(i), sm.second + 1}};
+        }} else {{
+          const Sm sm = free.top();
+          free.pop();
+          free.emplace(sm.first + each(i), sm.second + 1);
+        }}
+      }}
+    }}
+  }}
+  Sm most = *std::max_element(walked.begin(), walked.end());
+  for (; !free.empty(); free.pop()) most = std::max(most, free.top());
+  return {{most.first, mean, most.second}};
+}}
+
+template <typename Shape>
+double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
+  const int kind = s.S <= 256 ? 0 : s.S <= 768 ? 1 : 2 + causal;
+  const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.rows[s.D / 128];
-  const std::int64_t tiles = (s.S + rows - 1) / rows * s.B * s.H;
-  const double waves = static_cast<double>((tiles + 131) / 132), share = static_cast<double>(tiles) / 132;
-  const double keys = static_cast<double>((s.S + 63) / 64);
-  const double mean = causal ? (keys + static_cast<double>(rows) / 64) / 2 : keys;
-  const double terms[] = {{1, waves, waves * mean, share, share * mean, keys, std::max(keys, share * mean)}};
+  const bool is_near = std::any_of(factors, factors + 7, [](double us) {{ return us > 0; }});
+  if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
+  const std::int64_t heads = s.B * s.H;
+  const double keys = static_cast<double>((s.S + 63) / 64), each = keys * static_cast<double>(heads) / {sms};
+  double terms[] = {{1, 0, 0, 0, each * (causal ? (keys + 1) / 2 : keys), keys, each}};
+  if (cost.tiles == Tiles::kPairs1 || cost.tiles == Tiles::kPairs2) {{
+    const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
+    const std::int64_t fit = {sms} * (cost.tiles == Tiles::kPairs2 ? 2 : 1);
+    const double waves = static_cast<double>((blocks + fit - 1) / fit), share = static_cast<double>(blocks) / {sms};
+    terms[1] = waves * keys;
+    terms[2] = share * (causal ? (keys + static_cast<double>(rows) / 64) / 2 : keys);
+    terms[3] = waves;
+    terms[4] = share;
+  }} else {{
+    const Load load = load_of(s, causal, rows, cost.tiles);
+    terms[1] = load.fullest;
+    terms[2] = load.mean;
+    terms[3] = load.waves;
+  }}
   double us = 0;
-  for (int i = 0; i < 7; ++i) us += cost.us[s.D / 128][causal][i] * terms[i];
+  for (int i = 0; i < 7; ++i) us += factors[i] * terms[i];
   return us;
 }}
 
 template <typename Shape>
-constexpr std::string_view choose(const Shape& s, bool causal, bool has_key_groups_4) {{
-  const std::int64_t tiles64 = (s.S + 63) / 64 * s.B * s.H, tiles128 = (s.S + 127) / 128 * s.B * s.H;
-  const std::int64_t tiles192 = (s.S + 191) / 192 * s.B * s.H;
-  if (s.D == 128 && s.S <= 512 && tiles64 <= 66) return "cluster_wide_keys";
-  if (s.D == 128 && s.S <= 64 && tiles64 > 132) return "wgmma_persistent";
-  // The tiles of a second wave are short ones, beside which the longest still run.
-  if (s.D == 128 && causal && s.S > 512 && tiles192 > 132 && tiles192 <= 200) return "between_even";
-  if (s.D == 64) {{
-    if (s.S <= 64 || (s.S <= 512 && tiles64 <= 132)) return "cluster_keys";
-    if (s.S <= 1024 && tiles128 <= 66) return "cluster_rows";
-    if (has_key_groups_4 && s.S > 256 && tiles128 <= 132 && tiles64 <= 210) return "wgmma_key_groups_4";
-  }}
-  const Cost* least = kCosts;
+std::string_view choose(const Shape& s, bool causal, bool has_key_groups_4) {{
+  std::string_view choice;
+  double least = 0;
   for (const Cost& cost : kCosts) {{
-    if (predicted_us(cost, s, causal) < predicted_us(*least, s, causal)) least = &cost;
+    if (cost.variant == "wgmma_key_groups_4" && !has_key_groups_4) continue;
+    const double us = predicted_us(cost, s, causal);
+    if (choice.empty() || us < least) choice = cost.variant, least = us;
   }}
-  return least->variant;
+  return choice;
 }}
 """
 
 
-def main(sources: list[str]) -> None:
-    plugins.load()
-    chosen = [*points(sources)]
+def header(chosen: list[Point]) -> str:
+    """The text of `choice.h`."""
     model = fitted(chosen)
     costs = []
-    for name, rows in ROWS.items():
+    for name, (*rows, most, order) in VARIANTS.items():
         factors = [
-            "{" + ", ".join(f"{x:.4g}" for x in model[name, depth, causal]) + "}"
+            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(7))) + "}"
             for depth in (64, 128)
-            for causal in (0, 1)
+            for kind in range(CLASSES)
         ]
+        each = (",\n       ".join(factors[:CLASSES]), ",\n       ".join(factors[CLASSES:]))
         costs.append(
-            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {{{{{factors[0]},\n       {factors[1]}}},\n'
-            f"      {{{factors[2]},\n       {factors[3]}}}}}}},"
+            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {most},\n     Tiles::{order},\n'
+            f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
         )
-    print(HEAD.format(count=len(chosen), costs="\n".join(costs)), end="")
+    return HEAD.format(
+        count=len(chosen), costs="\n".join(costs), classes=CLASSES, sms=SMS, waves=MOST_WAVES, beside=BESIDE
+    )
+
+
+def main(sources: list[str]) -> None:
+    plugins.load()
+    if sources[0] == "--points":
+        lines = ",\n".join(json.dumps(point, separators=(",", ":")) for point in points(sources[1:]))
+        print(f"[\n{lines}\n]")
+    else:
+        print(header(points(sources)), end="")
 
 
 if __name__ == "__main__":

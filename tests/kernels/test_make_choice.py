@@ -28,15 +28,14 @@ def test_the_header_is_written_from_its_points(capsys: pytest.CaptureFixture[str
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_named_rows_take_the_kernels_that_were_measured_fastest(tmp_path: Path) -> None:
     rows = {
-        (1, 16, 2048, 128, 1): "between_even",
         (4, 4, 1344, 128, 1): "between_narrow",
         (4, 4, 1344, 128, 0): "between_even",
         (1, 8, 512, 64, 0): "cluster_keys",
         (2, 96, 64, 128, 0): "wgmma_persistent",
     }
-    calls = "\n".join(f"  show(choose(Shape{{{b}, {h}, {s}, {d}}}, {c}, true));" for b, h, s, d, c in rows)
+    calls = "\n".join(f"  show(choose(Shape{{{b}, {h}, {h}, {s}, {d}}}, {c}, true));" for b, h, s, d, c in rows)
     Path(tmp_path, "main.cpp").write_text(
-        "#include <attention/choice.h>\n#include <cstdio>\nstruct Shape { std::int64_t B, H, S, D; };\n"
+        "#include <attention/choice.h>\n#include <cstdio>\nstruct Shape { std::int64_t B, H, HKV, S, D; };\n"
         'void show(std::string_view v) { std::printf("%.*s\\n", static_cast<int>(v.size()), v.data()); }\n'
         f"int main() {{\n{calls}\n}}\n"
     )
