@@ -31,7 +31,7 @@ BESIDE = 3
 #: Rows per tile at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the next free SM takes
 #: one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or so many blocks of clusters
 #: of two fit an SM.
-VARIANTS = {
+VARIANTS: dict[str, tuple[int, int, int, str]] = {
     "between_even": (256, 192, 0, "kEven"),
     "between_even_dynamic": (256, 192, 0, "kEven"),
     "between_narrow": (192, 128, 0, "kEven"),
@@ -68,8 +68,8 @@ def points(sources: list[str]) -> list[Point]:
 
 def runs(name: str, params: Params) -> bool:
     """Whether a variant takes a shape, and is no other one's kernel there."""
-    most = VARIANTS[name][2]
-    return bool(VARIANTS[name][params["D"] // 128]) and (not most or params["S"] <= most)
+    *rows, most, _ = VARIANTS[name]
+    return bool(rows[params["D"] // 128]) and (not most or params["S"] <= most)
 
 
 def class_of(params: Params) -> int:
@@ -112,7 +112,7 @@ def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
 
 def features(params: Params, name: str) -> Any:
     """What a variant's time is a sum of; `choice.h` computes the same."""
-    order, rows = VARIANTS[name][3], VARIANTS[name][params["D"] // 128]
+    order, rows = VARIANTS[name][3], VARIANTS[name][:2][params["D"] // 128]
     heads, keys = params["B"] * params["H"], -(-params["S"] // 64)
     seen = (keys + 1) / 2 if params["CAUSAL"] else keys
     if order.startswith("kPairs"):
@@ -143,12 +143,12 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
     groups = []
     for name in VARIANTS:
         near = [i for i, (_, times) in enumerate(chosen) if name in times and times[name] < _FAR * best[i]]
-        for key in sorted({(chosen[i][0]["D"], class_of(chosen[i][0])) for i in near}):
-            at = np.array([i for i in near if (chosen[i][0]["D"], class_of(chosen[i][0])) == key])
+        for depth, kind in sorted({(chosen[i][0]["D"], class_of(chosen[i][0])) for i in near}):
+            at = np.array([i for i in near if (chosen[i][0]["D"], class_of(chosen[i][0])) == (depth, kind)])
             a = np.array([features(chosen[i][0], name) for i in at])
             us = np.array([chosen[i][1][name] for i in at])
             if len(at) > 3:
-                groups.append(((name, *key), at, a, us, np.ones(len(at))))
+                groups.append(((name, depth, kind), at, a, us, np.ones(len(at))))
     for _ in range(8):
         sums, weights = np.zeros(len(chosen)), np.full(len(chosen), 1e-9)
         for key, at, a, us, trust in groups:

@@ -68,28 +68,41 @@ class Elsewhere(Protocol):
         ...
 
 
-def runs(settings: Settings, say: Say, *, resume: bool = False, needed: bool = False) -> list[Run]:
+def runs(
+    settings: Settings,
+    say: Say,
+    *,
+    resume: bool = False,
+    needed: bool = False,
+    changed: Callable[[Context], Context] | None = None,
+) -> list[Run]:
     """Records a run on each requested GPU model, in order.
 
     Args:
         resume: continue the newest unfinished run of this suite; see :func:`flashcore.pipeline.resume.unfinished`.
         needed: whether the run requires a GPU.
+        changed: makes an opened context that of the run, which then is of this host.
 
     Raises:
         FlashcoreError: see :func:`run`; runs completed before are recorded.
     """
     executor = executor_of(settings)
-    if isinstance(executor, Elsewhere):
+    if isinstance(executor, Elsewhere) and not changed:
         return executor.runs(settings, say, resume=resume, needed=needed)
+
+    def opened(one: Settings, needs_gpu: bool) -> Context:
+        context = open_recordable(one, say, needs_gpu=needs_gpu)
+        return changed(context) if changed else context
+
     if not resume:
-        contexts = [open_recordable(one, say, needs_gpu=needed) for one in each_kind(settings, say)]
+        contexts = [opened(one, needed) for one in each_kind(settings, say)]
         return [run(context) for context in contexts]
     unfinished = resuming.unfinished(settings, say)
     results = [Run(store.read(path), Path(str(path)), unfinished.settings) for path in unfinished.ended]
-    results.append(run(open_recordable(unfinished.settings, say, needs_gpu=needed), unfinished.folder))
+    results.append(run(opened(unfinished.settings, needed), unfinished.folder))
     for one in unfinished.not_begun:
         say(f"resume: --gpus {one.gpus}: a separate run, which had not begun")
-        results.append(run(open_recordable(one, say)))
+        results.append(run(opened(one, False)))
     return results
 
 

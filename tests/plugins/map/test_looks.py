@@ -69,7 +69,8 @@ def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.Mo
         is_right = True
 
         def __init__(self, case: Any, *_: object) -> None:
-            self.case, self.us = case, []
+            self.case = case
+            self.us: list[float] = []
             self.first = next(times[case.variant])
             self.look = lambda: self.us.append(next(times[case.variant]))
 

@@ -37,28 +37,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.points is not None:
-        if arguments.points < 1:
-            raise UsageError(f"--points {arguments.points}: expected a number above 0")
+    name, count = arguments.name, arguments.points
+    if count is None:
+        if arguments.seed is not None or arguments.resume:
+            raise UsageError("--seed, --resume: expected --points, found none\n  hint: --points N times N points")
+        records = [options.recorded(arguments)]
+    else:
+        if count < 1:
+            raise UsageError(f"--points {count}: expected a number above 0")
         settings = options.settings(arguments, upto="bench", join=False)
         suite = load(settings.suite)
         maps = suite.tables.get("map", {})
-        name = arguments.name or next(iter(maps), "")
+        name = name or next(iter(maps), "")
         if name not in maps:
             hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
             raise UsageError(f"{suite.root}: expected a map, found {misspelled(name, maps)}\n  hint: give {hint}")
-        chosen = points(suite, name, arguments.points, arguments.seed)
         with progress.shown(arguments.quiet) as say:
+            chosen = points(suite, name, count, arguments.seed)
             records = measure.measured(settings, name, chosen, arguments.resume, say)
-    elif arguments.seed is not None or arguments.resume:
-        raise UsageError("--seed, --resume: expected --points, found none\n  hint: --points N times N points")
-    else:
-        records = [options.recorded(arguments)]
     codes = [Exit.OK]
     for regions in map(Regions, records):
-        if arguments.name not in (None, regions.name):
+        if name not in (None, regions.name):
             raise UsageError(
-                f"run {regions.record.id}: expected a record of map.{arguments.name}, found one of map.{regions.name}\n"
+                f"run {regions.record.id}: expected a record of map.{name}, found one of map.{regions.name}\n"
                 "  hint: name the run: flashcore map RUN"
             )
         if arguments.dispatch:
@@ -71,5 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
             text = f"{verdict.budget} {number(verdict.value)}, limit {verdict.limit} ({verdict.reason})"
             print(f"\n{verdict.status}: {text}")
             codes.append(_CODES[verdict.status])
-        codes += [] if regions.spots else [Exit.UNMEASURED]
+        if not regions.spots:
+            codes.append(Exit.UNMEASURED)
     return worst(codes)

@@ -89,7 +89,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     cases = [case for case in payload["cases"] if case["variant"] not in far]
     rule = {**payload["rule"], "least": _SAMPLES, "fewest": _SAMPLES, "seconds": 0.0}
     times = bench_child.perform(Task(task.name, {**payload, "cases": cases, "rule": rule}), log, answers)
-    mode = payload["cases"][0]["rank_by"]
+    mode = cases[0]["rank_by"]
     medians = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[n]) - us for n, us in medians.items() if n in near] or [0.0])
     # More than the fastest, which won in the same rounds: later the clock may have fallen. Times have four decimals.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flashcore.measure.context import Say
+from flashcore.measure.context import Context, Say
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
-from flashcore.pipeline import resume, run
-from flashcore.pipeline.opening import each_kind, open_recordable
+from flashcore.pipeline import run
 from flashcore.plugins.map.table import Points
 
 CHILD = python_process.child("flashcore.plugins.map.looks")
@@ -24,20 +23,18 @@ def measured(settings: Settings, name: str, points: Points, resumed: bool, say: 
         resumed: continue the newest unfinished run, with its settings; its answers for other points are left out.
 
     Raises:
-        FlashcoreError: see :func:`flashcore.pipeline.run.run`.
+        FlashcoreError: see :func:`flashcore.pipeline.run.runs`.
     """
     (shape, _), *_ = points.values()
     limits = replace(settings.bench.limits, batch=len(points))  # the first point of a process takes seconds
     settings = replace(settings, bench=replace(settings.bench, modes=(shape.rank_by,), limits=limits))
-    unfinished = resume.unfinished(settings, say) if resumed else None
-    records = []
-    for one in [unfinished.settings] if unfinished else each_kind(settings, say):
-        opened = open_recordable(one, say, needs_gpu=True)
+
+    def of_map(opened: Context) -> Context:
         suite = mapped(opened.suite, name, points)
         variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
-        context = replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
-        records.append(run.run(context, unfinished.folder if unfinished else None).record)
-    return records
+        return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
+
+    return [one.record for one in run.runs(settings, say, resume=resumed, needed=True, changed=of_map)]
 
 
 def mapped(suite: Suite, name: str, points: Points) -> Suite:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from flashcore.errors import UsageError
@@ -25,62 +24,41 @@ from flashcore.model.suite import Shape
 from flashcore.model.text import UNMEASURED
 
 REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
+Times = Mapping[str, float]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
 
 
-@dataclass(frozen=True, slots=True)
 class Spot:
-    """A point with a timed variant: us by variant and by reference, fastest first.
+    """A point with a timed variant.
 
-    ``dispatchers`` are the suite's for this problem; the last is judged. ``floor`` is the fastest variant's, us.
+    Attributes:
+        times, references: us by variant and by reference, fastest first.
+        choices: the variants that are no dispatchers, or all if there are no others.
+        dispatchers, ran: the dispatchers of this problem, and the one that is judged, the last; empty without one.
+        best: the fastest choice.
+        margin: the second fastest choice's time over the fastest's.
+        dispatched: the regret of the dispatcher that is judged.
+        share: the floor, us, over the fastest choice's time.
+        over_reference: the fastest choice's time over the fastest reference's.
+
+    A figure is NaN if there is nothing to compute it from.
     """
 
-    shape: Shape
-    weight: float
-    times: Mapping[str, float]
-    references: Mapping[str, float]
-    dispatchers: Sequence[str]
-    floor: float
+    def __init__(
+        self, point: tuple[Shape, float], times: Times, references: Times, dispatchers: Sequence[str], floor: float
+    ) -> None:
+        (self.shape, self.weight), self.times, self.references = point, times, references
+        self.params = {"problem": self.shape.problem, **self.shape.params}
+        self.dispatchers, self.ran = dispatchers, ["", *dispatchers][-1]
+        self.choices = {name: us for name, us in times.items() if name not in dispatchers} or times
+        (self.best, least), *others = (*self.choices.items(), ("", math.nan))
+        self.margin, self.share = others[0][1] / least, floor / least
+        self.over_reference = least / next(iter(references.values()), math.nan)
+        self.dispatched = self.regret_of(self.ran)
 
-    @property
-    def params(self) -> Mapping[str, object]:
-        """The point's params, and its problem."""
-        return {"problem": self.shape.problem, **self.shape.params}
-
-    @property
-    def ran(self) -> str:
-        """The dispatcher that is judged; empty without one."""
-        return self.dispatchers[-1] if self.dispatchers else ""
-
-    @property
-    def best(self) -> str:
-        """The fastest variant that is no dispatcher, or the fastest dispatcher if there is no other."""
-        return next((name for name in self.times if name not in self.dispatchers), next(iter(self.times)))
-
-    @property
-    def margin(self) -> float:
-        """The second fastest time of those that are no dispatcher over the fastest; NaN if there is one."""
-        choices = [us for name, us in self.times.items() if name not in self.dispatchers]
-        return choices[1] / choices[0] if len(choices) > 1 else math.nan
-
-    @property
-    def share(self) -> float:
-        """The floor over the fastest variant's time; NaN if it is unknown."""
-        return self.floor / self.times[self.best]
-
-    @property
-    def over_reference(self) -> float:
-        """The fastest variant's time over the fastest reference's; NaN if none was timed."""
-        return self.times[self.best] / next(iter(self.references.values()), math.nan)
-
-    @property
-    def dispatched(self) -> float:
-        """The regret of the dispatcher that is judged; NaN without one."""
-        return self.dispatched_by(self.ran)
-
-    def dispatched_by(self, name: str) -> float:
+    def regret_of(self, dispatcher: str) -> float:
         """A dispatcher's regret; NaN if it is not this problem's."""
-        return self.regret(name) if name in self.dispatchers else math.nan
+        return self.regret(dispatcher) if dispatcher in self.dispatchers else math.nan
 
     def regret(self, choice: str) -> float:
         """The regret of a choice; infinite if it has no time here."""
@@ -96,32 +74,30 @@ class Regions:
     """
 
     def __init__(self, record: Record) -> None:
-        self.record = record
-        for self.name, self.table in record.suite.tables.get("map", {}).items():
-            if not (weights := self.table.get("points")):
-                continue
-            variants, readings = record.suite.variants, Readings(record)
-            bounds = {b.subject: b for b in case_bounds(record)}
-            dispatchers = grouped((variants[name].problem, name) for name in self.table["dispatchers"])
-            status = grouped((o.shape, o.status) for o in record.outcomes if not variants[o.variant].is_reference)
-            self.spots: list[Spot] = []
-            self.lost = 0
-            for shape in (record.suite.shapes[point] for point in weights):
-                row = Row(readings, [shape])
-                of_role = grouped((variants[name].is_reference, (name, us)) for name, us in row.times.items())
-                times, references = (dict(of_role.get(is_reference, ())) for is_reference in (False, True))
-                case = bounds.get(Subject(next(iter(times), ""), shape=shape.name))
+        maps = [(name, table) for name, table in record.suite.tables.get("map", {}).items() if table.get("points")]
+        if not maps:
+            raise UsageError(
+                f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
+            )
+        (self.name, self.table), self.record = maps[0], record
+        variants, readings = record.suite.variants, Readings(record)
+        bounds = {b.subject: b for b in case_bounds(record)}
+        dispatchers = grouped((variants[name].problem, name) for name in self.table["dispatchers"])
+        status = grouped((o.shape, o.status) for o in record.outcomes if not variants[o.variant].is_reference)
+        self.spots: list[Spot] = []
+        self.lost = self.untimed = 0
+        for point, weight in self.table["points"].items():
+            shape = record.suite.shapes[point]
+            us = Row(readings, [shape]).times
+            references = {name: us[name] for name in us if variants[name].is_reference}
+            if times := {name: us[name] for name in us if name not in references}:
+                case = bounds.get(Subject(next(iter(times)), shape=point))
                 floor = gap.floor_us if case and (gap := case.gap(shape.time)) else math.nan
                 of_problem = dispatchers.get(shape.problem, ())
-                if times:
-                    self.spots.append(Spot(shape, weights[shape.name], times, references, of_problem, floor))
-                else:
-                    self.lost += {*status.get(shape.name, ())} != {"unsupported"}
-            self.untimed = len(weights) - len(self.spots)
-            return
-        raise UsageError(
-            f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
-        )
+                self.spots.append(Spot((shape, weight), times, references, of_problem, floor))
+            else:
+                self.untimed += 1
+                self.lost += {*status.get(point, ())} != {"unsupported"}
 
     def quantiles(self, of: Callable[[Spot], float]) -> dict[str, Ratio]:
         """The weighted quantiles of a figure over the points that have it; empty if no point has it."""
@@ -132,21 +108,22 @@ class Regions:
     def tables(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
         """Title, heads and rows of each table of the map."""
         total = sum(spot.weight for spot in self.spots) / 100
-        won = grouped((s.best, s) for s in self.spots)
-        rows = [[n, f"{len(won[n])}", f"{sum(s.weight for s in won[n]) / total:.1f}"] for n in sorted(won)]
+        won = grouped((s.best, s.weight) for s in self.spots)
+        rows = [[name, f"{len(won[name])}", f"{sum(won[name]) / total:.1f}"] for name in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
         figures: dict[str, Callable[[Spot], float]] = {
             "regret of the dispatcher": lambda s: s.dispatched,
-            **{f"regret of {name}": partial(Spot.dispatched_by, name=name) for name in self.table["dispatchers"]},
+            **{f"regret of {name}": partial(Spot.regret_of, dispatcher=name) for name in self.table["dispatchers"]},
             "fastest variant over fastest reference": lambda s: s.over_reference,
             "floor over fastest variant": lambda s: s.share,
         }
         texts = ((name, [ratio.text for ratio in self.quantiles(of).values()]) for name, of in figures.items())
         rows = [[name, *(quantiles or [UNMEASURED] * len(QUANTILES))] for name, quantiles in texts]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
+        worst = sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:20]
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", f"{s.dispatched:.3f}"]
-            for s in sorted((s for s in self.spots if s.dispatched > 1), key=lambda s: -s.dispatched)[:20]
+            for s in worst
         ]
         yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
 

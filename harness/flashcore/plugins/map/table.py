@@ -101,19 +101,26 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
     rng = random.Random(table["seed"] if seed is None else seed)
     draws = _traffic(suite, table) if table["csv"] else _drawn(table, rng, _MOST_DRAWS * count)
     chosen: Points = {}
-    for drawn, weight in draws:
+    for place, drawn, weight in draws:
+        problem = drawn["problem"]
         try:
+            if problem not in table["problems"]:
+                raise ValueError(f"a problem, one of {', '.join(table['problems'])}, found {problem!r}")
             for param, text in table["derived"].items():
                 drawn[param] = value(parse(text, drawn), drawn)
+            dims = suite.problems[problem].dims
+            if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
+                raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
             met = all(holds(parse(text, drawn), drawn) for text in table["conditions"])
         except ValueError as error:
-            raise UsageError(f"map.{name}: expected {error}; found {drawn}") from error
+            raise UsageError(
+                f"{place or f'map.{name}'}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
+            ) from error
         if met:
             digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
-            point, problem = f"p{digest[:8]}", drawn.pop("problem")
-            if missing := [d for d in suite.problems[problem].dims if not isinstance(drawn.get(d), int)]:
-                raise UsageError(f"map.{name}: expected a number for each of {', '.join(missing)}, found {drawn}")
-            chosen.setdefault(point, (Shape(point, problem, drawn, ("bench",), table["rank_by"]), weight))
+            params = {k: v for k, v in drawn.items() if k != "problem"}
+            shape = Shape(f"p{digest[:8]}", problem, params, ("bench",), table["rank_by"])
+            chosen.setdefault(shape.name, (shape, weight))
         if len(chosen) == count:
             break
     if len(chosen) < (1 if table["csv"] else count):
@@ -124,7 +131,10 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
     return chosen
 
 
-def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[tuple[dict[str, Any], float]]:
+Draws = Iterator[tuple[str, dict[str, Any], float]]
+
+
+def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Draws:
     for _ in range(most):
         drawn: dict[str, Any] = {}
         for name, given in {"problem": table["problems"], **table["params"]}.items():
@@ -136,17 +146,17 @@ def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Iterator[
                     drawn[name] = rng.choice(given)
                 case _:
                     drawn[name] = given
-        yield drawn, 1.0
+        yield "", drawn, 1.0
 
 
-def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
-    """The rows of a CSV file by falling weight; the column ``weight`` counts a row several times."""
+def _traffic(suite: Suite, table: Mapping[str, Any]) -> Draws:
+    """The rows of a CSV file by falling weight, each with its line; a ``weight`` counts a row several times."""
     file = Path(suite.root, table["csv"])
-    constants = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
-    total: Counter[str] = Counter()
+    same = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
+    weights: Counter[str] = Counter()
+    places: dict[str, str] = {}
     try:
-        with file.open(newline="", encoding="utf-8") as stream:
-            header, *rows = [*csv.reader(stream)] or [[]]
+        header, *rows = [*csv.reader(file.read_text("utf-8").splitlines())] or [[]]
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(
             f"{file}: expected a CSV file whose first line names params, found {error}\n"
@@ -157,22 +167,15 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Iterator[tuple[dict[str,
             continue
         row = dict(zip(header, values, strict=False))
         weight = row.pop("weight", "1")
-        drawn = {
-            "problem": table["problems"][0],
-            **constants,
-            **{k: int(v) if v.isdigit() else v for k, v in row.items()},
-        }
-        problem = suite.problems.get(str(drawn["problem"]))
         if len(values) != len(header):
             expected, actual = f"{len(header)} values, one for each of {', '.join(header)}", f"{len(values)}"
-        elif problem is None or problem.name not in table["problems"]:
-            expected, actual = f"a problem, one of {', '.join(table['problems'])}", repr(drawn["problem"])
-        elif bad := [d for d in problem.dims if d not in table["derived"] and not isinstance(drawn.get(d), int)]:
-            expected, actual = f"a number for each of {', '.join(problem.dims)}", f"none for {', '.join(bad)}"
         elif not re.fullmatch(r"\d+(\.\d*)?", weight):
             expected, actual = "a weight of 0 or more", repr(weight)
         else:
-            total[json.dumps(drawn)] += float(weight)  # type: ignore[assignment]
+            numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
+            text = json.dumps({"problem": table["problems"][0], **same, **numbers})
+            weights[text] += float(weight)  # type: ignore[assignment]
+            places.setdefault(text, f"{file}:{number}")
             continue
         raise UsageError(f"{file}:{number}: expected {expected}, found {actual}\n  hint: correct or delete this line")
-    yield from ((json.loads(text), weight) for text, weight in total.most_common() if weight)
+    yield from ((places[text], json.loads(text), weight) for text, weight in weights.most_common() if weight)

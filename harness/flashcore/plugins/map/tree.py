@@ -24,20 +24,22 @@ _GAIN, _REFUSED = 0.0005, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A leaf of a tree: the conditions as one expression, and the variants of which the first that runs is chosen. The
-    last one runs at every point, if any does."""
+    """A leaf of a tree: its conditions, and the variants of which the first that runs is chosen. The last one runs at
+    every point, if any does."""
 
-    test: str
+    tests: Sequence[str]
     variants: Sequence[str]
     spots: Sequence[Spot]
-
-    def holds(self, spot: Spot) -> bool:
-        """Whether a point is in this part."""
-        return all(holds(parse(test, spot.params), spot.params) for test in self.test.split(" and "))
 
     def regret(self, spot: Spot) -> float:
         """The regret of its choice; infinite if no variant runs."""
         return next((spot.regret(v) for v in self.variants if v in spot.times), math.inf)
+
+
+def part_of(parts: Sequence[Part], spot: Spot) -> Part:
+    """The part that a point is in."""
+    at = spot.params
+    return next(part for part in parts if all(holds(parse(test, at), at) for test in part.tests))
 
 
 def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
@@ -45,37 +47,35 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     import numpy as np
 
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
-    everywhere = {v for v in variants if all(v in spot.times for spot in spots)}
-    total = sum(spot.weight for spot in spots)
-    losses = np.array([[s.weight / total * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
+    weights = [spot.weight for spot in spots]
+    losses = np.array([[s.weight / sum(weights) * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     try:
         at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
-    except (ValueError, ZeroDivisionError) as error:
+    except ValueError as error:
         raise UsageError(f"features: expected expressions that are numbers at every point: {error}") from error
 
-    def grown(rows: list[int], conditions: Mapping[str, int], depth: int) -> Iterator[Part]:
+    def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
         least, split = loss.min() - _GAIN, None
-        for i in range(len(features) if depth else 0):
+        for i, feature in enumerate(features if depth else ()):
             order = sorted(rows, key=lambda row: at[row, i])
-            below = losses[order].cumsum(axis=0)
+            below, values = losses[order].cumsum(axis=0), at[order, i]
             for cut in range(_LEAST, len(rows) - _LEAST + 1):
-                lost = below[cut - 1].min() + (below[-1] - below[cut - 1]).min()
-                low, high = at[order[cut - 1], i], at[order[cut], i]
+                lost = below[cut - 1].min() + (loss - below[cut - 1]).min()
+                low, high = values[cut - 1 : cut + 1]
                 if lost < least and low < high:
                     middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
-                    least, split = lost, (features[i], math.floor(middle), order[:cut], order[cut:])
-        if split is None:
-            ranked = [variants[v] for v in loss.argsort(kind="stable")]
-            last = next((n for n, v in enumerate(ranked) if v in everywhere), len(ranked))
-            test = " and ".join(f"{feature} {most}" for feature, most in conditions.items()) or "1 == 1"
-            yield Part(test, ranked[: last + 1], [spots[row] for row in rows])
-        else:
+                    least, split = lost, (feature, math.floor(middle), order[:cut], order[cut:])
+        if split:
             feature, most, *parts = split
             for sign, part in zip(("<=", ">"), parts, strict=True):
-                yield from grown(part, {**conditions, f"{feature} {sign}": most}, depth - 1)
+                yield from grown(part, {**tests, f"{feature} {sign}": most}, depth - 1)
+        else:
+            ranked = [variants[v] for v in loss.argsort(kind="stable")]
+            last = next((n for n, v in enumerate(ranked) if all(v in s.times for s in spots)), len(ranked))
+            yield Part([f"{f} {most}" for f, most in tests.items()], ranked[: last + 1], [spots[row] for row in rows])
 
-    return [*grown([*range(len(spots))], {}, _DEPTH)]
+    return [*grown(range(len(spots)), {}, _DEPTH)]
 
 
 def dispatcher(regions: Regions) -> str:
@@ -97,17 +97,15 @@ def dispatcher(regions: Regions) -> str:
         order = random.Random(0).sample(spots, len(spots))
         for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
             parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
-            for spot in fold:
-                part = next(p for p in parts if p.holds(spot))
-                regrets[spot.shape.name] = part.regret(spot)
+            regrets |= {spot.shape.name: part_of(parts, spot).regret(spot) for spot in fold}
         lines += ["", "template <typename Shape, typename Runs>"]
         lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
         parts = fitted(spots, features, dispatchers)
         for part in parts:
-            test = re.sub(r"\b(?!and\b)[A-Za-z_]\w*", r"s.\g<0>", part.test).replace("//", "/").replace(" and ", " && ")
+            where = re.sub(r"\b[A-Za-z_]", r"s.\g<0>", " && ".join(part.tests)).replace("//", "/")
             remark = f"  // {len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
             for variant in part.variants:
-                tests = [test] * (part is not parts[-1]) + [f'runs("{variant}")'] * (variant != part.variants[-1])
+                tests = [where] * (part != parts[-1]) + [f'runs("{variant}")'] * (variant != part.variants[-1])
                 condition = f"if ({' && '.join(tests)}) " if tests else ""
                 lines.append(f'  {condition}return "{variant}";{remark}')
                 remark = ""
