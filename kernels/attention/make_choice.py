@@ -72,10 +72,10 @@ def runs(name: str, params: Params) -> bool:
     return bool(rows[params["D"] // 128]) and (not most or params["S"] <= most)
 
 
-def class_of(params: Params) -> int:
-    """The class of a shape, each with factors of its own."""
-    s = params["S"]
-    return 0 if s <= 256 else 1 if s <= 768 else 2 + params["CAUSAL"]
+def class_of(name: str, params: Params) -> int:
+    """The class of a shape, each with factors of its own; clusters, for short rows, have one less."""
+    s, is_pair = params["S"], VARIANTS[name][3].startswith("kPairs")
+    return 0 if s <= 256 else 1 if s <= 768 or is_pair else 2 + params["CAUSAL"]
 
 
 def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
@@ -143,8 +143,9 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
     groups = []
     for name in VARIANTS:
         near = [i for i, (_, times) in enumerate(chosen) if name in times and times[name] < _FAR * best[i]]
-        for depth, kind in sorted({(chosen[i][0]["D"], class_of(chosen[i][0])) for i in near}):
-            at = np.array([i for i in near if (chosen[i][0]["D"], class_of(chosen[i][0])) == (depth, kind)])
+        classes = {i: (chosen[i][0]["D"], class_of(name, chosen[i][0])) for i in near}
+        for depth, kind in sorted({*classes.values()}):
+            at = np.array([i for i in near if classes[i] == (depth, kind)])
             a = np.array([features(chosen[i][0], name) for i in at])
             us = np.array([chosen[i][1][name] for i in at])
             if len(at) > 3:
@@ -164,7 +165,7 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
 
 def predicted(model: Mapping[tuple[str, int, int], Any], name: str, params: Params) -> float:
     """us of a variant, at the clock of most points; infinite where it does not run, or was never near the fastest."""
-    factors = model.get((name, params["D"], class_of(params)))
+    factors = model.get((name, params["D"], class_of(name, params)))
     return float(features(params, name) @ factors) if factors is not None and runs(name, params) else float("inf")
 
 
@@ -244,7 +245,8 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
 
 template <typename Shape>
 double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
-  const int kind = s.S <= 256 ? 0 : s.S <= 768 ? 1 : 2 + causal;
+  const bool is_pair = cost.tiles == Tiles::kPairs1 || cost.tiles == Tiles::kPairs2;
+  const int kind = s.S <= 256 ? 0 : s.S <= 768 || is_pair ? 1 : 2 + causal;
   const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.rows[s.D / 128];
   const bool is_near = std::any_of(factors, factors + 7, [](double us) {{ return us > 0; }});
@@ -252,7 +254,7 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   const std::int64_t heads = s.B * s.H;
   const double keys = static_cast<double>((s.S + 63) / 64), each = keys * static_cast<double>(heads) / {sms};
   double terms[] = {{1, 0, 0, 0, each * (causal ? (keys + 1) / 2 : keys), keys, each}};
-  if (cost.tiles == Tiles::kPairs1 || cost.tiles == Tiles::kPairs2) {{
+  if (is_pair) {{
     const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
     const std::int64_t fit = {sms} * (cost.tiles == Tiles::kPairs2 ? 2 : 1);
     const double waves = static_cast<double>((blocks + fit - 1) / fit), share = static_cast<double>(blocks) / {sms};
