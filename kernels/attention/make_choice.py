@@ -27,7 +27,7 @@ SMS = 132
 #: Tiles of more waves than this are even: their order is not followed.
 MOST_WAVES = 64
 #: 64 keys' time that a tile takes beside its keys, to compare tiles with.
-BESIDE = 3
+BESIDE = 4
 #: Rows per tile at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the next free SM takes
 #: one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or so many blocks of clusters
 #: of two fit an SM.
@@ -119,9 +119,11 @@ def features(params: Params, name: str) -> Any:
         blocks = -(-params["S"] // rows) * heads * 2
         waves = -(-blocks // (SMS * int(order[-1])))
         mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
-        return np.array([1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS])
-    fullest, mean, waves = load(params, rows, order)
-    return np.array([1, fullest, mean, waves, keys * heads * seen / SMS, keys, keys * heads / SMS])
+        terms = [1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS]
+    else:
+        fullest, mean, waves = load(params, rows, order)
+        terms = [1, fullest, mean, waves, keys * heads * seen / SMS, keys, keys * heads / SMS]
+    return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"]])
 
 
 def nonnegative(a: Any, b: Any) -> Any:
@@ -189,13 +191,13 @@ enum class Tiles {{ kFree, kEven, kWalk, kPairs1, kPairs2 }};
 
 // A variant's rows per tile at D = 64 and 128 (0: does not run), its most keys (0: no limit), and by D and class of
 // shapes the factors, us, of: a launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the
-// mean SM; a tile of the fullest SM; 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM. Without
-// factors it was never near the fastest.
+// mean SM; a tile of the fullest SM; 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM; 64 keys of
+// all rows per SM over the heads that share K and V. Without factors it was never near the fastest.
 struct Cost {{
   std::string_view variant;
   std::int64_t rows[2], most_keys;
   Tiles tiles;
-  double us[2][{classes}][7];
+  double us[2][{classes}][8];
 }};
 
 inline constexpr Cost kCosts[] = {{
@@ -249,11 +251,12 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   const int kind = s.S <= 256 ? 0 : s.S <= 768 || is_pair ? 1 : 2 + causal;
   const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.rows[s.D / 128];
-  const bool is_near = std::any_of(factors, factors + 7, [](double us) {{ return us > 0; }});
+  const bool is_near = std::any_of(factors, factors + 8, [](double us) {{ return us > 0; }});
   if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
   const std::int64_t heads = s.B * s.H;
   const double keys = static_cast<double>((s.S + 63) / 64), each = keys * static_cast<double>(heads) / {sms};
-  double terms[] = {{1, 0, 0, 0, each * (causal ? (keys + 1) / 2 : keys), keys, each}};
+  const double all = each * (causal ? (keys + 1) / 2 : keys);
+  double terms[] = {{1, 0, 0, 0, all, keys, each, all * static_cast<double>(s.HKV) / static_cast<double>(s.H)}};
   if (is_pair) {{
     const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
     const std::int64_t fit = {sms} * (cost.tiles == Tiles::kPairs2 ? 2 : 1);
@@ -269,7 +272,7 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
     terms[3] = load.waves;
   }}
   double us = 0;
-  for (int i = 0; i < 7; ++i) us += factors[i] * terms[i];
+  for (int i = 0; i < 8; ++i) us += factors[i] * terms[i];
   return us;
 }}
 
@@ -293,7 +296,7 @@ def header(chosen: list[Point]) -> str:
     costs = []
     for name, (*rows, most, order) in VARIANTS.items():
         factors = [
-            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(7))) + "}"
+            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(8))) + "}"
             for depth in (64, 128)
             for kind in range(CLASSES)
         ]
