@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.measure.build import build
+from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Result, Task
@@ -27,14 +28,11 @@ def context(folder: Path, baseline: str = "", **changes: Any) -> Context:
     return replace(made, **changes)
 
 
-class Finished:
+class Finished(Compiling):
     """A build that is over."""
 
     def __init__(self, first: Built, rest: Built | None = None) -> None:
-        self.first, self._rest = first, rest or first
-
-    def finish(self) -> Built:
-        return self._rest
+        self.first, self._result = first, rest or first
 
 
 def program(command: Command, **options: Any) -> Program:

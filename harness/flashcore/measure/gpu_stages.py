@@ -9,34 +9,21 @@ import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from flashcore.errors import CapabilityError
 from flashcore.measure import cases
 from flashcore.measure.bench import bench
 from flashcore.measure.check import check
+from flashcore.measure.compiling import Compiling
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
 from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Built, Measured, StageNote, StageResult
+from flashcore.model.record import Measured, StageNote, StageResult
 
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
-
-
-class Build(Protocol):
-    """A build in progress: :class:`flashcore.measure.compiling.Compiling`."""
-
-    @property
-    def first(self) -> Built:
-        """The part that check needs."""
-        ...
-
-    def finish(self) -> Built:
-        """The complete build, with static facts; afterwards nothing compiles in the background."""
-        ...
 
 
 def prepare(context: Context) -> None:
@@ -46,7 +33,7 @@ def prepare(context: Context) -> None:
             STAGES[name].prepare(context)
 
 
-def measure(context: Context, build: Build, checked: Collection[str] = ()) -> Measured:
+def measure(context: Context, build: Compiling, checked: Collection[str] = ()) -> Measured:
     """Runs the GPU stages up to ``settings.upto``. A case that fails one stage is skipped in the next.
 
     Args:
