@@ -122,8 +122,8 @@ def test_a_mode_that_is_only_shown_gets_fewer_samples_and_calls() -> None:
     assert [one.rule("cold", name, rule).least for name in ("v1", "(empty)")] == [30, 30]
     assert one.rule("cold", "v0", StopRule(least=5, fewest=10)).least == 5
     calls = {name: [one.calls(mode, name, 1000) for mode in ("isolated", "cold")] for name in ("v0", "v1", "v8", "v9")}
-    assert calls == {"v0": [1000, 100], "v1": [1000, 1000], "v8": [10, 0], "v9": [10, 1000]}
-    assert one.calls("cold", "v0", 20) == 20
+    assert calls == {"v0": [1000, 5], "v1": [1000, 1000], "v8": [5, 0], "v9": [5, 1000]}
+    assert [one.calls("back_to_back", "v0", most) for most in (20, 1000)] == [20, 100]
 
 
 def test_a_speedup_over_the_baseline_needs_the_baseline() -> None:
