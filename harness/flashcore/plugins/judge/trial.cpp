@@ -29,7 +29,8 @@
 namespace flashcore {
 namespace {
 
-constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
+constexpr int kOptinShared = 97, kAllShared = 81, kPageable = 88;                   // of devices
+constexpr int kStaticShared = 1, kLocalBytes = 3, kCarveout = 9, kReserved = 1024;  // of functions; bytes that each block has
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
@@ -234,8 +235,20 @@ class Session {
       CUDA(cuModuleLoadData, &module, text.c_str());
       CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
     }
+    share_as(plan_->launches[0]);
     place();
     say("loaded", member("sets", slots_) + member("local_bytes", local_) + member("arena", std::to_string(arena_.bytes)));
+  }
+
+  // Our kernels before a call split the SMs' memory between L1 and shared memory as the first launch does when it follows
+  // itself: otherwise it would find the split of the kernel that writes all shared memory.
+  void share_as(const Launch& first) {
+    int fixed = 0, count = 0;
+    CUDA(cuFuncGetAttribute, &fixed, kStaticShared, first.function);
+    CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor, &count, first.function, static_cast<int>(first.threads()), first.shared);
+    const int bytes = count * (fixed + static_cast<int>(first.shared) + kReserved);
+    const int percent = std::min(100, 100 * bytes / std::max(machine_.attribute(kAllShared), 1) + 1);
+    for (const Handle ours : {mask_, unmask_, poison_}) CUDA(cuFuncSetAttribute, ours, kCarveout, percent);
   }
 
   Block allocated(Size bytes) const {
@@ -354,6 +367,8 @@ class Session {
 
   // Enqueues what comes before a call: all that a kernel may have left anywhere is overwritten, then its inputs are there.
   void before(const Block& given, const std::uint64_t* keys, unsigned value) {
+    run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
+    if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
     poison(arena_, value);
     for (const Block& one : states_) {
       CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
@@ -361,8 +376,6 @@ class Session {
     for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
       if (is_given(t)) pass(unmask_, given.at + at_[t], addresses_[t], plan_->tensors[t].bytes, keys[t]);
     }
-    run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
-    if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
   }
   // Enqueues a call between spacers, and events around these, or around the call alone.
   void spaced(int call, bool is_there, bool is_tight) {
