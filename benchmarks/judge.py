@@ -240,8 +240,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         wanted = sorted((p for p in folder.iterdir() if any(word in p.name for word in words)), key=_turn)
         for suite in dict.fromkeys((p / "suite").read_text() for p in wanted if not options.no_judging):
             of_suite = [p for p in wanted if (p / "suite").read_text() == suite]
-            settings = judging.Settings(rounds=options.rounds)
-            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, settings, say)
+            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, judging.Settings(), say)
             with contextlib.closing(verdicts):
                 for place in of_suite:
                     if time.monotonic() > until:
@@ -314,7 +313,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--build", metavar="DIR", help="make the candidates there")
     parser.add_argument("--candidates", metavar="DIR", help="judge those there")
     parser.add_argument("--only", metavar="TEXT,...", help="only those with one of these in their name")
-    parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help="samples per process and mode")
     parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="judge no more after so many")
     parser.add_argument("--no-judging", action="store_true", help="only make them")
 

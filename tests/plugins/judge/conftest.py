@@ -48,7 +48,7 @@ def judge(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> Judge:
         suite = changes.pop("suite", SUITE)
         del environment["LIBCUDA_LOG"]  # it would take time by the host's clock
         folder = written(tmp_path / f"c{len(list(tmp_path.iterdir()))}", cubin or made / "k.cubin", **changes)
-        settings = Settings(rounds=6, arch="sm_90a", environment=environment)
+        settings = Settings(arch="sm_90a", environment=environment)
         (verdict,) = judge_all(load(suite), [folder], settings, lambda _: None)
         return verdict
 

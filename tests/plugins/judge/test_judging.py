@@ -45,7 +45,7 @@ def test_each_gpu_judges_candidates_of_its_own(
     environment = {name: value for name, value in here.environment.items() if name != "LIBCUDA_LOG"}
     changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
     folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
-    settings = Settings(rounds=2, arch="sm_90a", environment=environment)
+    settings = Settings(arch="sm_90a", environment=environment)
     verdicts = [*judge_all(load(SUITE), folders, settings, said.append)]
     assert [one.status for one in verdicts] == ["accepted", "rejected", "rejected", "accepted"]
     assert {line.split()[1] for line in said if "of the time" in line} == {*gpus}

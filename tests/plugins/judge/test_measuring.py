@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -11,12 +12,12 @@ from random import Random
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import PROCESSES, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, REPLAYS, ROUNDS, Processes, Rival, Runnable, Trials
+from flashcore.plugins.launcher.program import Launcher
 from tests.plugins.launcher.conftest import Machine, machine, made, plan
 
 __all__ = ["machine", "made"]
-ROUNDS = 4
-CONTENTS = range(1 + 3 * (2 * ROUNDS + 2))  # three for each replay
+CONTENTS = range(1 + 3 * REPLAYS)  # three for each replay
 Start = Callable[..., Processes]
 
 
@@ -51,7 +52,7 @@ def faults(one: Trials) -> list[str]:
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
     rival = Rival(start(1, range(200, 209)), Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
-    both.time(Runnable(plan(), made), rival, CONTENTS, ROUNDS)
+    both.time(Runnable(plan(), made), rival, CONTENTS, 3)
     assert not faults(both)
     for figures in both.times.values():
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
@@ -63,20 +64,28 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * (2 * ROUNDS + 2)], ROUNDS)
+    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * REPLAYS], 2)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
 def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made: Path) -> None:
     one = trials(start())
-    one.time(Runnable(plan("spy_copy"), made), None, CONTENTS, ROUNDS)
+    one.time(Runnable(plan("spy_copy"), made), None, CONTENTS, 3)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
-def test_no_process_takes_an_input_twice(start: Start, made: Path) -> None:
+def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = trials(start())
-    with pytest.raises(IndexError):
-        one.time(Runnable(plan("keep_copy"), made), None, CONTENTS, 40 * ROUNDS)
+    taken: dict[Launcher, list[object]] = defaultdict(list)
+    ask = one._ask
+
+    def counted(_: Trials, launcher: Launcher, *command: object, **limit: float) -> object:
+        taken[launcher] += command[3:] if command[0] in ("trial", "events") else ()
+        return ask(launcher, *command, **limit)
+
+    monkeypatch.setattr(Trials, "_ask", counted)
+    one.time(Runnable(plan(), made), None, CONTENTS, 2)
+    assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS[1:], key=str)] * PROCESSES
 
 
 def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> None:
@@ -95,7 +104,7 @@ def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Pat
     both = trials(start())
     rival = Rival(start(1, range(9)), Runnable(plan(block=[512, 4, 1]), made), range(9))
     with pytest.raises(CapabilityError, match="baseline failed"):
-        both.time(Runnable(plan(), made), rival, CONTENTS, ROUNDS)
+        both.time(Runnable(plan(), made), rival, CONTENTS, 3)
 
 
 def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:

@@ -12,7 +12,7 @@ import functools
 import json
 import os
 import sys
-import threading
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -27,18 +27,24 @@ from flashcore.measure.workers.kernel_call import Case, initial
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
 from flashcore.plugins.launcher import program
-from flashcore.plugins.launcher.program import Launcher
 
 _LIMIT_S = 600.0
 _references = References()
 
 
 class Answers:
-    """Some such processes. They have answers from the first task to judge until :meth:`forget`."""
+    """Some such processes. They have answers from the first task to judge until :meth:`forget`.
+
+    Attributes:
+        count: how many.
+    """
 
     def __init__(self, device: str, count: int, variables: Mapping[str, str]) -> None:
-        self.count = count
-        self._processes = [_Process(device, variables) for _ in range(count)]
+        environment = python_process.environment({**os.environ, **variables})
+        command = python_process.command(__name__, device)
+        self.count, self._stack = count, contextlib.ExitStack()
+        starts = (program.answering(command, Path(), _LIMIT_S, environment) for _ in range(count))
+        self._processes = [self._stack.enter_context(start) for start in starts]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer to each task; those with the same seed are one process's.
@@ -47,48 +53,24 @@ class Answers:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
         given = asdict(case)
-        with ThreadPoolExecutor(2 * self.count) as pool:
-            answer = lambda task: self._processes[task["seed"] % self.count].answer({**task, "case": given})  # noqa: E731
-            return list(pool.map(answer, tasks))
+
+        def share(number: int) -> dict[int, Any]:
+            of_process = [i for i, task in enumerate(tasks) if task["seed"] % self.count == number]
+            return {i: self._processes[number].ask(json.dumps({**tasks[i], "case": given})) for i in of_process}
+
+        try:
+            with ThreadPoolExecutor(self.count) as pool:
+                answers = ChainMap(*pool.map(share, range(self.count)))
+        except FlashcoreError as error:
+            raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
+        return [answers[i] for i in range(len(tasks))]
 
     def forget(self) -> None:
         """Frees all answers, on the GPU too."""
         for process in self._processes:
-            process.forget()
+            process.ask("{}")
 
     def close(self) -> None:
-        for process in self._processes:
-            process.close()
-
-
-class _Process:
-    """One that starts at once, and again when it has failed."""
-
-    def __init__(self, device: str, variables: Mapping[str, str]) -> None:
-        self._device, self._stack, self._lock = device, contextlib.ExitStack(), threading.Lock()
-        self._environment = python_process.environment({**os.environ, **variables})
-        self._launcher: Launcher | None = self._started()
-
-    def _started(self) -> Launcher:
-        command = python_process.command(__name__, self._device)
-        return self._stack.enter_context(program.answering(command, Path(), _LIMIT_S, self._environment))
-
-    def answer(self, task: Mapping[str, Any]) -> Any:
-        with self._lock:
-            try:
-                self._launcher = self._launcher or self._started()
-                return self._launcher.ask(json.dumps(task))
-            except FlashcoreError as error:
-                self.close()  # the next candidate gets another
-                hint = "run flashcore check on the suite"
-                raise CapabilityError(f"the suite's process failed: {error}", hint) from None
-
-    def forget(self) -> None:
-        if self._launcher:
-            self.answer({})
-
-    def close(self) -> None:
-        self._launcher = None
         self._stack.close()
 
 

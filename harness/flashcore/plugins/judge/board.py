@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
+from flashcore.model.groups import grouped
 from flashcore.model.text import fixed
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import FORMAT, SUFFIX
 from flashcore.report import write_standalone
-
-_Tables = dict[str, list[tuple[float, list[str]]]]
 
 
 def write(folder: Path, file: Path) -> None:
@@ -22,28 +21,25 @@ def write(folder: Path, file: Path) -> None:
         UsageError: a file of the folder is no verdict.
         WriteError: the page cannot be written.
     """
-    tables: _Tables = {}
-    others: list[list[str]] = []
+    rows: list[tuple[str, dict[str, Any]]] = []
+    others: list[dict[str, Any]] = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            _add(json.loads(path.read_bytes()), tables, others)
+            one = json.loads(path.read_bytes())
+            if one["format"] != FORMAT:
+                raise ValueError(f"format {one['format']}")
+            row = {"digest": one["candidate"][:16], "name": one["untrusted"]["name"]}
+            if one["status"] == "accepted":
+                rows += [
+                    (untrusted(f"{one['suite']} on {one['device']['name']}: {shape['shape']}, {mode}"),
+                     row | {key: float(time[key]) for key in ("us", "low", "high")}
+                     | {"floor": shape["floor"].get(mode), "speedup": time.get("speedup", {}).get("value")})
+                    for shape in one["shapes"] for mode, time in shape["times"].items()
+                ]  # fmt: skip
+            else:
+                others.append(row | {"status": one["status"], "reasons": "; ".join(one["reasons"][:2])})
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path}: expected a verdict of format {FORMAT}, found {untrusted(error)}") from None
-    ranked = {title: [row for _, row in sorted(rows)] for title, rows in sorted(tables.items())}
-    write_standalone(Path(__file__).with_name("board.html.j2"), file, "report.js", tables=ranked, others=others)
-
-
-def _add(verdict: dict[str, Any], tables: _Tables, others: list[list[str]]) -> None:
-    if verdict["format"] != FORMAT:
-        raise ValueError(f"format {verdict['format']}")
-    names = [untrusted(verdict["candidate"][:16]), untrusted(verdict["untrusted"]["name"])]
-    if verdict["status"] != "accepted":
-        others.append([untrusted(verdict["status"]), *names, untrusted("; ".join(verdict["reasons"][:2]), 300)])
-        return
-    for shape in verdict["shapes"]:
-        for mode, time in shape["times"].items():
-            interval = f"{time['low']:.2f} to {time['high']:.2f}"
-            speedup = time["speedup"]["value"] if "speedup" in time else None
-            row = [f"{time['us']:.2f}", interval, fixed(shape["floor"].get(mode), 2), fixed(speedup, 2), *names]
-            title = f"{verdict['suite']} on {verdict['device']['name']}: {shape['shape']}, {mode}"
-            tables.setdefault(untrusted(title), []).append((time["us"], row))
+    tables = {title: sorted(each, key=lambda row: row["us"]) for title, each in sorted(grouped(rows).items())}
+    template = Path(__file__).with_name("board.html.j2")
+    write_standalone(template, file, "report.js", tables=tables, others=others, fixed=fixed, untrusted=untrusted)

@@ -30,8 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a private SSH key, or the public key of one that ssh-agent has, to sign them with"
     parser.add_argument("--board", metavar="FILE", help="render all verdicts of the folder as a page")
     parser.add_argument("--key", metavar="FILE", help=text)
-    text = "samples per process and mode (default: %(default)s)"
-    parser.add_argument("--rounds", type=int, default=judging.ROUNDS, metavar="N", help=text)
     text = "a candidate's time on the GPU; longer, it is unmeasured (default: %(default)s s)"
     parser.add_argument("--limit", type=float, default=judging.SECONDS, metavar="S", help=text)
 
@@ -41,11 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
         found = misspelled(unknown[0], suite.problems)
         raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
-    if arguments.rounds < 1:
-        raise UsageError(f"--rounds {arguments.rounds}: expected a number above 0")
     if arguments.key and not Path(arguments.key).is_file():
         raise UsageError(f"--key {arguments.key}: expected a file, found none")
-    settings = judging.Settings(rounds=arguments.rounds, seconds=arguments.limit)
+    settings = judging.Settings(arguments.limit)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
         for verdict in judging.judge_all(suite, list(_folders(arguments.candidates)), settings, say):

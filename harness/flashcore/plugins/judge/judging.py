@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -11,34 +12,33 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashcore.chips import devices
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
 from flashcore.explain import roofline
 from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
-from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, planning
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import PROCESSES, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, REPLAYS, Processes, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.plugins.launcher.plan import tensors_of
 
-#: Samples of each process and mode; seconds for a candidate, from its first input to its last answer.
-ROUNDS, SECONDS = 4, 60.0
+#: Seconds for a candidate, from its first input to its last answer.
+SECONDS = 60.0
 #: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
 _PER_REPLAY, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Timed calls that are judged in full, of all shapes; at least of each.
@@ -51,7 +51,6 @@ _BELOW = 0.97
 class Settings:
     """How to judge. ``arch``, ``environment``: of a machine without a GPU, for tests."""
 
-    rounds: int = ROUNDS
     seconds: float = SECONDS
     arch: str = ""
     environment: Mapping[str, str] | None = None
@@ -62,12 +61,10 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     gpu = next(iter(gpus.values()), None)
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
-    built_for, names = arch or suite.archs[-1], [*gpus] or [""]
     workers = max((os.cpu_count() or 1) // 4, 1)
     idle = queue.SimpleQueue[_Judge]()
 
-    def judged(number: int, preparing: Future[Prepared | Verdict]) -> Verdict:
-        one = preparing.result()
+    def judged(number: int, one: Prepared | Verdict) -> Verdict:
         try:
             if isinstance(one, Verdict):
                 return one
@@ -82,108 +79,118 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
         finally:
             shutil.rmtree(Path(place, str(number)), ignore_errors=True)
 
+    def prepare(number: int) -> Future[Verdict]:
+        one = prepared(suite, arch or suite.archs[-1], folders[number], Path(place, str(number)))
+        return measuring.submit(judged, number, one)  # those that are ready first are judged first
+
     with (
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(workers + 1) as ahead,
-        ThreadPoolExecutor(len(names)) as measuring,
+        ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
         if arch:
             baseline = ahead.submit(planning.baseline, suite, arch, Path(place, "baseline"))
-            for name in names:
-                judge = _Judge(suite, arch, gpu, name, settings, Path(place, name or "gpu"), baseline)
+            for name in gpus or ("",):
+                judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
                 stack.callback(judge.report, say)
         for pool in (ahead, measuring):  # if no more verdicts are wanted
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        pending: deque[Future[Verdict]] = deque()
+        pending: deque[Future[Future[Verdict]]] = deque()
         late = 2 * workers + 2  # candidates that are prepared or measured while the first one is
         for i in range(len(folders) + late):
             if i < len(folders):
-                preparing = ahead.submit(prepared, suite, built_for, folders[i], Path(place, str(i)))
-                pending.append(measuring.submit(judged, i, preparing))
+                pending.append(ahead.submit(prepare, i))
             if i >= late:
-                yield pending.popleft().result()
+                yield pending.popleft().result().result()
 
 
-@dataclass(slots=True)
+class _Run(NamedTuple):
+    """A candidate on a shape, checked or timed: its runs, and the seeds and kinds of their inputs by number."""
+
+    case: Case
+    problem: Any
+    trials: Trials
+    inputs: dict[int, tuple[int, str]]
+
+
 class _Judge:
-    suite: Suite
-    arch: str
-    gpu: Gpu | None
-    uuid: str
-    settings: Settings
-    place: Path
-    baseline: Future[Planned]
-    answers: Answers = field(init=False)
-    _lacking: dict[str, str] = field(default_factory=dict)
-    _spare: dict[int, Processes] = field(default_factory=dict)  # by their number
-    _rival: Processes | None = None
-    _rival_inputs: dict[str, range] = field(default_factory=dict)  # by shape
-    _made: int = 0
-    _began: float = 0.0
-    _busy_s: float = 0.0
+    """What judges on a GPU: the suite's processes, those for the next candidate, and the rival's."""
 
-    def __post_init__(self) -> None:
-        self.place.mkdir()
-        visible = {"CUDA_VISIBLE_DEVICES": self.uuid} if self.uuid else {}
+    def __init__(self, suite: Suite, uuid: str, settings: Settings, place: Path, baseline: Future[Planned]) -> None:
+        self._suite, self._uuid, self._settings, self._place, self._baseline = suite, uuid, settings, place, baseline
+        self._numbers = itertools.count()  # of processes
+        self._lacking: dict[str, str] = {}  # of the baseline, by problem
+        self._began, self._busy = 0.0, Counter[str]()
+        place.mkdir()
+        self._open()
+
+    def _open(self) -> None:
+        visible = {"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {}
         count = min(max((os.cpu_count() or 1) // 4, 1), 4)
-        self.answers = Answers("cpu" if self.settings.arch else "cuda", count, visible)
+        self._answers = Answers("cpu" if self._settings.arch else "cuda", count, visible)
+        self._spare = {count: self._started(count) for count in (1, PROCESSES)}
+        self._rival: Processes | None = None
+        self._rival_inputs: dict[str, Sequence[int]] = {}  # by shape
+
+    def _started(self, count: int) -> Processes:
+        return Processes(self._place / str(next(self._numbers)), count, self._uuid, self._settings.environment)
+
+    def close(self) -> None:
+        """Ends all processes."""
+        self._answers.close()
+        for one in (*self._spare.values(), *filter(None, [self._rival])):
+            one.close()
 
     def report(self, say: Say) -> None:
-        """Says for which share of the time it had candidates."""
+        """Says for which share of the time it had candidates, and with what."""
         if self._began:
-            share = self._busy_s / (time.monotonic() - self._began)
-            say(f"judge: {self.uuid or 'CPU'} measured and judged for {share:.0%} of the time")
+            wall = time.monotonic() - self._began
+            shares = ", ".join(f"{what} {spent / wall:.0%}" for what, spent in self._busy.items())
+            say(f"judge: {self._uuid or 'CPU'} judged for {self._busy.total() / wall:.0%} of the time ({shares})")
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
-        form = one.candidate.form
-        shapes: list[dict[str, Any]] = []
-        reasons: list[str] = []
-        device: dict[str, Any] = {}
-        seconds = dict.fromkeys(("inputs", "kernels", "answers"), 0.0)
-        began = time.monotonic()
-        self._began, until = self._began or began, began + self.settings.seconds
-        problem = load_problem(self.suite.root, self.suite.problems[form.problem].file)
+        began, form = time.monotonic(), one.candidate.form
+        self._began, until = self._began or began, began + self._settings.seconds
+        seconds, shapes, reasons, device = Counter[str](), list[dict[str, Any]](), list[str](), dict[str, Any]()
+        timed = False
         try:
-            for is_timed in (False, True):
-                wanted = [shape for shape in one.shapes if not is_timed or "bench" in shape.stages]
+            for timed in (False, True):
+                wanted = [shape for shape in one.shapes if not timed or "bench" in shape.stages]
+                runs: list[_Run] = []
                 if not wanted or reasons:
-                    continue
-                with self._processes(PROCESSES if is_timed else 1) as processes:
-                    runs: list[_Run] = []
+                    break
+                with self._processes(PROCESSES if timed else 1) as processes:
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
-                            runs.append(
-                                _Run(self, one, problem, shape, Trials(processes, one.state, form.deterministic, until))
-                            )
-                            runs[-1].measure(is_timed, seconds)
+                            trials = Trials(processes, one.state, form.deterministic, until)
+                            runs.append(self._measured(one, shape, trials, timed, seconds))
                 # Every process of the candidate's kernels has ended: from here on there are answers.
-                start = time.monotonic()
-                for run in runs:
-                    device = run.trials.device or device
-                    result, wrong = run.judged(
-                        max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if is_timed else len(run.trials.outputs)
-                    )
-                    shapes.append(result)
-                    reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
-                seconds["answers"] += time.monotonic() - start
+                with _adding(seconds, "answers"):
+                    for run in runs:
+                        device = run.trials.device or device
+                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if timed else len(run.trials.outputs)
+                        result, wrong = self._judged(run, form.roof, most)
+                        shapes.append(result)
+                        reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
         except UsageError as error:
             reasons = [untrusted(error, 1000)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
-            self.end()
+            self.close()
+            self._open()
             return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
         finally:
-            self._busy_s += time.monotonic() - began
+            self._busy += seconds
         timed = any(result["times"] for result in shapes)
         return replace(
             one.verdict,
             status="rejected" if reasons else "accepted" if timed else "unmeasured",
             reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
             device=device,
-            rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
+            rival={"name": self._suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
             shapes=tuple(shapes),
             seconds={what: round(spent, 3) for what, spent in seconds.items()},
         )
@@ -192,62 +199,112 @@ class _Judge:
     def _processes(self, count: int) -> Iterator[Processes]:
         """Processes for a candidate. When they have ended, others are started for the next one; what it costs to make
         their contexts disturbs no times."""
-        processes = self._spare.pop(count, None) or self._started(count)
-        self.answers.forget()
+        processes = self._spare[count]
+        self._answers.forget()
         try:
-            for each in (processes, *self._spare.values()):
+            for each in self._spare.values():
                 each.ready()
-            processes.others = self.answers.count + len(self._spare)
             yield processes
         finally:
             processes.close()
             self._spare[count] = self._started(count)
 
-    def _started(self, count: int) -> Processes:
-        self._made += 1
-        return Processes(self.place / str(self._made), count, self.uuid, self.settings.environment)
+    def _measured(self, one: Prepared, shape: Shape, trials: Trials, timed: bool, seconds: Counter[str]) -> _Run:
+        """Draws inputs and runs the plan on them, to check it or to time it.
 
-    def close(self) -> None:
-        """Ends all processes."""
-        self.answers.close()
-        self.end()
+        Args:
+            seconds: what making the inputs and running the kernels takes is added.
 
-    def end(self) -> None:
-        """Ends all processes but the suite's."""
-        for processes in (*self._spare.values(), *filter(None, [self._rival])):
-            processes.close()
-        self._spare.clear()
-        self._rival_inputs.clear()
-        self._rival = None
+        Raises:
+            UsageError: the plan is wrong.
+            CapabilityError: the suite or the machine is at fault, or the time is up.
+        """
+        case = case_of(self._suite, one.candidate, shape)
+        problem = load_problem(case.root, case.problem_file)
+        kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
+        if timed:
+            size = sum(8 * math.prod(t.sizes) for t in tensors_of(case).values() if t.role != "output")
+            count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * REPLAYS, 1)))
+            kinds = kinds[:1] * (1 + count * REPLAYS)
+        elif "check" in shape.stages:  # others are large
+            kinds *= _SEEDS
+        with _adding(seconds, "inputs"):
+            inputs, numbers = self._inputs(case, trials.processes, kinds)
+            groups = grouped((json.dumps(scalars), number) for number, scalars in numbers.items())
+            if timed:
+                if len(groups) > 1:
+                    expected = f"{case.shape}: expected numbers that do not depend on the seed"
+                    raise CapabilityError(expected, "fix the suite")
+                rival = self._rival_of(case, one.candidate.form.problem, json.loads(next(iter(groups))), kinds)
+        with _adding(seconds, "kernels"), contextlib.ExitStack() as stack:
+            stack.callback(_remove, trials.processes.folder.glob("*.raw"))
+            for text, contents in groups.items():
+                runnable = _runnable(case, one.planned, json.loads(text))
+                if timed:
+                    ours = self._answers.count + PROCESSES + 1 + (self._rival is not None)
+                    trials.time(runnable, rival, contents, ours)
+                else:
+                    trials.check(runnable, contents)
+        return _Run(case, problem, trials, inputs)
 
-    def rival(self, case: Case, problem: str, scalars: Mapping[str, Any], kind: str) -> Rival | None:
+    def _inputs(
+        self, case: Case, processes: Processes, kinds: Sequence[str]
+    ) -> tuple[dict[int, tuple[int, str]], dict[int, dict[str, Any]]]:
+        """Makes an input of each kind in the processes' folder: number → seed and kind, and the operator's numbers."""
+        count = self._answers.count  # each process gets as many
+        inputs = {next(processes.numbers): (secrets.randbits(28) * count + i, kinds[i]) for i in range(len(kinds))}
+        folder = str(processes.folder)
+        tasks = [
+            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": number}
+            for number, (seed, kind) in inputs.items()
+        ]
+        return inputs, {n: made["scalars"] for n, made in zip(inputs, self._answers.ask(case, tasks), strict=True)}
+
+    def _rival_of(self, case: Case, problem: str, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
         answers is on the GPU, so that no call of a candidate has its inputs."""
         try:
-            if problem != self.suite.variants[self.suite.baseline].problem:
+            if problem != self._suite.variants[self._suite.baseline].problem:
                 raise UsageError("it solves another problem")
-            runnable = _runnable(case, self.baseline.result(), scalars)
+            runnable = _runnable(case, self._baseline.result(), scalars)
         except FlashcoreError as error:
             self._lacking.setdefault(problem, untrusted(error, 300))
             return None
         self._rival = self._rival or self._started(1)
         if case.shape not in self._rival_inputs:
-            inputs = [(secrets.randbits(31), kind) for _ in range(_PER_REPLAY + 1)]
-            self._rival_inputs[case.shape] = self.inputs(case, self._rival, inputs)[0]
+            self._rival_inputs[case.shape] = [*self._inputs(case, self._rival, kinds[: _PER_REPLAY + 1])[0]]
         return Rival(self._rival, runnable, self._rival_inputs[case.shape])
 
-    def inputs(
-        self, case: Case, processes: Processes, inputs: Sequence[tuple[int, str]]
-    ) -> tuple[range, list[dict[str, Any]]]:
-        """Makes inputs of these seeds and kinds in the processes' folder; their numbers, and the operator's."""
-        numbers = range(processes.contents, processes.contents + len(inputs))
-        processes.contents += len(inputs)
-        folder = str(processes.folder)
+    def _judged(self, run: _Run, roof: str, most: int) -> tuple[dict[str, Any], list[str]]:
+        """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
+        trials = run.trials
+        outputs = secrets.SystemRandom().sample(trials.outputs, min(most, len(trials.outputs)))
         tasks = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": number}
-            for number, (seed, kind) in zip(numbers, inputs, strict=True)
+            {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
+            for output in outputs
+            for seed, kind in [run.inputs[output.content]]
         ]
-        return numbers, [made["scalars"] for made in self.answers.ask(case, tasks)]
+        answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
+        complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
+        right = {kind: [untrusted(text, 300) for text in itertools.chain(*each)] for kind, each in complaints.items()}
+        _remove(file for output in trials.outputs for file in output.files.values())
+        floor = _floor(run, roof) if trials.times else {}
+        wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
+        for mode, figures in trials.times.items():
+            if figures["us"] < _BELOW * floor.get(mode, 0.0):
+                wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
+        return {
+            "shape": run.case.shape,
+            "params": dict(run.case.params),
+            "drawn": run.case.shape not in self._suite.shapes,
+            "seeds": grouped((kind, seed) for seed, kind in run.inputs.values()),
+            "right": {kind: texts[:3] for kind, texts in right.items()},
+            "times": trials.times,
+            "floor": floor,
+            "gpu": trials.gpu,
+            "calls_judged": len(tasks),
+            "calls_compared": trials.compared,
+        }, [*trials.reasons, *wrong]
 
 
 def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
@@ -259,105 +316,27 @@ def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runna
     raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 
-class _Run:
-    """A prepared candidate on a shape, checked or timed."""
+def _floor(run: _Run, roof: str) -> dict[str, Any]:
+    """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
+    model = devices.find(str(run.trials.device.get("name", "")))
+    bounds = roofline.bounds(work_of(run.problem, run.case.params, roof), roof, roofline.roofs(model)) if model else ()
+    made: dict[str, Any] = {}
+    for mode, without in (("cold", ()), ("isolated", ("dram", "l2"))):
+        if floor := roofline.floor(bounds, (*without, "launch")):
+            made |= {mode: floor.us, f"{mode}_by": floor.resource}
+    return made
 
-    def __init__(self, judge: _Judge, one: Prepared, problem: Any, shape: Shape, trials: Trials) -> None:
-        self.case, self._judge, self._one, self._form = (
-            case_of(judge.suite, one.candidate, shape),
-            judge,
-            one,
-            one.candidate.form,
-        )
-        self._problem, self._shape, self.trials = problem, shape, trials
-        self._contents: dict[int, tuple[int, str]] = {}  # seeds and kinds of inputs
 
-    def measure(self, is_timed: bool, seconds: dict[str, float]) -> None:
-        """Draws inputs and runs the plan on them, to check it or to time it.
+@contextlib.contextmanager
+def _adding(seconds: Counter[str], what: str) -> Iterator[None]:
+    """Adds what the ``with`` block takes."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[what] += time.monotonic() - start  # type: ignore[assignment]
 
-        Args:
-            seconds: what making the inputs and running the kernels takes is added.
 
-        Raises:
-            UsageError: the plan is wrong.
-            CapabilityError: the suite or the machine is at fault, or the time is up.
-        """
-        start, rounds, trials = time.monotonic(), self._judge.settings.rounds, self.trials
-        kinds = [*self._problem.KINDS, *getattr(self._problem, "EDGE_KINDS", ())]
-        if is_timed:
-            size = sum(8 * math.prod(t.sizes) for t in tensors_of(self.case).values() if t.role != "output")
-            replays = 2 * rounds + 2  # samples in two modes, and those between events
-            count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * replays, 1)))
-            kinds = kinds[:1] * (1 + count * replays)
-        elif "check" in self._shape.stages:  # others are large
-            kinds *= _SEEDS
-        inputs = [(secrets.randbits(31), kind) for kind in kinds]
-        numbers, scalars = self._judge.inputs(self.case, trials.processes, inputs)
-        self._contents = dict(zip(numbers, inputs, strict=True))
-        groups = grouped((json.dumps(one), number) for number, one in zip(numbers, scalars, strict=True))
-        if is_timed and len(groups) > 1:
-            raise CapabilityError(
-                f"{self.case.shape}: expected numbers that do not depend on the seed", "fix the suite"
-            )
-        rival = self._judge.rival(self.case, self._form.problem, scalars[0], kinds[0]) if is_timed else None
-        made = time.monotonic()
-        seconds["inputs"] += made - start
-        try:
-            for text, contents in groups.items():
-                one = _runnable(self.case, self._one.planned, json.loads(text))
-                if is_timed:
-                    trials.time(one, rival, contents, rounds)
-                else:
-                    trials.check(one, contents)
-        finally:
-            seconds["kernels"] += time.monotonic() - made
-            for path in trials.processes.folder.glob("*.raw"):
-                path.unlink()
-
-    def judged(self, most: int) -> tuple[dict[str, Any], list[str]]:
-        """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
-        trials = self.trials
-        outputs = secrets.SystemRandom().sample(trials.outputs, min(most, len(trials.outputs)))
-        contents = [self._contents[output.content] for output in outputs]
-        tasks = [
-            {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
-            for output, (seed, kind) in zip(outputs, contents, strict=True)
-        ]
-        seeds, right = dict[str, list[int]](), dict[str, list[str]]()
-        for seed, kind in self._contents.values():
-            seeds.setdefault(kind, []).append(seed)
-        for (_, kind), answer in zip(contents, self._judge.answers.ask(self.case, tasks), strict=True):
-            right.setdefault(kind, []).extend(untrusted(text, 300) for text in answer["complaints"])
-        for file in (file for output in trials.outputs for file in output.files.values()):
-            Path(file).unlink()
-        floor = self._floor() if trials.times else {}
-        wrong = [f"{kind}: {text}" for kind, complaints in right.items() for text in complaints[:1]]
-        for mode, figures in trials.times.items():
-            if figures["us"] < _BELOW * floor.get(mode, 0.0):
-                wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
-        return {
-            "shape": self.case.shape,
-            "params": dict(self.case.params),
-            "drawn": self.case.shape not in self._judge.suite.shapes,
-            "seeds": seeds,
-            "right": {kind: complaints[:3] for kind, complaints in right.items()},
-            "times": trials.times,
-            "floor": floor,
-            "gpu": trials.gpu,
-            "calls_judged": len(tasks),
-            "calls_compared": trials.compared,
-        }, [*trials.reasons, *wrong]
-
-    def _floor(self) -> dict[str, Any]:
-        """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
-        gpu = self._judge.gpu
-        model = devices.find(gpu.name if gpu else str(self.trials.device.get("name", "")))
-        if model is None:
-            return {}
-        work, roof = work_of(self._problem, self.case.params, self._form.roof), self._form.roof
-        bounds = roofline.bounds(work, roof, roofline.roofs(model))
-        made: dict[str, Any] = {}
-        for mode, without in (("cold", ()), ("isolated", ("dram", "l2"))):
-            if floor := roofline.floor(bounds, (*without, "launch")):
-                made |= {mode: floor.us, f"{mode}_by": floor.resource}
-        return made
+def _remove(files: Iterable[str | Path]) -> None:
+    for file in files:
+        os.unlink(file)

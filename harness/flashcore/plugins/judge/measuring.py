@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import math
 import os
 import secrets
@@ -26,6 +27,9 @@ from flashcore.plugins.launcher.plan import Plan
 from flashcore.plugins.launcher.program import Launcher, LauncherError
 
 MODES = ("isolated", "cold")
+#: Samples of each process and mode; replays of a process: those, and one of each mode between events.
+ROUNDS = 4
+REPLAYS = len(MODES) * (ROUNDS + 1)
 #: Two processes, with tensors at other addresses: their ratio is what a difference of times must exceed.
 PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
@@ -67,14 +71,13 @@ class Processes:
 
     Attributes:
         gpu: the UUID of theirs.
-        contents: how many inputs the folder has.
-        others: other processes of ours on the GPU, which do nothing while these time.
+        numbers: of the inputs in the folder.
     """
 
     def __init__(self, folder: Path, count: int, gpu: str, environment: Mapping[str, str] | None) -> None:
         folder.mkdir()
         self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
-        self.contents = self.others = 0
+        self.numbers = itertools.count()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         usual |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
         starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
@@ -103,23 +106,25 @@ class Rival(NamedTuple):
 
     processes: Processes
     runnable: Runnable
-    contents: range
+    contents: Sequence[int]
 
 
+@dataclass(slots=True)
 class _Player:
     """A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
     keeps it, is no answer to a later call."""
 
-    def __init__(self, launcher: Launcher, contents: Sequence[int], count: int, is_rival: bool) -> None:
-        self.launcher, self.is_rival = launcher, is_rival
-        self.us: Mapping[str, list[float]] = defaultdict(list)  # by mode
-        self._contents, self._count = _DICE.sample(contents, len(contents)), count
+    launcher: Launcher
+    contents: list[int]
+    count: int  # of a replay
+    is_rival: bool = False
+    us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by mode
 
     def called(self) -> list[int]:
         """The inputs of the next replay."""
         if self.is_rival:
-            return _DICE.sample(self._contents, self._count)
-        return [self._contents.pop() for _ in range(self._count)]
+            return _DICE.sample(self.contents, self.count)
+        return [self.contents.pop() for _ in range(self.count)]
 
 
 @dataclass(slots=True)
@@ -164,44 +169,47 @@ class Trials:
                     self.reasons.append(f"it changed its inputs: {answer['changed']}")
                 self._look(one.plan, launcher, [content], answer)
 
-    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], rounds: int) -> None:
+    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
 
         Args:
-            contents: enough that each process meets one once in ``2 * rounds + 2`` replays.
-            rounds: samples per process and mode.
+            contents: enough that each process meets one once in all its replays.
+            ours: processes of ours on the GPU, most of which do nothing meanwhile.
 
         Raises:
             CapabilityError: the rival or the machine is at fault, or the time is up.
         """
         with self._judged():
+            first, *others = contents
             players = []
-            for launcher in self._loaded(self.processes, one, contents[0]):
-                count = min(launcher.sets, max((len(contents) - 1) // (2 * rounds + 2), 1))
-                players.append(_Player(launcher, contents[1:], count, is_rival=False))
+            for launcher in self._loaded(self.processes, one, first):
+                count = min(launcher.sets, len(others) // REPLAYS)
+                players.append(_Player(launcher, _DICE.sample(others, len(others)), count))
             if rival:
                 with _of_rival():
                     (launcher,) = self._loaded(rival.processes, rival.runnable, rival.contents[0])
-                players.append(_Player(launcher, rival.contents, min(count, launcher.sets), is_rival=True))
-            self._take_turns(one.plan, players, rounds)
+                count = min(players[0].count, launcher.sets, len(rival.contents))
+                players.append(_Player(launcher, [*rival.contents], count, is_rival=True))
+            watch = Watch("cuda" if self.processes.gpu else "cpu", self.processes.gpu, ours)
+            for mode in MODES:
+                self._take_turns(one.plan, players, watch, mode)
+            self.gpu = state_values(watch.seen)
 
-    def _take_turns(self, plan: Plan, players: Sequence[_Player], rounds: int) -> None:
-        gpu = self.processes.gpu
-        watch = Watch("cuda" if gpu else "cpu", gpu, processes=len(players) + self.processes.others)
-        for mode in MODES:
-            host: list[float] = []
-            for _ in range(rounds):
-                for player in _DICE.sample(players, len(players)):
-                    answer = self._play(plan, player, "trial", mode)
-                    player.us[mode].extend(answer["us"])
-                    host += () if player.is_rival else answer["host_us"]
-                watch.look()
-            ours, others = players[:PROCESSES], players[PROCESSES:]
-            events = min(self._play(plan, player, "events", mode)["us"][0] for player in ours)
-            made = _time([player.us[mode] for player in ours], [us for player in others for us in player.us[mode]])
-            self._compare_clocks(mode, made["us"], host, events)
-            self.times[mode] = made | {"host": statistics.median(host), "events": events}
-        self.gpu = state_values(watch.seen)
+    def _take_turns(self, plan: Plan, players: Sequence[_Player], watch: Watch, mode: str) -> None:
+        host: list[float] = []
+        for _ in range(ROUNDS):
+            for player in _DICE.sample(players, len(players)):
+                answer = self._play(plan, player, "trial", mode)
+                player.us[mode] += answer["us"]
+                host += () if player.is_rival else answer["host_us"]
+            watch.look()
+        ours = players[:PROCESSES]
+        events = min(self._play(plan, player, "events", mode)["us"][0] for player in ours)
+        made = _time(
+            [player.us[mode] for player in ours], [us for player in players[PROCESSES:] for us in player.us[mode]]
+        )
+        self._compare_clocks(mode, made["us"], host, events)
+        self.times[mode] = made | {"host": statistics.median(host), "events": events}
 
     def _compare_clocks(self, mode: str, us: float, host: list[float], between: float) -> None:
         """Compares the time with the host's clock, which no forged event moves, and with the events around single
@@ -267,16 +275,17 @@ class Trials:
         """Keeps outputs of some calls, chosen when all have run. Of equal bytes on an input one is enough."""
         for content, value in zip(contents, answer["hashes"].split(), strict=True):
             self._hashes[content].add(value)
+        known = {output.content for output in self.outputs} if self.deterministic else {}
         for call in _DICE.sample(range(len(contents)), min(_LOOKS, len(contents))):
-            if self.deterministic and contents[call] in (output.content for output in self.outputs):
-                continue
-            files = {}
-            for name, tensor in plan.tensors.items():
-                if tensor.role in ("output", "inout"):
-                    file = f"{secrets.token_hex(8)}.out"
+            if contents[call] not in known:
+                files = {
+                    n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")
+                }
+                for name, file in files.items():
                     self._ask(launcher, "result", call, name, file)
-                    files[name] = os.path.join(self.processes.folder, file)
-            self.outputs.append(Output(contents[call], files))
+                self.outputs.append(
+                    Output(contents[call], {n: str(self.processes.folder / f) for n, f in files.items()})
+                )
 
 
 @contextlib.contextmanager
