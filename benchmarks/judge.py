@@ -34,7 +34,7 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import toolchain
-from flashcore.model.suite import manifest_keys
+from flashcore.model.suite import Shape, manifest_keys
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, planning
 from flashcore.suites.load import load
@@ -42,7 +42,9 @@ from flashcore.suites.load import load
 SOURCES = Path(__file__).parent / "attacks"
 SUITE, ARCH = "examples/row_softmax", "sm_90a"
 #: Suites whose variants are honest candidates.
-HONEST = ("examples/row_softmax", "examples/triton_kernels", "kernels/attention", "examples/languages")
+HONEST = ("examples/row_softmax", "examples/triton_kernels", "examples/tune", "kernels/attention", "examples/languages")
+#: A suite's shapes that one of its candidates has: timed ones, and others. All would take a minute each.
+_TIMED, _CHECKED_ONLY = 2, 4
 #: The kernel of the cheats without an attack; the factor by which a cheat that won is faster.
 CONTROL, GAIN = "honest.attacks.control", 1.01
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
@@ -202,10 +204,10 @@ def _compiled(source: str, attack: int, place: Path) -> Path:
 def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The suite's variants, compiled and planned here for its shapes, so that a GPU's machine needs no compiler."""
     suite = load(root)
-    for variant in suite.variants.values():
-        if variant.is_reference or ARCH not in variant.where.archs:
+    for number, variant in enumerate(suite.variants.values()):
+        shapes = some_of([s for s in suite.shapes.values() if variant.runs_on(s)], number)
+        if variant.is_reference or ARCH not in variant.where.archs or not any("bench" in s.stages for s in shapes):
             continue
-        shapes = [s for s in suite.shapes.values() if variant.runs_on(s)]
         form = {"name": variant.name, "problem": variant.problem, "tolerance": variant.tolerance, "roof": variant.roof}
         keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
         place = folder / f"honest.{suite.name}.{variant.name}"
@@ -224,6 +226,17 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 shutil.copy(cubin, place)
         launches = {name: [each.model_dump() for each in every] for name, every in made.shapes.items()}
         yield place, {**form, "shapes": [*launches], "launches": launches}
+
+
+def some_of(shapes: Sequence[Shape], number: int) -> list[Shape]:
+    """The shapes of the variant of that number: few of them, others for each."""
+    timed = [s for s in shapes if "bench" in s.stages]
+    others = [s for s in shapes if s not in timed]
+
+    def turn(of: list[Shape], most: int) -> list[Shape]:
+        return [of[(number * most + i) % len(of)] for i in range(min(most, len(of)))]
+
+    return [*turn(timed, _TIMED), *turn(others, _CHECKED_ONLY)]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

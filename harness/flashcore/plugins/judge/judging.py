@@ -61,7 +61,7 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     gpu = next(iter(gpus.values()), None)
     arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
-    workers = max((os.cpu_count() or 1) // 4, 1)
+    workers = max(len(os.sched_getaffinity(0)) // 4, 1)
     idle = queue.SimpleQueue[_Judge]()
 
     def judged(number: int, one: Prepared | Verdict) -> Verdict:
@@ -93,7 +93,8 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
         if arch:
             baseline = ahead.submit(planning.baseline, suite, arch, Path(place, "baseline"))
             for name in gpus or ("",):
-                judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline)
+                count = min(max(2 * workers // max(len(gpus), 1), 1), 8)
+                judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
                 stack.callback(judge.report, say)
         for pool in (ahead, measuring):  # if no more verdicts are wanted
@@ -117,10 +118,13 @@ class _Run(NamedTuple):
 
 
 class _Judge:
-    """What judges on a GPU: the suite's processes, those for the next candidate, and the rival's."""
+    """What judges on a GPU: ``count`` of the suite's processes, those for the next candidate, and the rival's."""
 
-    def __init__(self, suite: Suite, uuid: str, settings: Settings, place: Path, baseline: Future[Planned]) -> None:
+    def __init__(
+        self, suite: Suite, uuid: str, settings: Settings, place: Path, baseline: Future[Planned], count: int
+    ) -> None:
         self._suite, self._uuid, self._settings, self._place, self._baseline = suite, uuid, settings, place, baseline
+        self._count = count
         self._numbers = itertools.count()  # of processes
         self._lacking: dict[str, str] = {}  # of the baseline, by problem
         self._began, self._busy = 0.0, Counter[str]()
@@ -129,8 +133,7 @@ class _Judge:
 
     def _open(self) -> None:
         visible = {"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {}
-        count = min(max((os.cpu_count() or 1) // 4, 1), 4)
-        self._answers = Answers("cpu" if self._settings.arch else "cuda", count, visible)
+        self._answers = Answers("cpu" if self._settings.arch else "cuda", self._count, visible)
         self._spare = {count: self._started(count) for count in (1, PROCESSES)}
         self._rival: Processes | None = None
         self._rival_inputs: dict[str, Sequence[int]] = {}  # by shape
