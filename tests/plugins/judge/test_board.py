@@ -18,16 +18,17 @@ NAME = "<script>alert(1)</script>\"'&\x1b[2J"
 def verdict(digest: str, us: float, **changes: object) -> Verdict:
     times = {mode: {"us": us, "low": us - 0.1, "high": us + 0.1} for mode in ("cold", "isolated")}
     times["cold"]["speedup"] = {"value": 1.5}  # type: ignore[assignment]
-    shape = {"shape": "main", "times": times, "floor": {"cold": 1.0}}
+    shape = {"shape": "main", "params": {"N": 1}, "drawn": False, "times": times, "floor": {"cold": 1.0}}
     fields = {
         "suite": "s",
         "status": "accepted",
         "shapes": (shape,),
         "untrusted": {"name": NAME},
-        "device": {"name": "H"},
+        "device": {"name": "H", "uuid": "GPU-1", "confined": 1},
+        "claims": {"deterministic": True, "tolerance": "fp32", "roof": "fp32"},
         **changes,
     }
-    return Verdict(candidate=digest * 64, suite_hash="", **fields)  # type: ignore[arg-type]
+    return Verdict(candidate=digest * 64, **{"suite_hash": "5" * 64, **fields})  # type: ignore[arg-type]
 
 
 def page(folder: Path) -> str:
@@ -43,11 +44,39 @@ def test_accepted_candidates_are_ranked_and_others_listed(tmp_path: Path) -> Non
     assert "<td>2.00</td><td>1.90 to 2.10</td><td>1.00</td><td>1.50</td>" in text and "wrong" in text
 
 
-def test_other_gpus_have_ranks_of_their_own(tmp_path: Path) -> None:
+def titles(folder: Path) -> list[str]:
+    return re.findall("<caption>(.*?)</caption>", page(folder))
+
+
+def test_only_equal_questions_share_a_rank(tmp_path: Path) -> None:
     write(verdict("a", 3.0), tmp_path, None)
-    write(verdict("b", 2.0, device={"name": "G"}), tmp_path, None)
-    titles = re.findall("<caption>(.*?)</caption>", page(tmp_path))
-    assert titles == [f"s on {gpu}: main, {mode}" for gpu in "GH" for mode in ("cold", "isolated")]
+    (title, _) = titles(tmp_path)
+    assert title.startswith("s (55555555) on H: main {") and title.endswith(", fp32, fp32, cold")
+    claims = {"deterministic": True, "tolerance": "fp32", "roof": "fp32"}
+    others: tuple[dict[str, object], ...] = (
+        {"device": {"name": "G"}},
+        {"suite_hash": "6" * 64},
+        {"claims": {**claims, "tolerance": "bf16"}},
+        {"claims": {**claims, "roof": "fp16_tensor"}},
+    )
+    for digest, changes in zip("bcde", others, strict=True):
+        write(verdict(digest, 2.0, **changes), tmp_path, None)
+    assert len(titles(tmp_path)) == 10
+
+
+def test_a_later_rejection_takes_a_candidate_off_its_rank(tmp_path: Path) -> None:
+    write(verdict("a", 3.0, time="2026-01-02"), tmp_path, None)
+    write(verdict("b", 3.0, time="2026-01-02"), tmp_path, None)
+    for digest, time in (("a", "2026-01-03"), ("b", "2026-01-01")):
+        write(verdict(digest, 0.0, status="rejected", device={}, time=time), tmp_path, None)
+    ranks = page(tmp_path).partition("Not accepted")[0]
+    assert "b" * 16 in ranks and "a" * 16 not in ranks
+
+
+def test_a_verdict_under_another_name_is_refused(tmp_path: Path) -> None:
+    write(verdict("a", 3.0), tmp_path, None).rename(tmp_path / f"{'b' * 64}.12345678.verdict.json")
+    with pytest.raises(UsageError, match="expected a verdict of format 1"):
+        page(tmp_path)
 
 
 def test_text_of_candidates_is_no_markup(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"roof": "fp4_tensor"}, "roof: expected one of fp32"),
         ({"problem": "other"}, "expected a problem of"),
         ({"shapes": ["none"]}, "some of its shapes"),
+        ({"shapes": ["small"] * 1001}, "shapes"),
         ({"extra": 1}, "extra"),
         ({"name": "x" * (8 << 20)}, "more than 8 MiB"),
     ],

@@ -157,3 +157,14 @@ def test_no_damaged_cubin_crashes_the_inspection(compiler: Nvcc, tmp_path: Path)
         (tmp_path / "broken").write_bytes(broken[: dice.choice([len(broken), dice.randrange(len(broken))])])
         answers.add(bool(inspect(tmp_path / "broken", "sm_90a").reasons))
     assert answers == {True, False}
+
+
+def test_sections_of_one_name_are_refused(compiler: Nvcc, tmp_path: Path) -> None:
+    reasons(compiler, tmp_path, CONSTANTS + HONEST)
+
+    def rename(data: bytearray, sections: list[cubin.Section]) -> None:
+        table = struct.unpack_from("<Q", data, 0x28)[0]
+        name, other = (table + 64 * sections.index(named(sections, n)) for n in (".debug_frame", ".nv.constant3"))
+        data[other : other + 4] = data[name : name + 4]
+
+    assert "each with a name of its own" in changed(tmp_path, rename)

@@ -34,6 +34,13 @@ def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     assert verdict.rival == {"name": "library", "lacking": "it has no kernels of its own"}
 
 
+def test_a_candidate_that_names_all_shapes_gets_drawn_ones_too(judge: Judge) -> None:
+    assert [sum(one["drawn"] for one in judge(shapes=shapes).shapes) for shapes in (["small", "odd"], ["small"])] == [
+        2,
+        0,
+    ]
+
+
 def test_each_gpu_judges_candidates_of_its_own(
     machine: Callable[..., Machine], made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,9 @@ print(json.dumps({
     "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
     "user namespace": libc.unshare(0x10000000),
     "trace": libc.ptrace(0, 0, 0, 0),
+    "processors": len(os.sched_getaffinity(0)),
+    "more": fails(lambda: os.sched_setaffinity(0, range(os.cpu_count()))),
+    "nice": os.nice(0),
     "capabilities": [line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")],
 }))
 """
@@ -80,8 +83,26 @@ def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkey
         "gpus": [],
         "user namespace": -1,
         "trace": -1,
+        "processors": max(len(os.sched_getaffinity(0)) // 4, 1),
+        "more": True,
+        "nice": 19,
         "capabilities": ["0000000000000000"],
     }
+
+
+def test_it_does_not_outlive_a_judge_that_is_killed(path: None, tmp_path: Path) -> None:
+    code = f"import time; time.sleep({3000 + os.getpid()})"
+    outer = f"from flashcore.plugins.judge import sandbox; sandbox.run([{sys.executable!r}, '-c', {code!r}], b'', [])"
+    judge = subprocess.Popen(python(outer))
+    found = ["pgrep", "-f", f"time.sleep[(]{3000 + os.getpid()}"]
+    until = time.monotonic() + 20
+    while len(subprocess.run(found, check=False, capture_output=True).stdout.split()) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    judge.kill()
+    judge.wait()
+    time.sleep(0.5)
+    assert not subprocess.run(found, check=False, capture_output=True).stdout
 
 
 def test_what_it_started_ends_with_it(path: None) -> None:

@@ -10,36 +10,64 @@ from flashcore.errors import UsageError
 from flashcore.model.groups import grouped
 from flashcore.model.text import fixed
 from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import FORMAT, SUFFIX
+from flashcore.plugins.judge.verdict import FORMAT, SUFFIX, file_name
 from flashcore.report import write_standalone
 
 
 def write(folder: Path, file: Path) -> None:
-    """Writes the page.
+    """Writes the page. An accepted verdict that is older than a rejection of the candidate is left out.
 
     Raises:
         UsageError: a file of the folder is no verdict.
         WriteError: the page cannot be written.
     """
-    rows: list[tuple[str, dict[str, Any]]] = []
     others: list[dict[str, Any]] = []
+    ranked: list[tuple[str, dict[str, Any]]] = []
+    rejected: dict[tuple[str, str], str] = {}  # candidate and suite → the last time
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             one = json.loads(path.read_bytes())
-            if one["format"] != FORMAT:
-                raise ValueError(f"format {one['format']}")
-            row = {"digest": one["candidate"][:16], "name": one["untrusted"]["name"]}
+            if (one["format"], file_name(one)) != (FORMAT, path.name):
+                raise ValueError(f"format {one['format']}, {file_name(one)}")
+            row = {key: str(one[key]) for key in ("candidate", "suite_hash", "status", "time")}
+            row |= {"name": one["untrusted"]["name"], "reasons": "; ".join(one["reasons"][:2])}
             if one["status"] == "accepted":
-                rows += [
-                    (untrusted(f"{one['suite']} on {one['device']['name']}: {shape['shape']}, {mode}"),
-                     row | {key: float(time[key]) for key in ("us", "low", "high")}
-                     | {"floor": shape["floor"].get(mode), "speedup": time.get("speedup", {}).get("value")})
-                    for shape in one["shapes"] for mode, time in shape["times"].items()
-                ]  # fmt: skip
-            else:
-                others.append(row | {"status": one["status"], "reasons": "; ".join(one["reasons"][:2])})
+                ranked += ((title, row | times) for title, times in _times(one))
+                continue
+            others.append(row)
+            if one["status"] == "rejected":
+                judged = row["candidate"], row["suite_hash"]
+                rejected[judged] = max(rejected.get(judged, ""), row["time"])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path}: expected a verdict of format {FORMAT}, found {untrusted(error)}") from None
-    tables = {title: sorted(each, key=lambda row: row["us"]) for title, each in sorted(grouped(rows).items())}
+    tables = grouped(
+        (t, row) for t, row in ranked if row["time"] >= rejected.get((row["candidate"], row["suite_hash"]), "")
+    )
+    tables = {title: sorted(rows, key=lambda row: row["us"]) for title, rows in sorted(tables.items())}
     template = Path(__file__).with_name("board.html.j2")
     write_standalone(template, file, "report.js", tables=tables, others=others, fixed=fixed, untrusted=untrusted)
+
+
+def _times(verdict: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The title of a table, which says all that is equal in it, and the candidate's figures in it."""
+    judged = f"{verdict['suite']} ({verdict['suite_hash'][:8]}) on {verdict['device']['name']}"
+    claims, checked = verdict["claims"], [one["drawn"] for one in verdict["shapes"] if not one["times"]]
+    confined = verdict["device"].get("confined") and not verdict["device"].get("reaches_host_memory")
+    claimed = {
+        "shapes": f"{len(checked)}, {sum(checked)} of them drawn",
+        "notes": ", ".join(
+            ["not deterministic"] * (not claims["deterministic"]) + ["reaches the host's memory"] * (not confined)
+        ),
+    }
+    return [
+        (
+            untrusted(
+                f"{judged}: {shape['shape']} {shape['params']}, {claims['tolerance']}, {claims['roof']}, {mode}", 300
+            ),
+            claimed
+            | {key: float(time[key]) for key in ("us", "low", "high")}
+            | {"floor": shape["floor"].get(mode), "speedup": time.get("speedup", {}).get("value")},
+        )
+        for shape in verdict["shapes"]
+        for mode, time in shape["times"].items()
+    ]

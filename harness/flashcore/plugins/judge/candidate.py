@@ -48,7 +48,7 @@ class CandidateForm(Form):
     #: Calls on equal inputs give equal bytes.
     deterministic: bool = True
     #: The shapes that it supports; none: all.
-    shapes: list[Name] = Field(default=[])
+    shapes: list[Name] = Field(default=[], max_length=1000)
     #: Workspaces and their bytes.
     workspaces: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], int | str] = Field(default={})
     #: As a plan's, with formulas: of every shape, or by shape.

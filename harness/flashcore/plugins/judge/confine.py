@@ -30,7 +30,7 @@ _REFUSED = """
 mount umount2 pivot_root chroot unshare setns fsopen fsmount move_mount open_tree ptrace process_vm_readv
 process_vm_writev kcmp pidfd_getfd bpf perf_event_open userfaultfd keyctl add_key request_key io_uring_setup
 io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module
-open_by_handle_at name_to_handle_at socket mknod mknodat quotactl acct swapon reboot syslog
+open_by_handle_at name_to_handle_at socket mknod mknodat quotactl acct swapon reboot syslog sched_setaffinity
 """
 _MOUNT_SETATTR, _HERE, _RECURSIVE = 442, -100, 0x8000  # a number of Linux 5.12, AT_FDCWD, AT_RECURSIVE
 _DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
@@ -119,6 +119,10 @@ def main() -> None:
     settings, command = json.loads(sys.argv[1]), sys.argv[2:]
     try:
         makes = "readable" in settings
+        _call("prctl", _DEATH, signal.SIGKILL)
+        processors = sorted(os.sched_getaffinity(0))  # others are for candidates that are measured meanwhile
+        os.sched_setaffinity(0, processors[-max(len(processors) // 4, 1) :])
+        os.nice(19)
         if makes:
             namespaces(settings["readable"], settings["size"])
         restrict(settings["limits"], required=makes)

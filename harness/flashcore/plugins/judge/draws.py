@@ -31,22 +31,24 @@ class DrawForm(TableForm):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 
 
-def shapes(suite: Suite, problem: str, only: list[str]) -> list[Shape]:
+def shapes(suite: Suite, problem: str, only: list[str], *, fixed: bool) -> list[Shape]:
     """The problem's shapes in a drawn order, and some that the suite does not list.
 
     Args:
-        only: names of shapes; none: all, and drawn ones.
+        only: names of shapes; none: all. Of all, some are drawn, too.
+        fixed: whether launches are given by shape, so that none can be drawn.
 
     Raises:
         UsageError: there is no such problem or shape.
     """
-    listed = [s for s in suite.shapes.values() if s.problem == problem and (not only or s.name in only)]
+    every = [s for s in suite.shapes.values() if s.problem == problem]
+    listed = [s for s in every if not only or s.name in only]
     if not listed:
         raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {untrusted(problem)}")
     _DICE.shuffle(listed)
     ranges: Mapping[str, Any] = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
     drawn = []
-    for number in range(_DRAWN if ranges and not only else 0):
+    for number in range(_DRAWN if ranges and len(listed) == len(every) and not fixed else 0):
         values = {name: _DICE.choice(_values(*numbers)) for name, numbers in ranges.items()}
         params = {**listed[number % len(listed)].params, **values}
         drawn.append(replace(listed[0], name=f"drawn_{number}", params=params, stages=("check",)))

@@ -7,6 +7,7 @@ It cannot tell where a kernel's stores go; the judge assumes the worst of them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,8 @@ _MEMORY, _OF_BLACKWELL = re.compile(r"\.nv\.(global$|global\.init$|shared\.|merc
 _TRANSLATED, _UNUSED = 100, re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
 #: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
 _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
+#: Compilers make a few dozen; reading takes their product.
+_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_REASONS = 4096, 100_000, 20
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
 
 
@@ -61,15 +64,19 @@ def inspect(path: Path, arch: str) -> Inspected:
     try:
         data = path.read_bytes()
         sections = cubin.sections_of(data)
-        symbols = [*cubin.symbols_of(data, sections)]
+        if len({s.name for s in sections}) < len(sections) or len(sections) > _MOST_SECTIONS:
+            raise ValueError(f"at most {_MOST_SECTIONS} sections, each with a name of its own")
+        symbols = [*itertools.islice(cubin.symbols_of(data, sections), _MOST_SYMBOLS + 1)]
+        if len(symbols) > _MOST_SYMBOLS:
+            raise ValueError(f"at most {_MOST_SYMBOLS} symbols")
         state = [s.name for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
-        reasons = [*_reasons(data, arch, sections, symbols)]
+        reasons = [*itertools.islice(dict.fromkeys(_reasons(data, arch, sections, symbols)), _MOST_REASONS)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
         return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(text)}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
-    return Inspected([f"{name}: {reason}" for reason in dict.fromkeys(reasons)], facts, state)
+    return Inspected([f"{name}: {reason}" for reason in reasons], facts, state)
 
 
 def _is_at(symbol: Symbol, sections: Sequence[Section], name: str) -> bool:

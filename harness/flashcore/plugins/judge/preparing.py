@@ -54,17 +54,18 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
             if variants and getattr(one.form, key) not in allowed:
                 raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
-        shapes = draws.shapes(suite, one.form.problem, one.form.shapes)
+        shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
         planned = planning.planned(suite, one, shapes, arch)
-        names: set[str] = set()
+        launched: set[tuple[str, str]] = set()
         for shape in shapes:
             case = case_of(suite, one, shape)
             for given in planned.shapes[shape.name]:
                 plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
-                names.update(launch.cubin for launch in plan.launches)
-        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
-        reasons = tuple(reason for each in inspected.values() for reason in each.reasons)
-        kernels = tuple(kernel for each in inspected.values() for kernel in each.kernels)
+                launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
+        names = sorted({cubin for cubin, _ in launched})
+        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in names}
+        reasons = tuple(reason for each in inspected.values() for reason in each.reasons)[:20]
+        kernels = tuple(k for name, each in inspected.items() for k in each.kernels if (name, k["kernel"]) in launched)
         verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
         return verdict if reasons else Prepared(verdict, one, shapes, planned, state)

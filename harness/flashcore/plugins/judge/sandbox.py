@@ -28,7 +28,7 @@ LIMITS = {
     "RLIMIT_NPROC": 256,
     "RLIMIT_CORE": 0,
 }
-_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 900.0, 0.1, 24 << 20, 2 << 30
+_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
@@ -500,6 +501,7 @@ class Session {
 int main(int count, char** words) {
   using namespace flashcore;
   if (count != 2) std::_Exit(failed(2, "usage", "expected FOLDER"));
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // also while it waits for a kernel that does not end
   std::_Exit(run([&] {
     Session session(words[1]);
     answer(session);

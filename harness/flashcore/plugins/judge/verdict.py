@@ -51,6 +51,12 @@ class Verdict:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
+def file_name(verdict: Mapping[str, Any]) -> str:
+    """The name of a verdict's file: on another GPU, or of another suite, it is another verdict."""
+    judged = f"{verdict['suite_hash']} {verdict['device'].get('uuid')}"
+    return f"{verdict['candidate']}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
+
+
 def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
     """Writes a verdict, and signs it with an SSH key.
 
@@ -58,9 +64,8 @@ def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
         UsageError: the key cannot sign.
         WriteError: the folder cannot be written.
     """
-    judged = f"{verdict.suite_hash} {verdict.device.get('uuid')}"  # on another GPU it is another verdict
-    path = folder / f"{verdict.candidate}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
     text = verdict.to_json()
+    path = folder / file_name(json.loads(text))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
