@@ -55,7 +55,11 @@ def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
         problems |= tomllib.loads(text.decode()).get("problem", {})
     problem = problems[task["problem"]]
     suite, made = Path("suites", root.name).resolve(), Path("made").resolve()
-    for folder in (".", os.path.dirname(problem["file"])):  # the latter may be beside the suite's
+    for folder in (
+        ".",
+        os.path.dirname(problem["file"]),
+        *manifest.get("include", []),
+    ):  # some may be beside the suite's
         shutil.copytree(root / folder, suite / folder, symlinks=True, dirs_exist_ok=True)
     shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
     manifest = {key: value for key, value in manifest.items() if key not in left_out} | {

@@ -86,7 +86,7 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
         "arch": arch,
         "variant": {**form.variant, "tolerance": form.tolerance, "roof": form.roof},
     }
-    folders = [root, one.folder, (root / suite.problems[form.problem].file).parent]
+    folders = [root, one.folder, (root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include)]
     command = python_process.command("flashcore.plugins.judge.planner")
     output = sandbox.run(command, json.dumps(task).encode(), folders)
     try:
