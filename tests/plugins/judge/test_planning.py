@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge import planning
+from flashcore.plugins.judge import planning, sandbox
 from flashcore.plugins.judge.judging import Settings, judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
@@ -68,6 +70,27 @@ def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_pa
     assert all(
         (made.cubins / launch["cubin"]).is_file() for (each,) in made.shapes.values() for launch in each.launches
     )
+
+
+def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins.load()
+    folder = Path(shutil.copytree(SUITE, tmp_path / "suite"))
+    for name in (".env", ".git/config", "profiles/large", "build/x", "verdicts/a.verdict.json", "rival/candidate.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("secret")
+    os.mkfifo(folder / "pipe")
+    shown: list[Path] = []
+
+    def run(_: object, __: object, folders: list[Path]) -> bytes:
+        shown.extend(path for each in folders for path in each.rglob("*"))
+        raise UsageError("enough")
+
+    monkeypatch.setattr(sandbox, "run", run)
+    with pytest.raises(UsageError, match="enough"):
+        planning.baseline(load(folder), "sm_90a", tmp_path / "b")
+    assert {"suite.toml", "problem.py"} <= {path.name for path in shown}
+    assert not [path for path in shown if path.is_file() and path.read_text() == "secret"]
+    assert "pipe" not in {path.name for path in shown}
 
 
 NUMBERED = """

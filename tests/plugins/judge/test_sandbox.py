@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -180,5 +181,13 @@ def test_compilers_are_shown_wherever_they_are_but_never_the_home(
         program.touch()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr("flashcore.measure.machine.toolchain.compilers", lambda _: programs)
-    shown = sandbox._paths([])
+    shown = sandbox.readable([])
     assert str(other) in shown and not any(home.is_relative_to(path) for path in shown)
+
+
+def test_a_batch_that_ends_ends_its_compilers(path: None) -> None:
+    timer = threading.Timer(1.5, sandbox.stop)
+    timer.start()
+    with pytest.raises(UsageError, match="exit code -9"):
+        sandbox.run(python("import time; time.sleep(100)"), b"", [], 60.0)
+    timer.join()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.cli.main import main
+from flashcore.errors import Exit, UsageError
 from flashcore.plugins.judge.verdict import Verdict, write
 
 
@@ -37,3 +38,12 @@ def test_another_suite_gpu_or_candidate_overwrites_no_verdict(tmp_path: Path) ->
         replace(one, candidate="a" * 63 + "b"),
     )
     assert len({write(each, tmp_path, None) for each in (one, *others, one)}) == 4
+
+
+def test_a_key_that_a_candidates_compiler_could_read_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = Path(shutil.copytree(Path(__file__).parent / "suite", tmp_path / "suite"))
+    (suite / "key").touch()
+    assert main(["judge", str(suite), str(suite), "--key", str(suite / "key")]) == Exit.USAGE
+    assert "outside of what candidates' compilers may read" in capsys.readouterr().err

@@ -27,6 +27,7 @@ from flashcore.suites.schema import Form, Name, Text
 MANIFEST = "candidate.json"
 _MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
+_MOST_PLAN, _MOST_FORMULAS = 1 << 20, 2000  # letters, and formulas, of a plan: they are read for each shape
 
 
 class Launches(Form):
@@ -52,7 +53,7 @@ class CandidateForm(Form):
     #: Workspaces and their bytes.
     workspaces: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], int | str] = Field(default={})
     #: As a plan's, with formulas: of every shape, or by shape.
-    launches: list[Any] | dict[Name, list[Launches]] = Field(default=[])
+    launches: list[Any] | dict[Name, Annotated[list[Launches], Field(max_length=64)]] = Field(default=[])
     #: Keys of a variant in ``suite.toml``.
     variant: dict[str, Any] = Field(default={})
 
@@ -114,8 +115,8 @@ def _form(path: Path) -> CandidateForm:
         form = validated(CandidateForm, json.loads(path.read_bytes()), MANIFEST)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {untrusted(error)}") from None
-    if bool(form.launches) == bool(form.variant) or len(form.launches) > _MOST_LAUNCHES:
-        raise UsageError(f"{MANIFEST}: expected either launches, {_MOST_LAUNCHES} at most, or a variant")
+    if bool(form.launches) == bool(form.variant):
+        raise UsageError(f"{MANIFEST}: expected either launches or a variant")
     return form
 
 
@@ -130,7 +131,10 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     """
     names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
     numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
-    tensors, left = tensors_of(case), _MOST_WORKSPACE
+    tensors, left, text = tensors_of(case), _MOST_WORKSPACE, json.dumps(given.launches)
+    if len(given.launches) > _MOST_LAUNCHES or len(text) > _MOST_PLAN or text.count('"=') > _MOST_FORMULAS:
+        limits = f"at most {_MOST_LAUNCHES} on a shape, {_MOST_FORMULAS} formulas and {_MOST_PLAN >> 20} MiB"
+        raise UsageError(f"launches: expected {limits}")
     for name, size in given.workspaces.items():
         if name in tensors:
             raise UsageError(f"workspaces: {name} is a tensor of the problem")

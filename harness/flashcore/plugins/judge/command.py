@@ -8,7 +8,7 @@ from pathlib import Path
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.model.text import misspelled
-from flashcore.plugins.judge import judging
+from flashcore.plugins.judge import judging, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
@@ -41,6 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
     if arguments.key and not Path(arguments.key).is_file():
         raise UsageError(f"--key {arguments.key}: expected a file, found none")
+    shown = sandbox.readable([Path(suite.root)])
+    if arguments.key and any(Path(arguments.key).resolve().is_relative_to(path) for path in shown):
+        raise UsageError(f"--key {arguments.key}: expected a file outside of what candidates' compilers may read")
     settings = judging.Settings(arguments.limit)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:

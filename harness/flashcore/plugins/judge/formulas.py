@@ -37,7 +37,7 @@ def filled(part: Any, names: Mapping[str, int | float]) -> Any:
     if not isinstance(part, dict):
         return part
     made = {key: filled(value, names) for key, value in part.items()}
-    for kind in _FORMATS.keys() & made.keys():
+    for kind in sorted(_FORMATS.keys() & made.keys()):
         number = made.pop(kind)
         try:
             made["hex"] = struct.pack(_FORMATS[kind], number).hex()

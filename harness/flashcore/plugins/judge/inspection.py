@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +39,16 @@ _RESERVED = (".nv.reservedSmem.",)
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
 _RELA, _REL = 4, 9
 _WRITE, _CODE, _COMPRESSED = 1, 4, 0x800
+#: Bytes of a program's header, if there is one, and of a section's.
+_SIZES = {(56, 64), (0, 64)}
 #: Sections that a kernel may write to; those that the driver translates again, from this architecture on; those whose
 #: relocations change no code or data.
 _MEMORY, _OF_BLACKWELL = re.compile(r"\.nv\.(global$|global\.init$|shared\.|merc\.)"), re.compile(r"\.nv\.(cap)?merc")
 _TRANSLATED, _UNUSED = 100, re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
 #: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
 _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
+#: Memory that has no content in the file, and CUDA's kinds of variables, which compilers use no more.
+_NOBITS, _KINDS, _RESERVED_SHARED = 8, {0x70000007, 0x70000008, 0x7000000A}, ".nv.shared.reserved."
 #: Compilers make a few dozen; reading takes their product.
 _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_REASONS = 4096, 100_000, 20
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
@@ -64,7 +69,12 @@ def inspect(path: Path, arch: str) -> Inspected:
     try:
         data = path.read_bytes()
         sections = cubin.sections_of(data)
-        if len({s.name for s in sections}) < len(sections) or len(sections) > _MOST_SECTIONS:
+        names = {s.name for s in sections}
+        if (
+            struct.unpack_from("<H2xH", data, 0x36) not in _SIZES
+            or len(names) < len(sections)
+            or len(names) > _MOST_SECTIONS
+        ):
             raise ValueError(f"at most {_MOST_SECTIONS} sections, each with a name of its own")
         symbols = [*itertools.islice(cubin.symbols_of(data, sections), _MOST_SYMBOLS + 1)]
         if len(symbols) > _MOST_SYMBOLS:
@@ -84,14 +94,16 @@ def _is_at(symbol: Symbol, sections: Sequence[Section], name: str) -> bool:
 
 
 def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
+    all_names = {s.name for s in sections}
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
         if section.name == _STATE:
             exported = [s for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
             if unknown := _hidden(section.size, exported):
                 yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-            names = [s.name for s in symbols if s.name and _is_at(s, sections, _STATE)]
-            if len({*names}) < len(names) or not all(map(_NAME.fullmatch, names)):
+            count = Counter(s.name for s in symbols)
+            state = [s.name for s in symbols if s.name and _is_at(s, sections, _STATE)]
+            if any(count[name] > 1 or not _NAME.fullmatch(name) for name in state):
                 yield "a global variable's name is not one"
         elif section.name == _TABLES:
             content = section.content(data)
@@ -100,6 +112,12 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
                 yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
         elif not _SECTIONS.fullmatch(section.name) or (_OF_BLACKWELL.match(section.name) and not is_translated):
             yield f"the section {untrusted(section.name)} is not understood"
+        of_kernel = section.name.removeprefix(".nv.shared.")
+        is_shared = of_kernel != section.name and (
+            f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
+        )
+        if section.kind in _KINDS or (section.kind == _NOBITS and section.name != _STATE and not is_shared):
+            yield f"the kind of section {untrusted(section.name)} is not understood"
         is_code = section.name.startswith(".text.")
         wrong = section.flags & (
             _COMPRESSED | (0 if is_code else _CODE) | (0 if _MEMORY.match(section.name) else _WRITE)
@@ -112,6 +130,8 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
         if section.kind in (_RELA, _REL) and not _UNUSED.match(sections[section.info].name):
             yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
     for symbol in symbols:
+        if symbol.section >= len(sections):
+            yield f"the section of symbol {untrusted(symbol.name)} is not understood"
         if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
             yield f"it uses what it does not have, as launches, output and allocation do: {untrusted(symbol.name)}"
 

@@ -28,7 +28,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape, Suite
-from flashcore.plugins.judge import candidate, planning
+from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
 from flashcore.plugins.judge.measuring import PROCESSES, REPLAYS, Processes, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
@@ -97,6 +97,7 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
                 judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
                 stack.callback(judge.report, say)
+        stack.callback(sandbox.stop)
         for pool in (ahead, measuring):  # if no more verdicts are wanted
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         pending: deque[Future[Future[Verdict]]] = deque()

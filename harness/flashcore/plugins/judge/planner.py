@@ -1,6 +1,6 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"shapes":
+Reads ``{"root", "shown", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"shapes":
 {shape: [launches of some numbers…]}, "cubins": {file: base64}}``, or ``{"error": text,
 "incapable": bool}``, where the latter blames the machine.
 """
@@ -48,19 +48,17 @@ def main() -> None:
 
 def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
     plugins.load()  # their tables are left out
-    root, left_out = Path(task["root"]), {*parts.tables(), *parts.LISTS, "manifests", "notes"}
-    manifest = tomllib.loads((root / parts.MANIFEST).read_text("utf-8"))
+    left_out = {*parts.tables(), *parts.LISTS, "manifests", "notes"}
+    suite, made = Path(f"shown{task['root']}").resolve(), Path("made").resolve()
+    try:
+        shutil.copytree(task["shown"], "shown", symlinks=True)
+    except OSError as error:
+        raise CapabilityError(f"the suite cannot be copied: {error}", "remove large files from its folder") from None
+    manifest = tomllib.loads((suite / parts.MANIFEST).read_text("utf-8"))
     problems = manifest.pop("problem", {})
-    for text in parts.included(root, manifest.get("manifests"))[0].values():
+    for text in parts.included(suite, manifest.get("manifests"))[0].values():
         problems |= tomllib.loads(text.decode()).get("problem", {})
     problem = problems[task["problem"]]
-    suite, made = Path("suites", root.name).resolve(), Path("made").resolve()
-    for folder in (
-        ".",
-        os.path.dirname(problem["file"]),
-        *manifest.get("include", []),
-    ):  # some may be beside the suite's
-        shutil.copytree(root / folder, suite / folder, symlinks=True, dirs_exist_ok=True)
     shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
     manifest = {key: value for key, value in manifest.items() if key not in left_out} | {
         "archs": [task["arch"]],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite, manifest_keys
 from flashcore.plugins.judge import sandbox
-from flashcore.plugins.judge.candidate import Candidate, CandidateForm, Launches
+from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches
 from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
@@ -23,7 +24,7 @@ from flashcore.suites.schema import Form
 class _Answer(Form):
     """What the planner writes."""
 
-    shapes: dict[str, list[Launches]] = Field(default={})
+    shapes: dict[str, Annotated[list[Launches], Field(max_length=64)]] = Field(default={})
     cubins: dict[Word, str] = Field(default={}, max_length=256)
     error: str = ""
     incapable: bool = False
@@ -76,19 +77,35 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
     return planned(suite, Candidate(sealed, "", form), shapes, arch)
 
 
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """What no compiler needs of a suite: hidden files, runs, verdicts, other candidates, pipes and devices."""
+    paths = {name: Path(folder, name) for name in names}
+    return {
+        name
+        for name, path in paths.items()
+        if name.startswith((".", "verdicts"))
+        or name in ("build", "profiles", "reports")
+        or (path / MANIFEST).exists()
+        or not (path.is_symlink() or path.is_dir() or path.is_file())
+    }
+
+
 def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
-    root, form = Path(suite.root).resolve(), one.form
+    root, form, shown = Path(suite.root).resolve(), one.form, one.folder.parent / "shown"
+    for each in (root, (root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include)):
+        copy = Path(f"{shown}{each.resolve()}")  # some may be beside the suite's folder
+        shutil.copytree(each, copy, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
     task = {
         "root": str(root),
+        "shown": str(shown),
         "candidate": str(one.folder),
         "problem": form.problem,
         "shapes": {shape.name: dict(shape.params) for shape in shapes},
         "arch": arch,
         "variant": {**form.variant, "tolerance": form.tolerance, "roof": form.roof},
     }
-    folders = [root, one.folder, (root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include)]
     command = python_process.command("flashcore.plugins.judge.planner")
-    output = sandbox.run(command, json.dumps(task).encode(), folders)
+    output = sandbox.run(command, json.dumps(task).encode(), [shown, one.folder])
     try:
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}

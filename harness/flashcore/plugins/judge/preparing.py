@@ -69,7 +69,7 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
         return verdict if reasons else Prepared(verdict, one, shapes, planned, state)
-    except UsageError as error:
+    except (UsageError, RecursionError) as error:
         return replace(verdict, status="rejected", reasons=(untrusted(error, 1000),))
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it
         return replace(verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))

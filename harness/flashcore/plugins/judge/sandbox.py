@@ -33,6 +33,7 @@ _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
 )
+_running = set[int]()
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
@@ -46,7 +47,7 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
         CapabilityError: neither bubblewrap nor namespaces of our own work here.
         UsageError: the command failed, took too long, or wrote too much.
     """
-    paths, bubblewrap = _paths(folders), shutil.which("bwrap")
+    paths, bubblewrap = readable(folders), shutil.which("bwrap")
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
     outers: list[tuple[list[str], dict[str, object]]] = [([], {"readable": paths, "size": str(_SIZE)})]
     if bubblewrap:
@@ -71,20 +72,31 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
     )
 
 
-def _paths(folders: Sequence[Path]) -> list[str]:
+def stop() -> None:
+    """Ends all commands."""
+    for process in [*_running]:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+
+
+def readable(folders: Sequence[Path]) -> list[str]:
+    """What a command may read: these folders, compilers, and this package with what it imports."""
     nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
     roots = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
     here = Path.cwd()  # it may have runs and verdicts
     packages = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
-    wanted: tuple[str | Path, ...] = (
-        *_SYSTEM,
+    ours: tuple[str | Path, ...] = (
         sys.prefix,
         sys.base_prefix,
-        *(root for root in roots if not Path.home().is_relative_to(root)),
+        *roots,
         Path(confine.__file__).parents[3],
         *(p for p in packages if p and not here.is_relative_to(p)),
-        *folders,
         *toolchain.site_packages(),
+    )
+    wanted: tuple[str | Path, ...] = (
+        *_SYSTEM,
+        *folders,
+        *(path for path in ours if not Path.home().is_relative_to(path)),
     )
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
@@ -101,6 +113,7 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
             pass_fds=(writer,),
         )  # fmt: skip
         os.close(writer)
+        _running.add(process.pid)
         given: bytes | None = text
         until = time.monotonic() + seconds
         try:
@@ -115,6 +128,7 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            _running.discard(process.pid)
             process.wait()
         if (size := os.fstat(output.fileno()).st_size) > _MOST_OUTPUT:
             limit = f"at most {_MOST_OUTPUT >> 20} MiB of launches and cubins (as base64)"
