@@ -18,7 +18,14 @@ NAME = "<script>alert(1)</script>\"'&\x1b[2J"
 def verdict(digest: str, us: float, **changes: object) -> Verdict:
     times = {mode: {"us": us, "low": us - 0.1, "high": us + 0.1} for mode in ("cold", "isolated")}
     times["cold"]["speedup"] = {"value": 1.5}  # type: ignore[assignment]
-    shape = {"shape": "main", "params": {"N": 1}, "drawn": False, "times": times, "floor": {"cold": 1.0}}
+    shape = {
+        "shape": "main",
+        "params": {"N": 1},
+        "drawn": False,
+        "first_us": None,
+        "times": times,
+        "floor": {"cold": 1.0},
+    }
     fields = {
         "suite": "s",
         "status": "accepted",

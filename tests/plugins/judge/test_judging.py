@@ -24,7 +24,8 @@ from tests.plugins.launcher.conftest import Machine
 def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     verdict = judge()
     assert (verdict.status, verdict.reasons) == ("accepted", ())
-    *checks, small = verdict.shapes
+    *checks, small, first = verdict.shapes
+    assert first["first_us"] == 3.0 and first["shape"] == "small" and first["calls_judged"] == 1
     drawn = {one["shape"]: one["drawn"] for one in checks}
     assert drawn == {"small": False, "odd": False, "drawn_0": True, "drawn_1": True}
     for one in checks:
@@ -122,4 +123,4 @@ def test_the_suites_baseline_is_timed_in_turns(judge: Judge, compiler: Nvcc, tmp
     (suite / "suite.toml").write_text(f"{text}\n[variant.copy]{variant}")
     verdict = judge(suite=suite)
     assert (verdict.reasons, verdict.rival) == ((), {"name": "copy", "lacking": ""})
-    assert [time["speedup"]["value"] for time in verdict.shapes[-1]["times"].values()] == [1.0, 1.0]
+    assert [time["speedup"]["value"] for time in verdict.shapes[-2]["times"].values()] == [1.0, 1.0]

@@ -117,9 +117,9 @@ def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path)
 @pytest.mark.parametrize(
     ("host", "events", "convicts"),
     [
-        ([-90.0, 9.0], 11.0, False),  # a busy host, and what events add to a call
+        ([-90.0, 9.0], 9.0, False),  # a busy host, and what events add to a call
         ([10.0, 90.0], 8.0, True),  # forged events
-        ([-90.0, 9.0], 12.0, True),  # shortened spacers
+        ([-90.0, 9.0], 10.0, True),  # shortened spacers
         ([-900.0, -600.0], 8.0, None),  # a host that is so busy that it tells nothing
     ],
 )
@@ -142,3 +142,13 @@ def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Pat
     if not one.device["confined"]:
         pytest.skip("system: no Landlock")
     assert "x.2.raw: expected a file" in one.reasons[0] and {each.content for each in one.outputs} == {0, 1}
+
+
+@pytest.mark.parametrize(("us", "convicts"), [(3.0, False), (0.1, False), (-3.0, True)])
+def test_a_first_call_that_is_slower_than_later_ones_convicts(
+    start: Start, made: Path, us: float, convicts: bool
+) -> None:
+    one = trials(start(1))
+    one.first(Runnable(plan(), made), CONTENTS[:1], us)
+    assert one.first_us == 3.0 and [output.content for output in one.outputs] == [CONTENTS[0]]
+    assert bool(one.reasons) is convicts

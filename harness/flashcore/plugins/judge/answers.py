@@ -105,9 +105,18 @@ def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _inputs(root: str, file: str, params: str, *seed_device_and_kind: Any) -> Any:
-    """Inputs, which are needed again to judge what was made of them."""
-    return load_problem(root, file).make_inputs(json.loads(params), *seed_device_and_kind)
+def _inputs(root: str, file: str, params: str, seed: int, device: str, kind: str) -> Any:
+    """Inputs, which are needed again to judge what was made of them. Some rows of ``normal+large`` are large."""
+    problem, (first, *others) = load_problem(root, file), kind.split("+")
+    inputs = dict(problem.make_inputs(json.loads(params), seed, device, first))
+    for other in others:
+        for name, x in problem.make_inputs(json.loads(params), seed, device, other).items():
+            if hasattr(x, "reshape"):
+                rows = inputs[name].clone().reshape(-1, x.shape[-1])
+                start, count = seed % len(rows), 1 + seed // 97 % len(rows)
+                rows[start : start + count] = x.reshape(rows.shape)[start : start + count]
+                inputs[name] = rows.reshape(x.shape)
+    return inputs
 
 
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:

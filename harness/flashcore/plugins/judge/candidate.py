@@ -148,6 +148,8 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
         raise UsageError(f"launches: expected some on {case.shape}, found none")
     if others := [launch.cubin for launch in made.launches if not launch.cubin.endswith(".cubin")]:
         raise UsageError(f"launches: expected cubins whose names end so, found {others[0]}")  # no input's file
-    if made.launches[0].programmatic:
-        raise UsageError("launches.0.programmatic: expected false: it would overlap with what precedes the timed call")
+    if any(launch.programmatic for launch in made.launches):
+        raise UsageError(
+            "launches: expected none programmatic: it would overlap with what precedes or follows the call"
+        )
     return made

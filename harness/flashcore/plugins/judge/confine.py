@@ -73,14 +73,15 @@ def namespaces(readable: Sequence[str], size: str) -> None:
         os.mkdir(name)
     _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)
     read_only = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV)
+    device = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID)  # its mode and owner are the host's
     for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
         is_folder = os.path.isdir(f"/old{path}")
         os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
         if not is_folder:
             Path(path).touch()
         _call("mount", f"/old{path}", path, None, _BIND | _REC, None)
-        if not path.startswith("/dev"):
-            _call("syscall", _MOUNT_SETATTR, _HERE, path, _RECURSIVE, read_only, ctypes.sizeof(read_only))
+        change = device if path.startswith("/dev") else read_only
+        _call("syscall", _MOUNT_SETATTR, _HERE, path, _RECURSIVE, change, ctypes.sizeof(change))
     _call("mount", "proc", "/proc", "proc", _RDONLY | _NOSUID | _NODEV, None)  # root may write to /proc/sys
     for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
         os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")

@@ -41,8 +41,14 @@ from flashcore.plugins.launcher.plan import tensors_of
 SECONDS = 60.0
 #: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
 _PER_REPLAY, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
+#: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
+#: apart by a few elements knows nothing.
+_MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
+#: Processes whose first calls must all be slow to convict.
+_FIRSTS = 2
 #: Timed calls that are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
+_DICE = secrets.SystemRandom()
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 
@@ -171,7 +177,9 @@ class _Judge:
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
                             trials = Trials(processes, one.state, form.deterministic, until)
-                            runs.append(self._measured(one, shape, trials, timed, seconds))
+                            runs.append(self._measured(one, shape, trials, seconds, timed=timed))
+                if timed and not runs[-1].trials.reasons:
+                    runs.append(self._first(one, secrets.choice(runs), seconds))
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 with _adding(seconds, "answers"):
                     for run in runs:
@@ -213,8 +221,28 @@ class _Judge:
             processes.close()
             self._spare[count] = self._started(count)
 
-    def _measured(self, one: Prepared, shape: Shape, trials: Trials, timed: bool, seconds: Counter[str]) -> _Run:
-        """Draws inputs and runs the plan on them, to check it or to time it.
+    def _first(self, one: Prepared, timed: _Run, seconds: Counter[str]) -> _Run:
+        """The first call of a process, on a shape that was timed."""
+        shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
+        for _ in range(_FIRSTS):
+            with self._processes(1) as processes:
+                trials = Trials(processes, one.state, timed.trials.deterministic, timed.trials.until)
+                run = self._measured(one, shape, trials, seconds, first_us=timed.trials.times["cold"]["us"])
+            if not run.trials.reasons:
+                break
+        return run
+
+    def _measured(
+        self,
+        one: Prepared,
+        shape: Shape,
+        trials: Trials,
+        seconds: Counter[str],
+        *,
+        timed: bool = False,
+        first_us: float = 0.0,
+    ) -> _Run:
+        """Draws inputs and runs the plan on them, to check it, or to time it or, if it has a time, a first call of it.
 
         Args:
             seconds: what making the inputs and running the kernels takes is added.
@@ -226,12 +254,16 @@ class _Judge:
         case = case_of(self._suite, one.candidate, shape)
         problem = load_problem(case.root, case.problem_file)
         kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
-        if timed:
-            size = sum(8 * math.prod(t.sizes) for t in tensors_of(case).values() if t.role != "output")
+        given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
+        mixable = len(problem.KINDS) > 1 and all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
+        mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2)] if mixable else []
+        if timed or first_us:
+            size = sum(8 * math.prod(t.sizes) for t in given)
             count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * REPLAYS, 1)))
-            kinds = kinds[:1] * (1 + count * REPLAYS)
+            usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
+            kinds = [_DICE.choice(usual) for _ in range(1 + count * REPLAYS if timed else 1)]
         elif "check" in shape.stages:  # others are large
-            kinds *= _SEEDS
+            kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
         with _adding(seconds, "inputs"):
             inputs, numbers = self._inputs(case, trials.processes, kinds)
             groups = grouped((json.dumps(scalars), number) for number, scalars in numbers.items())
@@ -244,7 +276,9 @@ class _Judge:
             stack.callback(_remove, trials.processes.folder.glob("*.raw"))
             for text, contents in groups.items():
                 runnable = _runnable(case, one.planned, json.loads(text))
-                if timed:
+                if first_us:
+                    trials.first(runnable, contents, first_us)
+                elif timed:
                     ours = self._answers.count + PROCESSES + 1 + (self._rival is not None)
                     trials.time(runnable, rival, contents, ours)
                 else:
@@ -282,7 +316,7 @@ class _Judge:
     def _judged(self, run: _Run, roof: str, most: int) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
         trials = run.trials
-        outputs = secrets.SystemRandom().sample(trials.outputs, min(most, len(trials.outputs)))
+        outputs = _DICE.sample(trials.outputs, min(most, len(trials.outputs)))
         tasks = [
             {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
             for output in outputs
@@ -308,6 +342,7 @@ class _Judge:
             "gpu": trials.gpu,
             "calls_judged": len(tasks),
             "calls_compared": trials.compared,
+            "first_us": trials.first_us,
         }, [*trials.reasons, *wrong]
 
 

@@ -35,7 +35,9 @@ PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
 _CALL_S = 10.0
 #: Other clocks may see this share more, and so many us the host's and events; a busy host's may see half and many less.
-_CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 4.0, 500.0
+_CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 2.0, 500.0
+#: A process's first call may take this share longer, and so many us, for code that no call has loaded.
+_FIRST, _FIRST_US = 1.15, 5.0
 #: Calls of a replay that are judged in full.
 _LOOKS = 2
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
@@ -138,6 +140,7 @@ class Trials:
         until: the end of the candidate's time, by the monotonic clock.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
+        first_us: the time of a process's first call.
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
@@ -150,6 +153,7 @@ class Trials:
     outputs: list[Output] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
+    first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -194,6 +198,17 @@ class Trials:
             for mode in MODES:
                 self._take_turns(one.plan, players, watch, mode)
             self.gpu = state_values(watch.seen)
+
+    def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
+        """Times one cold call of a process that has run no kernel of the candidate, which took ``us`` otherwise. What
+        earlier calls left, in our kernels' code or wherever it is, helps no more."""
+        with self._judged():
+            (launcher,) = self._loaded(self.processes, one)
+            answer = self._ask(launcher, "trial", MODES[1], 1, contents[0])
+            self._look(one.plan, launcher, contents, answer)
+            self.first_us = answer["us"][0]
+            if self.first_us > _FIRST * us + _FIRST_US:
+                self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], watch: Watch, mode: str) -> None:
         host: list[float] = []
@@ -247,8 +262,8 @@ class Trials:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
-    def _loaded(self, processes: Processes, one: Runnable, content: int) -> list[Launcher]:
-        """The processes, when they have loaded a plan and called it once."""
+    def _loaded(self, processes: Processes, one: Runnable, content: int | None = None) -> list[Launcher]:
+        """The processes, when they have loaded a plan, and called it once on a content."""
         is_rival = processes is not self.processes
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, processes.folder / name)
@@ -258,7 +273,8 @@ class Trials:
             launcher.sets = self._ask(launcher, "plan", "plan", key)["sets"]
             for cubin, name in () if is_rival else self.state:
                 self._ask(launcher, "state", cubin, name)
-            self._ask(launcher, "once", content)
+            if content is not None:
+                self._ask(launcher, "once", content)
             self.device = {k: v for k, v in launcher.device.items() if k != "event"}
         return processes.ready()
 

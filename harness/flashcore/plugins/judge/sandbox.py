@@ -31,6 +31,7 @@ LIMITS = {
 _SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
+    f" {' '.join(f'--remount-ro /dev/{n}' for n in ['null', 'zero', 'full', 'random', 'urandom', 'tty'])}"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
 )
 _running = set[int]()
@@ -44,8 +45,8 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
         folders: what it may read besides compilers and this package.
 
     Raises:
-        CapabilityError: neither bubblewrap nor namespaces of our own work here.
-        UsageError: the command failed, took too long, or wrote too much.
+        CapabilityError: neither bubblewrap nor namespaces of our own work here, or it took too long.
+        UsageError: the command failed, or wrote too much.
     """
     paths, bubblewrap = readable(folders), shutil.which("bwrap")
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
@@ -122,7 +123,8 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
                     process.communicate(given, timeout=_POLL)
                 given = None
                 if time.monotonic() > until:
-                    raise UsageError(f"expected an answer of the sandbox within {seconds:g} s")
+                    late = f"expected an answer of the sandbox within {seconds:g} s"
+                    raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")
                 if _are_too_many(process.pid):
                     raise UsageError(f"expected at most {LIMITS['RLIMIT_NPROC']} processes in the sandbox")
         finally:

@@ -5,8 +5,7 @@
 //
 //   plan FILE KEY   loads a plan instead of the last one; hashes are of that key
 //   state CUBIN NAME    a global variable, which is written before each call
-//   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs. Later
-//                       isolated calls are preceded by a call on K, which is not timed
+//   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
 //   trial MODE N K...   a call on each of N contents, each in a graph of its own: `us` that it adds between events around it
 //                       and spacers, `host_us` that it adds to all by the host's clock; a hash of each call's outputs
 //   events MODE N K...  the same, with the events around the call alone
@@ -177,13 +176,13 @@ class Session {
       digest_key_ = static_cast<std::uint64_t>(words.integer(1, INT64_MAX));
       open(path);
     } else if (which == 1) {
-      fill({words.integer(0, kMostContents)}, true);
+      fill({words.integer(0, kMostContents)});
       say("once", once());
     } else if (which == 2 || which == 3) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
       std::vector<std::int64_t> contents;
       for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMostContents));
-      fill(contents, false);
+      fill(contents);
       say("trial", trial(is_cold, which == 3));
     } else if (which == 4) {
       const auto module = modules_.find(words.name());
@@ -280,9 +279,6 @@ class Session {
     }
     own_.push_back(arena_ = allocated(end + kGap));
     own_.push_back(staging_ = allocated(largest + 2 * kStep));
-    own_.push_back(warm_ = allocated(packed + kStep));
-    warm_keys_.resize(count);
-    for (std::uint64_t& one : warm_keys_) one = draw_() | 1;
     for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
     slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 28) / std::max<Size>(bytes, 1), 2, 16));
     for (int i = 0; i < slots_; ++i) given_.push_back(allocated(packed + kStep)), results_.push_back(allocated(packed + kStep));
@@ -344,9 +340,8 @@ class Session {
     std::memset(buffer_, 0, bytes);  // kernels can read it
   }
 
-  // Writes all of the slots: the first with these contents, in this order. The first may be what later calls are preceded
-  // by a call on.
-  void fill(const std::vector<std::int64_t>& contents, bool is_warm) {
+  // Writes all of the slots: the first with these contents, in this order.
+  void fill(const std::vector<std::int64_t>& contents) {
     calls_ = static_cast<int>(contents.size());
     const unsigned value = byte4();
     keys_.resize(static_cast<std::size_t>(calls_) * plan_->tensors.size());
@@ -359,7 +354,6 @@ class Session {
         stage(folder_ / (one.name + "." + std::to_string(contents[i]) + ".raw"), one.bytes);
         if (i == 0) given_digests_[t] = digest(t);
         pass(mask_, staging_.at, given_[i].at + at_[t], one.bytes, key(i, t));
-        if (is_warm) pass(mask_, staging_.at, warm_.at + at_[t], one.bytes, warm_keys_[t]);
       }
     }
     poison(staging_, value);
@@ -427,14 +421,8 @@ class Session {
     Handle graph = nullptr, made = nullptr;
     CUDA(cuCtxResetPersistingL2Cache);
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    if (is_cold) {
-      before(given_[call], &keys_[static_cast<std::size_t>(call) * plan_->tensors.size()], value);
-      machine_.flush(value + 1);
-    } else {  // the code is in caches, as after an earlier call
-      before(warm_, warm_keys_.data(), value);
-      launch(driver, *plan_, addresses_, machine_.stream);
-      before(given_[call], &keys_[static_cast<std::size_t>(call) * plan_->tensors.size()], value);
-    }
+    before(given_[call], &keys_[static_cast<std::size_t>(call) * plan_->tensors.size()], value);
+    if (is_cold) machine_.flush(value + 1);
     spaced(call, is_there, is_tight);
     after(call, value);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
@@ -485,10 +473,10 @@ class Session {
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
   std::vector<Block> states_, given_, results_, own_;
-  Block arena_, staging_, warm_;
+  Block arena_, staging_;
   std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot
   std::vector<Address> addresses_;
-  std::vector<std::uint64_t> keys_, warm_keys_, given_digests_;  // the latter of the first call's tensors
+  std::vector<std::uint64_t> keys_, given_digests_;  // the latter of the first call's tensors
   std::uint64_t digest_key_ = 1;
   void* buffer_ = nullptr;
   Size buffer_bytes_ = 0;
