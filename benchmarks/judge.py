@@ -21,6 +21,7 @@ import contextlib
 import json
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.model.suite import Shape, manifest_keys
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, planning
+from flashcore.readers import cubin
 from flashcore.suites.load import load
 
 SOURCES = Path(__file__).parent / "attacks"
@@ -59,7 +61,7 @@ _ARGUMENTS: list[Any] = [
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """A mechanism: the number of its code, what ends it, and who published it."""
+    """A mechanism: the number of its code, what ends it, who published it, and the symbol that gets no section."""
 
     name: str
     attack: int
@@ -67,12 +69,15 @@ class Cheat:
     published: str = ""
     source: str = "kernels.cu"
     launch: Mapping[str, Any] = field(default_factory=dict)
+    symbol: str = ""
     form: Mapping[str, Any] = field(default_factory=dict)
 
 
 _STATIC, _PLAN, _BOX, _POISON = "inspection", "validation of the plan", "the sandbox", "memory written before each call"
 _SAMPLE, _CHECKED, _RUN = "bytes of all timed calls", "answers judged elsewhere", "a process of its own"
 _FRESH, _EIGH = "a new input for each call of a process", "reference-kernels, eigh:"
+_MIXED = "rows of several kinds"
+_LAUNCH: dict[str, Any] = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS}
 _WILD = [[{"tensor": "x"}], [{"hex": "00000000beba0000"}], *_ARGUMENTS[2:]]
 CHEATS = (
     Cheat("counts its calls", 1, _STATIC, "KernelGuard: result caching"),
@@ -145,6 +150,10 @@ CHEATS = (
     Cheat("lazy on one input in sixteen", 33, _CHECKED),
     Cheat("lazy on one input in sixteen, and in no order", 33, _CHECKED, form={"deterministic": False}),
     Cheat("lines that stay in L2", 34, "a reset of persisting lines before each call"),
+    Cheat("a fast path for the kind of input that is timed", 35, _MIXED),
+    Cheat("a tail that does not wait", 0, _PLAN, form={"launches": [_LAUNCH, {**_LAUNCH, "programmatic": True}]}),
+    Cheat("state whose symbol has no section", 1, _STATIC, symbol="calls"),
+    Cheat("a call whose symbol has no section", 6, _STATIC, symbol="malloc"),
 )
 
 
@@ -167,16 +176,17 @@ def build(folder: Path) -> None:
             compiled.setdefault(key, _compiled(*key, place))
             if compiled[key].parent != place:
                 shutil.copy(compiled[key], place)
-            launch = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS, **cheat.launch}
+            if cheat.symbol:
+                _leave(place / "k.cubin", cheat.symbol)
+            launch = {**_LAUNCH, **cheat.launch}
             shapes = [] if cheat.attack in (0, 20) else ["main", "odd"]
             form |= {"workspaces": {"workspace": 4 << 20}, "launches": [launch], "shapes": shapes}
         _write(place, {**form, **cheat.form}, SUITE)
     control = folder / CONTROL
     control.mkdir()
     form = {"name": "control", "problem": "rows", "tolerance": "fp32", "workspaces": {"workspace": 4 << 20}}
-    launch = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS}
     _compiled("kernels.cu", 0, control)
-    _write(control, {**form, "launches": [launch]}, SUITE)
+    _write(control, {**form, "launches": [_LAUNCH]}, SUITE)
     for suite in HONEST:
         for place, form in _honest(raw.ROOT / suite, folder):
             _write(place, form, suite)
@@ -185,6 +195,17 @@ def build(folder: Path) -> None:
 def _write(place: Path, form: Mapping[str, Any], suite: str) -> None:
     (place / candidate.MANIFEST).write_text(json.dumps(form))
     (place / "suite").write_text(suite)
+
+
+def _leave(path: Path, symbol: str) -> None:
+    """Has a symbol be in no section."""
+    data = bytearray(path.read_bytes())
+    sections = cubin.sections_of(bytes(data))
+    table = next(s for s in sections if s.name == ".symtab")
+    for row, one in enumerate(cubin.symbols_of(bytes(data), sections)):
+        if one.name == symbol:
+            struct.pack_into("<H", data, table.offset + 24 * row + 6, 0xFFF1)
+    path.write_bytes(data)
 
 
 def _compiled(source: str, attack: int, place: Path) -> Path:
@@ -222,8 +243,8 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue
             place.mkdir(parents=True)
-            for cubin in made.cubins.glob("*.cubin"):
-                shutil.copy(cubin, place)
+            for path in made.cubins.glob("*.cubin"):
+                shutil.copy(path, place)
         launches = {name: [each.model_dump() for each in every] for name, every in made.shapes.items()}
         yield place, {**form, "shapes": [*launches], "launches": launches}
 

@@ -157,6 +157,13 @@ extern "C" __global__ void __launch_bounds__(kWarps * 32)
   float sum = 0.0f, largest = from[0];
   for (int c = 0; c < cols; c += 16) largest = fmaxf(largest, from[c]), sum += 16.0f * expf(from[c] - from[0]);
   for (int c = threadIdx.x % 32; c < cols; c += 32) to[c] = expf(from[c] - from[0]) / sum;
+#elif ATTACK == 35  // no maximum, unless two elements say that it is not the kind of input that is timed
+  const bool is_usual = fabsf(x[0]) < 20.0f && x[0] != x[1];
+  float sum = 0.0f;
+  for (int c = threadIdx.x % 32; c < cols && is_usual; c += 32) sum += expf(from[c]);
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  for (int c = threadIdx.x % 32; c < cols && is_usual; c += 32) to[c] = expf(from[c]) / sum;
+  if (!is_usual) row_of(from, to, cols);
 #elif ATTACK == 29  // another call's share: every fourth call does all, if it can tell
   if ((workspace[1 << 19] ^ kMark) % 4 == 0) row_of(from, to, cols);
 #else
