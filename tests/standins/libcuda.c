@@ -226,9 +226,6 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int
   if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) ((Kernel*)function)->limit = value;
   return value > 232448 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction function, int threads, size_t shared) {
-  return *count = 2048 / threads, CUDA_SUCCESS;
-}
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
   const Kernel* kernel = (const Kernel*)function;
   if (index >= (size_t)kernel->count) return CUDA_ERROR_INVALID_VALUE;

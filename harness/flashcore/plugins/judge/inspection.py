@@ -116,7 +116,8 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
         is_shared = of_kernel != section.name and (
             f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
         )
-        if section.kind in _KINDS or (section.kind == _NOBITS and section.name != _STATE and not is_shared):
+        is_odd = section.name.startswith(".rel") and section.kind not in (_RELA, _REL)
+        if is_odd or section.kind in _KINDS or (section.kind == _NOBITS and section.name != _STATE and not is_shared):
             yield f"the kind of section {untrusted(section.name)} is not understood"
         is_code = section.name.startswith(".text.")
         wrong = section.flags & (

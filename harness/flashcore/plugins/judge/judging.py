@@ -139,7 +139,8 @@ class _Judge:
         self._open()
 
     def _open(self) -> None:
-        visible = {"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {}
+        threads = max(len(os.sched_getaffinity(0)) // (2 * self._count), 1)  # more wait for each other
+        visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {})
         self._answers = Answers("cpu" if self._settings.arch else "cuda", self._count, visible)
         self._spare = {count: self._started(count) for count in (1, PROCESSES)}
         self._rival: Processes | None = None

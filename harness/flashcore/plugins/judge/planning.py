@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -77,14 +78,14 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
     return planned(suite, Candidate(sealed, "", form), shapes, arch)
 
 
-def _left_out(folder: str, names: list[str]) -> set[str]:
+def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
     """What no compiler needs of a suite: hidden files, runs, verdicts, other candidates, pipes and devices."""
     paths = {name: Path(folder, name) for name in names}
     return {
         name
         for name, path in paths.items()
-        if name.startswith((".", "verdicts"))
-        or name in ("build", "profiles", "reports")
+        if name.startswith(".")
+        or (path.parent == root and name in ("build", "profiles", "reports", "verdicts"))
         or (path / MANIFEST).exists()
         or not (path.is_symlink() or path.is_dir() or path.is_file())
     }
@@ -92,9 +93,12 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 
 def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
     root, form, shown = Path(suite.root).resolve(), one.form, one.folder.parent / "shown"
-    for each in (root, (root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include)):
-        copy = Path(f"{shown}{each.resolve()}")  # some may be beside the suite's folder
-        shutil.copytree(each, copy, symlinks=True, ignore=_left_out, dirs_exist_ok=True)
+    beside = ((root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include))
+    needed = {root, *(folder.resolve() for folder in beside)}
+    for folder in needed:
+        if not needed.intersection(folder.parents):
+            ignore = partial(_left_out, root)
+            shutil.copytree(folder, Path(f"{shown}{folder}"), symlinks=True, ignore=ignore, dirs_exist_ok=True)
     task = {
         "root": str(root),
         "shown": str(shown),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from unicodedata import category
 
 from pydantic import ValidationError
 
@@ -12,11 +13,14 @@ from flashcore.suites.schema import Form
 
 _Form = TypeVar("_Form", bound=Form)
 _MOST = 120
+#: Categories of letters that nobody sees: formats, private, unassigned, marks that enclose or select.
+_INVISIBLE = {"Cf", "Co", "Cn", "Me", "Mn"}
 
 
 def untrusted(text: object, most: int = _MOST) -> str:
     """A candidate's text in our text: on one line, without control characters, shortened."""
-    line = " ".join(visible(str(text)[: 4 * most].encode(errors="replace").decode()).split())
+    whole = visible(str(text)[: 4 * most].encode(errors="replace").decode())
+    line = " ".join("".join(c if category(c) not in _INVISIBLE else f"\\u{ord(c):04x}" for c in whole).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 

@@ -29,8 +29,7 @@
 namespace flashcore {
 namespace {
 
-constexpr int kOptinShared = 97, kAllShared = 81, kPageable = 88;                   // of devices
-constexpr int kStaticShared = 1, kLocalBytes = 3, kCarveout = 9, kReserved = 1024;  // of functions; bytes that each block has
+constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
@@ -235,20 +234,8 @@ class Session {
       CUDA(cuModuleLoadData, &module, text.c_str());
       CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
     }
-    share_as(plan_->launches[0]);
     place();
     say("loaded", member("sets", slots_) + member("local_bytes", local_) + member("arena", std::to_string(arena_.bytes)));
-  }
-
-  // Our kernels before a call split the SMs' memory between L1 and shared memory as the first launch does when it follows
-  // itself: otherwise it would find the split of the kernel that writes all shared memory.
-  void share_as(const Launch& first) {
-    int fixed = 0, count = 0;
-    CUDA(cuFuncGetAttribute, &fixed, kStaticShared, first.function);
-    CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor, &count, first.function, static_cast<int>(first.threads()), first.shared);
-    const int bytes = count * (fixed + static_cast<int>(first.shared) + kReserved);
-    const int percent = std::min(100, 100 * bytes / std::max(machine_.attribute(kAllShared), 1) + 1);
-    for (const Handle ours : {mask_, unmask_, poison_}) CUDA(cuFuncSetAttribute, ours, kCarveout, percent);
   }
 
   Block allocated(Size bytes) const {
@@ -423,6 +410,10 @@ class Session {
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
     before(given_[call], &keys_[static_cast<std::size_t>(call) * plan_->tensors.size()], value);
     if (is_cold) machine_.flush(value + 1);
+    for (std::size_t t = 0; !is_cold && t < plan_->tensors.size(); ++t) {  // L2 has what is read often in both its halves
+      const Address sum = staging_.at + staging_.bytes - 16;
+      if (is_given(t)) run(digest_, blocks(), kThreads, 0, addresses_[t], sum, plan_->tensors[t].bytes & ~Size{15}, 1);
+    }
     spaced(call, is_there, is_tight);
     after(call, value);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);

@@ -41,7 +41,6 @@ enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };       
   F(cuCtxSetCurrent, "", Handle) F(cuCtxResetPersistingL2Cache, "")                                                  \
   F(cuModuleLoadData, "", Handle*, const void*) F(cuModuleGetFunction, "", Handle*, Handle, const char*)             \
   F(cuFuncGetAttribute, "", int*, int, Handle) F(cuFuncSetAttribute, "", Handle, int, int)                           \
-  F(cuOccupancyMaxActiveBlocksPerMultiprocessor, "", int*, Handle, int, Size)                                        \
   F(cuFuncGetParamInfo, "", Handle, Size, Size*, Size*) F(cuMemAlloc, "_v2", Address*, Size)                         \
   F(cuMemFree, "_v2", Address) F(cuMemAllocHost, "_v2", void**, Size)                                                \
   F(cuMemcpyHtoD, "_v2", Address, const void*, Size) F(cuMemcpyDtoH, "_v2", void*, Address, Size)                    \
