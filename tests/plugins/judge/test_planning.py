@@ -79,6 +79,9 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("secret")
     os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to("problem.py")
+    (folder / "include" / "build").mkdir(parents=True)
+    (folder / "include" / "build" / "needed.h").touch()
     shown: list[Path] = []
 
     def run(_: object, __: object, folders: list[Path]) -> bytes:
@@ -88,7 +91,7 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sandbox, "run", run)
     with pytest.raises(UsageError, match="enough"):
         planning.baseline(load(folder), "sm_90a", tmp_path / "b")
-    assert {"suite.toml", "problem.py"} <= {path.name for path in shown}
+    assert {"suite.toml", "problem.py", "link", "needed.h"} <= {path.name for path in shown}
     assert not [path for path in shown if path.is_file() and path.read_text() == "secret"]
     assert "pipe" not in {path.name for path in shown}
 
