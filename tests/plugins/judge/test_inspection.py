@@ -168,3 +168,10 @@ def test_sections_of_one_name_are_refused(compiler: Nvcc, tmp_path: Path) -> Non
         data[other : other + 4] = data[name : name + 4]
 
     assert "each with a name of its own" in changed(tmp_path, rename)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a", "sm_120"])
+def test_honest_kernels_of_other_architectures_are_understood(compiler: Nvcc, tmp_path: Path, arch: str) -> None:
+    (tmp_path / "k.cu").write_text(CONSTANTS + HONEST)
+    subprocess.run([compiler.path, f"-arch={arch}", "-cubin", "k.cu", "-o", "k.cubin"], check=True, cwd=tmp_path)
+    assert inspect(tmp_path / "k.cubin", arch).reasons == []

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.key and not Path(arguments.key).is_file():
         raise UsageError(f"--key {arguments.key}: expected a file, found none")
     shown = sandbox.readable([Path(suite.root)])
-    if arguments.key and any(Path(arguments.key).resolve().is_relative_to(path) for path in shown):
+    if arguments.key and any(Path(arguments.key).resolve().is_relative_to(Path(path).resolve()) for path in shown):
         raise UsageError(f"--key {arguments.key}: expected a file outside of what candidates' compilers may read")
     settings = judging.Settings(arguments.limit)
     codes = [Exit.OK]

@@ -124,6 +124,8 @@ def main() -> None:
         processors = sorted(os.sched_getaffinity(0))  # others are for candidates that are measured meanwhile
         os.sched_setaffinity(0, processors[-max(len(processors) // 4, 1) :])
         os.nice(19)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")  # before the judge
         if makes:
             namespaces(settings["readable"], settings["size"])
         restrict(settings["limits"], required=makes)

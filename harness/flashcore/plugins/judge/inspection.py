@@ -117,7 +117,8 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
             f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
         )
         is_odd = section.name.startswith(".rel") and section.kind not in (_RELA, _REL)
-        if is_odd or section.kind in _KINDS or (section.kind == _NOBITS and section.name != _STATE and not is_shared):
+        is_memory = section.kind == _NOBITS and section.name != _STATE and not is_shared
+        if (is_odd or section.kind in _KINDS or is_memory) and not _OF_BLACKWELL.match(section.name):
             yield f"the kind of section {untrusted(section.name)} is not understood"
         is_code = section.name.startswith(".text.")
         wrong = section.flags & (

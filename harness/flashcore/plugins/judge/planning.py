@@ -116,7 +116,7 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the planner's answer is not one: {untrusted(error)}") from None
     if answer.incapable:
-        raise CapabilityError(untrusted(answer.error, 1000), "see flashcore doctor")
+        raise CapabilityError(untrusted(f"its compilers say: {answer.error}", 1000), "see flashcore doctor")
     if answer.error:
         raise UsageError(untrusted(answer.error, 1000))
     folder = one.folder.parent / "compiled"
