@@ -80,6 +80,10 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
         (folder / name).write_text("secret")
     os.mkfifo(folder / "pipe")
     (folder / "link").symlink_to("problem.py")
+    (folder / "none").symlink_to("nothing")
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "common.h").touch()
+    (folder / "common").symlink_to("../common")
     (folder / "include" / "build").mkdir(parents=True)
     (folder / "include" / "build" / "needed.h").touch()
     shown: list[Path] = []
@@ -91,7 +95,7 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sandbox, "run", run)
     with pytest.raises(UsageError, match="enough"):
         planning.baseline(load(folder), "sm_90a", tmp_path / "b")
-    assert {"suite.toml", "problem.py", "link", "needed.h"} <= {path.name for path in shown}
+    assert {"suite.toml", "problem.py", "link", "needed.h", "common.h"} <= {path.name for path in shown}
     assert not [path for path in shown if path.is_file() and path.read_text() == "secret"]
     assert "pipe" not in {path.name for path in shown}
 

@@ -192,8 +192,9 @@ class _Judge:
         except UsageError as error:
             reasons = [untrusted(error, 1000)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
-            self.close()
-            self._open()
+            with contextlib.suppress(FlashcoreError, OSError):
+                self.close()
+                self._open()
             return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
         finally:
             self._busy += seconds

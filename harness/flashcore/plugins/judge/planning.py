@@ -98,7 +98,7 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
     for folder in needed:
         if not needed.intersection(folder.parents):
             ignore = partial(_left_out, root)
-            shutil.copytree(folder, Path(f"{shown}{folder}"), symlinks=True, ignore=ignore, dirs_exist_ok=True)
+            shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=ignore, ignore_dangling_symlinks=True)
     task = {
         "root": str(root),
         "shown": str(shown),
