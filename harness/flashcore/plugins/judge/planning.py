@@ -79,7 +79,7 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
 
 
 def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
-    """What no compiler needs of a suite: hidden files, runs, verdicts, other candidates, pipes and devices."""
+    """What no compiler needs of a suite: hidden files, runs, verdicts, other candidates, pipes, devices, links to nothing."""
     paths = {name: Path(folder, name) for name in names}
     return {
         name
@@ -87,7 +87,7 @@ def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
         if name.startswith(".")
         or (path.parent == root and name in ("build", "profiles", "reports", "verdicts"))
         or (path / MANIFEST).exists()
-        or not (path.is_symlink() or path.is_dir() or path.is_file())
+        or not (path.is_dir() or path.is_file())
     }
 
 
@@ -97,8 +97,7 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
     needed = {root, *(folder.resolve() for folder in beside)}
     for folder in needed:
         if not needed.intersection(folder.parents):
-            ignore = partial(_left_out, root)
-            shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=ignore, ignore_dangling_symlinks=True)
+            shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=partial(_left_out, root))
     task = {
         "root": str(root),
         "shown": str(shown),
