@@ -1,9 +1,10 @@
 """Candidates that cheat, and honest ones, before the judge: ``python -m benchmarks.judge``.
 
 Each cheat is a mechanism, written anew: those of published collections, and ours. A cheat *won* if its verdict is
-*accepted* and it is faster than the same kernel without the attack, which is judged in the same run: by more than 1 %
-beyond the intervals of both, on any shape and mode. One that is accepted without that is *harmless*: all its timed
-answers were right, and it gained nothing (it found no mark of an earlier call, say, and did the work). An honest
+*accepted* and it is faster than the same kernel without the attack, which is judged in the same run: over the baseline
+by more than 1 % beyond the intervals of both and the noise between two processes, on any shape and mode. One that is
+accepted without that is *harmless*: all its timed answers were right, and it gained nothing (it found no mark of an
+earlier call, say, and did the work). An honest
 candidate is *convicted* if it is rejected. The goal is 0 won and 0 convicted.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
@@ -323,13 +324,20 @@ def _outcome(name: str, results: raw.Results) -> str:
     usual = results.get(CONTROL, {"status": ""})
     if not name.startswith("cheat.") or status != "accepted" or usual["status"] != "accepted":
         return status
-    lows = {(one["shape"], mode): time["low"] for one in usual["shapes"] for mode, time in one["times"].items()}
+    controls = {(one["shape"], mode): time for one in usual["shapes"] for mode, time in one["times"].items()}
     wins = [
-        time["high"] * GAIN < lows[one["shape"], mode]
+        _gains(time, controls[one["shape"], mode])
         for one in results[name]["shapes"]
         for mode, time in one["times"].items()
     ]
     return "won" if any(wins) else "harmless"
+
+
+def _gains(time: Mapping[str, Any], control: Mapping[str, Any]) -> bool:
+    """Whether a time over the baseline's is below the control's by more than 1 %, both intervals, and the ratio of two
+    processes that ran the same (``a_a``)."""
+    noise = max(max(one["a_a"]["high"], 1 / one["a_a"]["low"]) for one in (time, control))
+    return bool(time["speedup"]["low"] > control["speedup"]["high"] * GAIN * noise)
 
 
 def verdict(results: raw.Results) -> int:

@@ -10,7 +10,9 @@ from benchmarks.judge import CONTROL, table, verdict
 
 
 def judged(status: str, low: float = 0.0, high: float = 0.0, reasons: tuple[str, ...] = ()) -> dict[str, Any]:
-    times = {"cold": {"us": (low + high) / 2, "low": low, "high": high}} if high else {}
+    speedup = {"low": 10 / high, "high": 10 / low} if high else {}  # over 10 us
+    same = {"low": 1.0, "high": 1.0}
+    times = {"cold": {"us": (low + high) / 2, "speedup": speedup, "a_a": same}} if high else {}
     shapes = [{"shape": "main", "times": times}]
     return {"status": status, "reasons": [*reasons], "shapes": shapes, "wall_s": 1.0, "device": {}}
 
@@ -38,3 +40,11 @@ def test_without_a_control_an_accepted_cheat_counts_as_accepted() -> None:
 
 def test_an_honest_candidate_is_convicted_if_it_is_rejected() -> None:
     assert [verdict({"honest.a": judged(status)}) for status in ("accepted", "unmeasured", "rejected")] == [0, 0, 1]
+
+
+def test_a_difference_within_that_of_two_processes_is_no_win() -> None:
+    control, cheat = judged("accepted", 9.99, 10.2), judged("accepted", 9.0, 9.1)
+    for one, outcome in ((control, "won"), (cheat, "harmless")):
+        assert f"cheat: {outcome} 1" in table({CONTROL: control, "cheat.00": cheat})
+        one["shapes"][0]["times"]["cold"]["a_a"] = {"low": 0.85, "high": 1.0}
+    assert "cheat: harmless 1" in table({CONTROL: control, "cheat.00": cheat})

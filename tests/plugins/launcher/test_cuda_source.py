@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from flashcore.errors import FlashcoreError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.launcher import cuda_source, program
+from flashcore.plugins.launcher.cuda_source import _argument
 from flashcore.plugins.launcher.plan import Plan
 from tests.conftest import TOY, Built, compile_one
 
@@ -105,3 +107,12 @@ def compiled_large(compiler: object, tmp_path_factory: pytest.TempPathFactory) -
         )
     (folder / "suite.toml").write_text(lines)
     return compile_one(folder, folder / "build")
+
+
+def test_two_small_numbers_in_a_struct_are_no_address() -> None:
+    places = {"q": range(1 << 40, (1 << 40) + 4097)}
+    content = struct.pack("<iiQ", 257, 257, (1 << 40) + 16)  # the former is 1 << 40 and more, as a word
+    assert [(value.at, value.tensor, value.offset) for value in _argument(content, places)] == [
+        (0, None, 0),
+        (8, "q", 16),
+    ]

@@ -106,7 +106,7 @@ def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _inputs(root: str, file: str, params: str, seed: int, device: str, kind: str) -> Any:
-    """Inputs, which are needed again to judge what was made of them. Some rows of ``normal+large`` are large."""
+    """Inputs, which are needed again to judge what was made of them. Parts of ``normal+large`` are large."""
     problem, (first, *others) = load_problem(root, file), kind.split("+")
     inputs = dict(problem.make_inputs(json.loads(params), seed, device, first))
     for other in others:
@@ -114,7 +114,11 @@ def _inputs(root: str, file: str, params: str, seed: int, device: str, kind: str
             if hasattr(x, "reshape"):
                 rows = inputs[name].clone().reshape(-1, x.shape[-1])
                 start, count = seed % len(rows), 1 + seed // 97 % len(rows)
-                rows[start : start + count] = x.reshape(rows.shape)[start : start + count]
+                place = (
+                    slice(start, start + count),
+                    slice(seed % 2 * (seed // 7 % x.shape[-1]), None),
+                )  # all columns or some
+                rows[place] = x.reshape(rows.shape)[place]
                 inputs[name] = rows.reshape(x.shape)
     return inputs
 

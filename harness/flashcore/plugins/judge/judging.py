@@ -44,6 +44,8 @@ _PER_REPLAY, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
 #: apart by a few elements knows nothing.
 _MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
+#: Sets of processes that are started ahead: a candidate may be rejected sooner than a context is made.
+_SPARE = 3
 #: Processes whose first calls must all be slow to convict.
 _FIRSTS = 2
 #: Timed calls that are judged in full, of all shapes; at least of each.
@@ -142,7 +144,7 @@ class _Judge:
         threads = max(len(os.sched_getaffinity(0)) // (2 * self._count), 1)  # more wait for each other
         visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {})
         self._answers = Answers("cpu" if self._settings.arch else "cuda", self._count, visible)
-        self._spare = {count: self._started(count) for count in (1, PROCESSES)}
+        self._spare = {count: deque(self._started(count) for _ in range(_SPARE)) for count in (1, PROCESSES)}
         self._rival: Processes | None = None
         self._rival_inputs: dict[str, Sequence[int]] = {}  # by shape
 
@@ -152,7 +154,7 @@ class _Judge:
     def close(self) -> None:
         """Ends all processes."""
         self._answers.close()
-        for one in (*self._spare.values(), *filter(None, [self._rival])):
+        for one in (*itertools.chain(*self._spare.values()), *filter(None, [self._rival])):
             one.close()
 
     def report(self, say: Say) -> None:
@@ -174,7 +176,7 @@ class _Judge:
                 runs: list[_Run] = []
                 if not wanted or reasons:
                     break
-                with self._processes(PROCESSES if timed else 1) as processes:
+                with self._processes(PROCESSES if timed else 1, timed=timed) as processes:
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
                             trials = Trials(processes, one.state, form.deterministic, until)
@@ -210,24 +212,24 @@ class _Judge:
         )
 
     @contextlib.contextmanager
-    def _processes(self, count: int) -> Iterator[Processes]:
+    def _processes(self, count: int, *, timed: bool) -> Iterator[Processes]:
         """Processes for a candidate. When they have ended, others are started for the next one; what it costs to make
         their contexts disturbs no times."""
-        processes = self._spare[count]
+        processes = self._spare[count].popleft()
         self._answers.forget()
         try:
-            for each in self._spare.values():
+            for each in (processes, *(itertools.chain(*self._spare.values()) if timed else ())):
                 each.ready()
             yield processes
         finally:
             processes.close()
-            self._spare[count] = self._started(count)
+            self._spare[count].append(self._started(count))
 
     def _first(self, one: Prepared, timed: _Run, seconds: Counter[str]) -> _Run:
         """The first call of a process, on a shape that was timed."""
         shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
         for _ in range(_FIRSTS):
-            with self._processes(1) as processes:
+            with self._processes(1, timed=True) as processes:
                 trials = Trials(processes, one.state, timed.trials.deterministic, timed.trials.until)
                 run = self._measured(one, shape, trials, seconds, first_us=timed.trials.times["cold"]["us"])
             if not run.trials.reasons:
@@ -281,7 +283,8 @@ class _Judge:
                 if first_us:
                     trials.first(runnable, contents, first_us)
                 elif timed:
-                    ours = self._answers.count + PROCESSES + 1 + (self._rival is not None)
+                    idle = sum(count * len(each) for count, each in self._spare.items())
+                    ours = self._answers.count + PROCESSES + idle + (self._rival is not None)
                     trials.time(runnable, rival, contents, ours)
                 else:
                     trials.check(runnable, contents)

@@ -37,7 +37,7 @@ _CALL_S = 10.0
 #: Other clocks may see this share more, and so many us the host's and events; a busy host's may see half and many less.
 _CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 2.0, 500.0
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
-_FIRST, _FIRST_US = 1.15, 5.0
+_FIRST, _FIRST_US = 1.1, 3.0
 #: Calls of a replay that are judged in full.
 _LOOKS = 2
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")

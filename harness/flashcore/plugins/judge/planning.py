@@ -79,7 +79,7 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
 
 
 def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
-    """What no compiler needs of a suite: hidden files, runs, verdicts, other candidates, pipes, and links to nothing."""
+    """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
     paths = {name: Path(folder, name) for name in names}
     return {
         name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import Artifact
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
-from flashcore.plugins.recorded.launchers import DISTANCE, Device, device, struct, values
+from flashcore.plugins.recorded.launchers import Device, device, struct, values
 from flashcore.readers import cubin
 from flashcore.suites.problems import dimensions
 
+_MOST_ITEM = 8  # bytes of an element
 _MAP_BYTES = 128  # a parameter of this size may hold a tensor map, which hides its address
 
 
@@ -52,8 +54,11 @@ def planned(case: Case, inputs: dict[str, Any], artifact: Artifact, folder: Path
     scratch, gpu = ctypes.c_void_p(places.get("workspace")), ctypes.byref(Device(*device(artifact.arch)))
     if error := library.flashcore_record_arguments(ctypes.byref(struct(members)), sizes, scratch, gpu, callback):
         raise FlashcoreError(f"{case.name}: expected launches, found: {error.decode(errors='replace')}")
+    ranges = {
+        name: range(place, place + _MOST_ITEM * math.prod(tensors[name].sizes) + 1) for name, place in places.items()
+    }
     launches = [
-        Launch(cubin=file.name, arguments=[_argument(content, places) for content in contents], **launch)
+        Launch(cubin=file.name, arguments=[_argument(content, ranges) for content in contents], **launch)
         for launch, contents in launched
     ]
     return Plan(tensors=tensors, launches=launches)
@@ -70,8 +75,8 @@ def _recording(artifact: Artifact) -> ctypes.CDLL:
     return ctypes.CDLL(str(host_program(recorder, flags, f"recorded-{artifact.host}.so")))
 
 
-def _argument(content: bytes, places: dict[str, int]) -> list[Value]:
-    """An argument; aligned words that are addresses stand for tensors. The program refuses those behind their tensor.
+def _argument(content: bytes, places: dict[str, range]) -> list[Value]:
+    """An argument; aligned words that are addresses in a tensor stand for it: other words may be two small numbers.
 
     Raises:
         FlashcoreError: it may be a tensor map.
@@ -81,9 +86,9 @@ def _argument(content: bytes, places: dict[str, int]) -> list[Value]:
             f"expected an argument below {_MAP_BYTES} bytes, found {len(content)}: it may be a tensor map"
         )
     addresses = [
-        Value(at=8 * i, tensor=name, offset=word - place)
+        Value(at=8 * i, tensor=name, offset=word - place.start)
         for i, word in enumerate(memoryview(content[: len(content) & -8]).cast("Q"))
         for name, place in places.items()
-        if word - place in range(DISTANCE)
+        if word in place
     ]
     return addresses if addresses and len(content) == 8 else [Value(hex=content.hex()), *addresses]
