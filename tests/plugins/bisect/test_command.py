@@ -10,9 +10,12 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, UsageError
+from flashcore.measure.context import Context
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.model.record import Facts
+from flashcore.pipeline import run as pipeline
+from flashcore.pipeline.run import Run
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.bisect import command
@@ -39,18 +42,19 @@ def history(tmp_path: Path, compiler: toolchain.Nvcc, monkeypatch: pytest.Monkey
     return git(tmp_path, "log", "--reverse", "--format=%H").split()
 
 
-def record_counters(profiles: Path, night: int, commit: str, dram_bytes: float) -> None:
-    """Records a run of that commit that counted the case."""
+def counted(context: Context) -> Run:
+    """A recorded run that counted the case: more bytes, and registers, in commits that double the work."""
+    slow = "4000" in Path(context.suite.root, "loops.py").read_text()
     suite = factory.suite([factory.variant("spun")], [factory.shape("small")], baseline="spun")
     base = factory.record(suite)
-    facts = [replace(f, value=dram_bytes) if f.name == "dram_bytes" else f for f in base.facts]
-    environment = replace(base.environment, git_commit=commit, git_dirty=False)
-    record = replace(base, id=run_of(night), facts=Facts(facts), environment=environment)
-    store.write(record, folder := store.begin(profiles, record.id))
-    store.complete(folder)
+    values = {"dram_bytes": 1000.0 * (1 + slow), "registers": 40 + slow}
+    facts = [replace(f, value=values[f.name]) if f.name in values else f for f in base.facts]
+    record = replace(base, id=run_of(slow), facts=Facts(facts))
+    store.write(record, folder := store.begin(Path(context.settings.profiles), record.id))
+    return Run(record, store.complete(folder), context.settings)
 
 
-def test_the_commit_that_doubled_the_work_is_named(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings("suite", variant="spun", shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
     chosen = Options(history[0], processes=4, device="cpu")
     result = command.bisect(settings, chosen, "HEAD", print)
@@ -62,11 +66,10 @@ def test_the_commit_that_doubled_the_work_is_named(history: list[str], capsys: p
     assert data["first_slow"] == history[5] and data["last_fast"] == history[4]
     assert git(Path(), "worktree", "list").count("\n") == 0
     assert data["counters"] is None and "counters: unmeasured" in text
-    bytes_of = {4: 1000.0, 5: 2000.0}
-    for number, value in bytes_of.items():
-        record_counters(Path("profiles"), number, history[number], value)
-    counted = command.bisect(settings, chosen, "HEAD", print)
-    assert "counters: dram_bytes 1,000 → 2,000" in command.as_text(counted)
+    assert not Path("profiles").exists(), "an old commit's run is no night of the trend"
+    monkeypatch.setattr(pipeline, "run", counted)
+    text = command.as_text(command.bisect(settings, chosen, "HEAD", print))
+    assert "counters: dram_bytes 1,000 → 2,000" in text and "static facts: registers 40 → 41" in text
     fine = command.bisect(settings, chosen, history[4], print)
     assert fine.search is None and fine.exit_code == Exit.OK and "nothing to search" in command.as_text(fine)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,16 +15,16 @@ from flashcore.errors import Exit, FlashcoreError, UsageError
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine import git
 from flashcore.measure.settings import Settings
-from flashcore.model.catalogue import FACTS
 from flashcore.model.progress import prefixed
-from flashcore.model.text import significant
+from flashcore.model.text import UNMEASURED
+from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.opening import open_recordable
 from flashcore.plugins.against import against, checkout, decide
 from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.against.match_cases import Side, work_of
 from flashcore.plugins.bisect.search import Search, first_slow
 from flashcore.plugins.runs.index import Index
-from flashcore.plugins.trends.series import COUNTERS, counter_changes
+from flashcore.plugins.trends.series import COUNTERS, counter_changes, static_changes
 
 EXAMPLES = (
     ("flashcore bisect fast/mission v1.2 HEAD", "the commit since v1.2 that made the case slower"),
@@ -65,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """The outcome. ``rows`` are the comparisons with the good commit, by commit; ``changes`` are the static facts that
-    differ in the first slow commit, and ``counters`` those of recorded runs; ``None``: not both commits have one."""
+    """The outcome. ``rows`` are the comparisons with the good commit, by commit; ``changes`` and ``counters`` are the
+    static facts and the counters that differ in the first slow commit; ``None``: not measured for both commits."""
 
     case: str
     commits: tuple[str, ...]
@@ -74,7 +75,7 @@ class Bisection:
     rows: dict[str, Row]
     search: Search | None
     alpha: float
-    changes: tuple[str, ...] = ()
+    changes: tuple[str, ...] | None = None
     counters: tuple[str, ...] | None = None
 
     @property
@@ -105,29 +106,17 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
     with ThreadPoolExecutor(1) as builder:
         history = _History(settings, chosen, (good, *commits), builder, say)
         search = first_slow(history, len(commits), say)
-        changes = tuple(history.changes(search)) if search else ()
+    before, after = map(history.measured, (search.good, search.bad)) if search else ({}, {})
+    changes = static_changes(before, after) if before and after else None
+    counters = counter_changes(before, after) if {*before} & {*after} & {*COUNTERS} else None
     case = f"{settings.variant}/{settings.shapes[0]}"
-    commits = (good, *commits)
-    counters = _counters(settings, commits[search.good], commits[search.bad]) if search else None
-    return Bisection(case, commits, ("", *subjects), history.rows, search, chosen.alpha, changes, counters)
+    return Bisection(case, history.commits, ("", *subjects), history.rows, search, chosen.alpha, changes, counters)
 
 
 def _commit(name: str, near: Path) -> str:
     if commit := checkout.resolve(name, near):
         return commit
     raise UsageError(f"{name}: expected a revision of the repository of {near}, found none of this name")
-
-
-def _counters(settings: Settings, *commits: str) -> tuple[str, ...] | None:
-    """The counters that differ between the newest recorded runs of two commits that counted the case."""
-    variant, shape = str(settings.variant), settings.shapes[0]
-    index = Index(settings.places)
-    by_commit = {
-        p.commit: p for name in COUNTERS for p in index.points(name, variant, shape) if p.commit and not p.dirty
-    }
-    if not by_commit.keys() >= set(commits):
-        return None
-    return tuple(counter_changes(*(index.values(by_commit[c].run, variant, shape) for c in commits)))
 
 
 @dataclass(slots=True)
@@ -140,7 +129,7 @@ class _History:
     builder: ThreadPoolExecutor
     say: Callable[[str], None]
     rows: dict[str, Row] = field(default_factory=dict)
-    _builds: dict[int, Future[tuple[object | None, dict[str, float]]]] = field(default_factory=dict)
+    _builds: dict[int, Future[object | None]] = field(default_factory=dict)
 
     @property
     def variant(self) -> str:
@@ -156,7 +145,7 @@ class _History:
 
     def work(self, number: int) -> object | None:
         self.ahead(number)
-        return self._builds[number].result()[0]
+        return self._builds[number].result()
 
     def is_slower(self, number: int) -> bool | None:
         commit = self.commits[number]
@@ -169,15 +158,20 @@ class _History:
         self.rows[commit] = row
         return True if row.fate == "slower" else False if row.fate in _NOT_SLOWER else None
 
-    def changes(self, search: Search) -> Iterator[str]:
-        """The static facts that differ between the last good and the first bad commit."""
-        for number in (search.good, search.bad):
-            self.ahead(number)
-        before, after = (self._builds[n].result()[1] for n in (search.good, search.bad))
-        for name in sorted(before.keys() | after.keys()):
-            if before.get(name) != after.get(name):
-                was, now = (significant(x[name], 6) if name in x else "unmeasured" for x in (before, after))
-                yield f"{name} {was} → {now}"
+    def measured(self, number: int) -> Mapping[str, float]:
+        """The case's static facts and counters in a commit; empty if it cannot be measured."""
+        commit = self.commits[number]
+        try:
+            with tempfile.TemporaryDirectory(prefix="flashcore-bisect-") as runs, self._at(commit, "timed") as settings:
+                settings = replace(settings, profiles=runs, upto="profile", join=False, roofs=None)
+                context = open_recordable(settings, lambda text: self.say(prefixed(f"{commit[:12]}: ", text)))
+                if context.gpu_arch:  # no other runs here
+                    context = replace(context, options=replace(context.options, archs=(context.gpu_arch,)))
+                recorded = pipeline.run(context)
+                return Index([Path(runs)]).values(recorded.record.id, self.variant, self.shape)
+        except FlashcoreError as error:
+            self.say(f"{commit[:12]}: not profiled: {error}")
+            return {}
 
     @contextmanager
     def _at(self, commit: str, folder: str) -> Iterator[Settings]:
@@ -186,24 +180,16 @@ class _History:
             reuse = str(build / "ahead") if folder == "timed" else self.settings.build
             yield replace(self.settings, suite=str(root), build=str(build / folder), reuse=reuse)
 
-    def _build(self, number: int) -> tuple[object | None, dict[str, float]]:
-        """The case's work in a commit, and its static facts: the largest of its kernels."""
+    def _build(self, number: int) -> object | None:
+        """The case's work in a commit."""
         try:
             with self._at(self.commits[number], "ahead") as settings:
                 job = open_recordable(settings)
-                variant, shape = job.suite.variants[self.variant], job.suite.shapes[self.shape]
-                built = compile_all(job)
-                facts: dict[str, float] = {}
-                for fact in built.facts:
-                    if fact.subject.variant != variant.name:
-                        continue
-                    relevant = fact.subject.shape in (None, shape.name) and FACTS[fact.name].group == "static"
-                    if fact.number is not None and relevant and job.gpu_arch in (None, fact.subject.arch):
-                        facts[fact.name] = max(fact.number, facts.get(fact.name, fact.number))
-                return work_of(Side(job, built), variant, shape), facts
+                side = Side(job, compile_all(job))
+                return work_of(side, job.suite.variants[self.variant], job.suite.shapes[self.shape])
         except (FlashcoreError, LookupError) as error:
             self.say(f"{self.commits[number][:12]}: skipped: {error}")
-            return None, {}
+            return None
 
 
 def _sentences(result: Bisection) -> Iterator[str]:
@@ -224,9 +210,8 @@ def _sentences(result: Bisection) -> Iterator[str]:
     for number in range(search.good + 1, search.bad):
         yield f"not decided: {commits[number][:12]} {result.subjects[number]}"
     yield f"first slow commit: {commits[search.bad][:12]} {result.subjects[search.bad]}"
-    yield f"  changed: {'; '.join(result.changes) or 'no static fact'}"
-    none = "unmeasured: no recorded runs of both commits counted it; `flashcore profile` does"
-    yield f"  counters: {none if result.counters is None else '; '.join(result.counters) or 'no change above 5 %'}"
+    for name, changes in (("static facts", result.changes), ("counters", result.counters)):
+        yield f"  {name}: {UNMEASURED if changes is None else '; '.join(changes) or 'no change'}"
 
 
 def as_text(result: Bisection) -> str:

@@ -21,7 +21,7 @@ else:
     from flashcore.plugins.trends.detect import np
 
 #: What a night did to all cases, as a logarithm, from which it is reported; relative change of a counter.
-_NIGHT, _COUNTER = 0.02, 0.05
+_NIGHT, _COUNTER = 0.02, 0.02
 #: Counters that explain a time.
 COUNTERS = ("dram_bytes", "l2_bytes", "tensor_active", "achieved_occupancy", "instructions")
 
@@ -167,18 +167,21 @@ def _finding(index: Index, case: Sequence[Point], change: Change, is_new: bool) 
 
 def _reasons(index: Index, before: Point, after: Point) -> list[str]:
     """The differences between two points that may explain a time: machine and tools, static facts, counters."""
-    reasons = differences(before, after)
     old, new = (index.values(p.run, p.variant, p.shape) for p in (before, after))
-    static = {name for name in old.keys() & new.keys() & FACTS.keys() if FACTS[name].group == "static"}
-    reasons += [_changed(name, old, new) for name in sorted(static) if old[name] != new[name]]
-    return [*reasons, *counter_changes(old, new)]
+    return [*differences(before, after), *static_changes(old, new), *counter_changes(old, new)]
 
 
-def counter_changes(old: Mapping[str, float], new: Mapping[str, float]) -> list[str]:
-    """The counters that differ by more than 5 % between two runs of a case."""
+def static_changes(old: Mapping[str, float], new: Mapping[str, float]) -> tuple[str, ...]:
+    """The static facts that differ between two runs of a case."""
+    both = sorted(name for name in old.keys() & new.keys() & FACTS.keys() if FACTS[name].group == "static")
+    return tuple(_changed(name, old, new) for name in both if old[name] != new[name])
+
+
+def counter_changes(old: Mapping[str, float], new: Mapping[str, float]) -> tuple[str, ...]:
+    """The counters that differ by more than 2 % between two runs of a case."""
     both = [name for name in COUNTERS if name in old and name in new]
-    return [_changed(name, old, new) for name in both if abs(new[name] - old[name]) > _COUNTER * abs(old[name])]
+    return tuple(_changed(name, old, new) for name in both if abs(new[name] - old[name]) > _COUNTER * abs(old[name]))
 
 
 def _changed(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> str:
-    return f"{name} {significant(old[name], 4)} → {significant(new[name], 4)}"
+    return f"{name} {significant(old[name], 6)} → {significant(new[name], 6)}"
