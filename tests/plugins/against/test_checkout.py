@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,15 @@ def test_the_command_compares_two_revisions(repository: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "HEAD~1 (" in done.stdout and "sass_bar  0 → 1  worse" in done.stdout
     assert "machine code: the same in 0 of 1 builds" in done.stdout
+
+
+def test_revisions_are_checked_out_at_the_same_time(repository: Path) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+
+    def manifests(_: int) -> bool:
+        with checkout.suite_at("HEAD", commit, repository / "kernels" / "toy") as suite:
+            return (suite / "suite.toml").is_file()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(manifests, range(24)))
+    assert git(repository, "worktree", "list").count("\n") == 0

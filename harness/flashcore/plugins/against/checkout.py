@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from flashcore.measure.machine import git
 from flashcore.suites.load import MANIFEST
 
 BUILD = "revisions"  # below the build folder
+_WORKTREES = threading.Lock()  # git cannot add one while it removes another
 
 
 def resolve(name: str, near: Path) -> str | None:
@@ -42,13 +44,15 @@ def suite_at(name: str, commit: str, suite: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="flashcore-revision-"))
     tree = folder / "tree"
     try:
-        done = git.run(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
+        with _WORKTREES:
+            done = git.run(repository, "worktree", "add", "--detach", "--force", str(tree), commit)
         if done.returncode != 0:
             raise FlashcoreError(f"git worktree add {commit[:12]}: {done.stderr.strip()}")
         if not (tree / inside / MANIFEST).is_file():
             raise UsageError(f"{name}: expected the suite {suite} in it, found no {MANIFEST} there")
         yield tree / inside
     finally:
-        git.run(repository, "worktree", "remove", "--force", str(tree))
-        shutil.rmtree(folder, ignore_errors=True)
-        git.run(repository, "worktree", "prune")
+        with _WORKTREES:
+            git.run(repository, "worktree", "remove", "--force", str(tree))
+            shutil.rmtree(folder, ignore_errors=True)
+            git.run(repository, "worktree", "prune")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flashcore.errors import Exit, UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.groups import grouped
-from flashcore.model.text import significant
+from flashcore.model.text import number
 from flashcore.plugins.runs.index import Index, Point, differences
 from flashcore.plugins.trends import detect
 from flashcore.plugins.trends.detect import Change
@@ -184,4 +184,4 @@ def counter_changes(old: Mapping[str, float], new: Mapping[str, float]) -> tuple
 
 
 def _changed(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> str:
-    return f"{name} {significant(old[name], 6)} → {significant(new[name], 6)}"
+    return f"{name} {number(old[name])} → {number(new[name])}"
