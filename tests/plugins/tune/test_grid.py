@@ -61,3 +61,9 @@ def test_variants_of_the_same_source_are_where_a_search_begins() -> None:
     assert made.parent is None and made.kind == CudaSource("a.cu")
     with pytest.raises(UsageError, match=r"expected a space of suite .* \(did you mean toy\?\)"):
         grid.of_suite(suite, "tox")
+
+
+def test_an_objective_is_added_to_those_of_the_space_once() -> None:
+    suite = load(ROOT / "examples" / "tune")
+    assert grid.of_suite(suite, "softmax").space.objectives == ("time",)
+    assert grid.of_suite(suite, "softmax", objectives=["energy", "time"]).space.objectives == ("time", "energy")

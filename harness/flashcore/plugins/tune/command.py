@@ -14,6 +14,7 @@ from flashcore.cli.grid import grid as table
 from flashcore.errors import Exit, UsageError
 from flashcore.model.text import UNMEASURED, number
 from flashcore.plugins.tune import finalists, page, session, study
+from flashcore.plugins.tune.space import OBJECTIVES
 from flashcore.plugins.tune.summary import Summary, broken
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_shapes(parser)
     options.add_gpus(parser)
     add = parser.add_argument
+    text = f"minimize also {', '.join(OBJECTIVES)}; repeatable"
+    add("--objective", action="append", default=[], choices=OBJECTIVES, metavar="NAME", help=text)
     add("--studies", default="studies", metavar="DIR", help="studies (default: %(default)s)")
     add(
         "--sampler",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Suite, Variant
@@ -91,11 +91,12 @@ class Grid:
         return ", ".join(f"{axis} {value}" for axis, value in self.point(index).items())
 
 
-def of_suite(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
+def of_suite(suite: Suite, name: str, shapes: tuple[str, ...] = (), objectives: Sequence[str] = ()) -> Grid:
     """The points of a suite's space.
 
     Args:
         shapes: to time candidates on, instead of those that the space names.
+        objectives: minimized besides those that the space names.
 
     Raises:
         UsageError: the suite has no such space, or the space's variant does not run on a shape.
@@ -109,7 +110,8 @@ def of_suite(suite: Suite, name: str, shapes: tuple[str, ...] = ()) -> Grid:
     runs_on = [s.name for s in suite.shapes.values() if base.runs_on(s)]
     for shape in set(shapes) - set(runs_on):
         raise UsageError(f"--shape {shape}: expected one that {base.name} runs on ({', '.join(runs_on)})")
-    space = dataclasses.replace(space, shapes=shapes or space.shapes)
+    objectives = tuple(dict.fromkeys((*space.objectives, *objectives)))
+    space = dataclasses.replace(space, shapes=shapes or space.shapes, objectives=objectives)
     return Grid(space, _constants(base, space))
 
 

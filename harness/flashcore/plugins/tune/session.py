@@ -4,7 +4,7 @@ variants."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ class Options:
     """The user's options besides the suite.
 
     Args:
+        objective: minimized besides the space's objectives.
         sampler: one of :data:`SAMPLERS`; empty: grid if all points are within the budget, else TPE in small spaces and
             NSGA-II in big ones.
         until: stop within this many percent of the first shape's floor.
@@ -51,6 +52,7 @@ class Options:
     """
 
     space: str
+    objective: Sequence[str]
     sampler: str
     evaluations: int | None
     seconds: float | None
@@ -90,7 +92,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
         CapabilityError: no compiler, no GPU, or no Optuna.
     """
     suite = load(settings.suite)
-    grid = of_suite(suite, options.space, settings.shapes)
+    grid = of_suite(suite, options.space, settings.shapes, options.objective)
     if (sampler_name := _sampler_name(grid, options)) != "grid":
         load_optuna(sampler_name)  # reports a missing package before anything is built
     if options.replay is not None:

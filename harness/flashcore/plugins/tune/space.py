@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -15,6 +15,8 @@ from flashcore.suites.expressions import parse
 from flashcore.suites.schema import Name, TableForm, Text
 
 MOST_POINTS = 100_000
+Objective = Literal["time", "error", "smem", "energy"]
+OBJECTIVES = get_args(Objective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class SpaceForm(TableForm):
     )
     conditions: list[Text] = Field(default=[])
     shapes: list[Name] = Field(min_length=1)
-    objectives: list[Literal["time", "error", "smem", "energy"]] = Field(default=["time"], min_length=1)
+    objectives: list[Objective] = Field(default=["time"], min_length=1)
     hard: list[Name] = Field(default=[])
     against: Text | None = None
 
