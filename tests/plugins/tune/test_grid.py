@@ -10,7 +10,9 @@ from flashcore.errors import UsageError
 from flashcore.model.suite import CudaSource
 from flashcore.plugins.tune import grid
 from flashcore.plugins.tune.space import Space
+from flashcore.suites.load import load
 from tests import factory
+from tests.conftest import ROOT
 from tests.plugins.tune.spaces import GRID, SPACE, tables
 
 

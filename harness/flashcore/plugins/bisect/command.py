@@ -13,6 +13,7 @@ from pathlib import Path
 from flashcore.cli import options, output, progress
 from flashcore.errors import Exit, FlashcoreError, UsageError
 from flashcore.measure.compiling import compile_all
+from flashcore.measure.context import Context, silent
 from flashcore.measure.machine import git
 from flashcore.measure.settings import Settings
 from flashcore.model.progress import prefixed
@@ -164,10 +165,7 @@ class _History:
         try:
             with tempfile.TemporaryDirectory(prefix="flashcore-bisect-") as runs, self._at(commit, "timed") as settings:
                 settings = replace(settings, profiles=runs, upto="profile", join=False, roofs=None)
-                context = open_recordable(settings, lambda text: self.say(prefixed(f"{commit[:12]}: ", text)))
-                if context.gpu_arch:  # no other runs here
-                    context = replace(context, options=replace(context.options, archs=(context.gpu_arch,)))
-                recorded = pipeline.run(context)
+                recorded = pipeline.run(_opened(settings, lambda text: self.say(prefixed(f"{commit[:12]}: ", text))))
                 return Index([Path(runs)]).values(recorded.record.id, self.variant, self.shape)
         except FlashcoreError as error:
             self.say(f"{commit[:12]}: not profiled: {error}")
@@ -184,12 +182,18 @@ class _History:
         """The case's work in a commit."""
         try:
             with self._at(self.commits[number], "ahead") as settings:
-                job = open_recordable(settings)
+                job = _opened(settings)
                 side = Side(job, compile_all(job))
                 return work_of(side, job.suite.variants[self.variant], job.suite.shapes[self.shape])
         except (FlashcoreError, LookupError) as error:
             self.say(f"{self.commits[number][:12]}: skipped: {error}")
             return None
+
+
+def _opened(settings: Settings, say: Callable[[str], None] = silent) -> Context:
+    """The context of a commit's suite, for this machine's GPU: no other code runs here."""
+    job = open_recordable(settings, say)
+    return replace(job, options=replace(job.options, archs=(job.gpu_arch,))) if job.gpu_arch else job
 
 
 def _sentences(result: Bisection) -> Iterator[str]:
