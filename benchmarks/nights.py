@@ -172,7 +172,7 @@ def goals(results: Mapping[str, Any]) -> dict[str, bool]:
         if change["new"] and change["blame"] != "machine"
     ]
     reports = {number: change for number, change in news if change["case"] == CASE and number >= CHANGED}
-    others = [f"{change['case']} in night {number}" for number, change in news if change not in reports.values()]
+    others = [f"{change['case']} in night {number}" for number, change in news if reports.get(number) is not change]
     first = min(reports, default=0)
     told = reports.get(first, {})
     size = f"{told['percent']:+.2f} ± {2 * told['standard_error']:.2f} %, {told['commits']}" if told else "not at all"

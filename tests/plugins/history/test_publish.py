@@ -1,4 +1,4 @@
-"""Publishing packs a run; the page shows each run and every case's history."""
+"""Publishing packs a run; the page shows each run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.gate import judge
 from flashcore.plugins.history import publish
-from flashcore.plugins.runs.index import Index, Point
+from flashcore.plugins.runs.index import Index
 from flashcore.records import lookup, store
 from tests import factory
 from tests.plugins.trends.nights import run_of, write
 from tests.report.test_report import TODAY, Page
 
 pytest.importorskip("numpy")
-FIRST = Point(
-    *("20260101T000000Z-0001", "attention", "H200", "fast", "mission", "{}", "isolated", 10.0, "aaaa", False),
-    *("GPU-a", "580", None, "13.0", "c1", False, 1980.0, 40.0),
-)
 
 
 def test_a_run_is_packed_only_if_it_was_timed_and_then_counts_as_published(
@@ -52,43 +48,24 @@ def test_a_run_is_packed_only_if_it_was_timed_and_then_counts_as_published(
     (tmp_path / "reports" / first / "index.html").touch()
     assert main(words) == Exit.OK and judged == [bare], "only the newest are judged"
     text = page.read_text()
-    assert f"{first}/index" in text and f"{second}/index" not in text and "<polyline" in text
+    assert f"{first}/index" in text and f"{second}/index" not in text
 
 
-def test_the_page_has_each_run_and_the_changes_of_each_case(tmp_path: Path) -> None:
+def test_the_page_has_each_run_and_its_gate(tmp_path: Path) -> None:
     record = factory.record()
     judged = judge.judge(record, today=TODAY)
     older = dataclasses.replace(record, id="20250101T000000Z-0001", command="<b>")
-    points = [FIRST, FIRST._replace(run="20260102T000000Z-0001", value=20.0, driver="999", code="bbbb")]
-    points += [FIRST._replace(run="20260103T000000Z-0001", params="{1}"), FIRST._replace(regime="cold")]
     runs = [publish.run_row(record, judged, f"{record.id}/index", True), publish.run_row(older, None, "", False)]
-    text = publish.write(runs, points, tmp_path / "r").read_text(encoding="utf-8")
+    text = publish.write(runs, tmp_path / "r").read_text(encoding="utf-8")
     page = Page(text)
     assert f"{record.id}/index.html" in page.links
     told = page.row(older.id)
     assert told[-2][2] == "unmeasured" and told[-1][2] == "not published"
-    words = " ".join(" ".join(page.text).split())
-    assert "0.500 ×" in words and "driver 580 → 999, other machine code" in words
-    assert text.count("<polyline") == 3, "other parameters, and another timing mode, are another series"
-    assert publish.write(runs, points, tmp_path / "s").read_bytes() == text.encode(), "the same bytes"
+    assert publish.write(runs, tmp_path / "s").read_bytes() == text.encode(), "the same bytes"
     limit = factory.budget("registers", maximum=1)
     bad = judge.judge(factory.record(factory.suite(budgets=[limit])), today=TODAY)
-    failing = publish.write([publish.run_row(record, bad, "", True)], points, tmp_path / "f").read_text("utf-8")
+    failing = publish.write([publish.run_row(record, bad, "", True)], tmp_path / "f").read_text("utf-8")
     assert Page(failing).row(record.id)[-2][2] == f"{bad.counts()['fail']} failed"
-    assert "No run has times yet" in publish.write([], [], tmp_path / "e").read_text(encoding="utf-8")
-
-
-def test_a_history_is_drawn_from_0_with_a_tick_where_the_machine_changed(tmp_path: Path) -> None:
-    runs = [("20260101T000000Z-0001", 10.0, "580"), ("20260102T000000Z-0001", 5.0, "580"),
-            ("20260103T000000Z-0001", 2.5, "590")]  # fmt: skip
-    points = [FIRST._replace(run=run, value=us, driver=driver) for run, us, driver in runs]
-    text = publish.write([], points, tmp_path).read_text(encoding="utf-8")
-    width, height = publish.WIDTH, publish.HEIGHT
-    ys = [height - 3 - (height - 6) * us / 10 for _, us, _ in runs]
-    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip((4, width / 2, width - 4), ys, strict=True))
-    assert ys[0] == 3 and f'points="{corners}"' in text and f'cx="{width - 4:.1f}" cy="{ys[2]:.1f}"' in text
-    assert text.count('class="grid"') == 1 and f'd="M{width - 4:.1f} 0V{height}"' in text
-    assert 'aria-label="10, 5, 2.5 µs"' in text
 
 
 def test_the_published_history_continues_with_the_runs_that_were_pruned() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from flashcore.cli import options
 from flashcore.errors import Exit, UsageError
@@ -14,20 +12,16 @@ from flashcore.gate import judge
 from flashcore.gate.wording import summary
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically
-from flashcore.model.groups import grouped
 from flashcore.model.record import Record
-from flashcore.model.text import significant
 from flashcore.pipeline.judging import today
-from flashcore.plugins.runs.index import Index, Point, differences
+from flashcore.plugins.runs.index import Index
 from flashcore.records import lookup, store
 from flashcore.records.lookup import PACKED
 from flashcore.report import write_standalone
-from flashcore.report.cells import Cell, missing, number_cell, words
+from flashcore.report.cells import Cell, missing
 
 #: How many runs are judged for the page: reading and judging one takes seconds.
 MOST_JUDGED = 12
-#: A sparkline's size in CSS pixels.
-WIDTH, HEIGHT = 90, 20
 
 EXAMPLES = (
     ("flashcore publish 20260103", "pack a run into profiles/, to commit it"),
@@ -44,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     profiles, folder = Path(arguments.profiles), Path(arguments.output)
-    points = Index([profiles]).points("time")
+    timed = {point.run for point in Index([profiles]).points("time")}
     for name in arguments.published:
         recorded = lookup.find(profiles, name)
-        if recorded.name not in {p.run for p in points}:
+        if recorded.name not in timed:
             raise UsageError(f"run {recorded.name}: expected times to publish, found none\n  hint: flashcore bench")
         file = profiles / f"{recorded.name}{PACKED}"
         if isinstance(recorded, Path):
@@ -59,31 +53,22 @@ def run(arguments: argparse.Namespace) -> int:
         judgement = judge.judge(record, today=today()) if place < MOST_JUDGED else None
         report = f"{record.id}/index" if (folder / record.id / "index.html").is_file() else ""
         runs.append(run_row(record, judgement, report, (profiles / f"{record.id}{PACKED}").is_file()))
-    if not runs and not points:
+    if not runs:
         raise UsageError(f"{profiles}: expected recorded runs, found none\n  hint: --profiles DIR")
-    print(write(runs, points, folder))
+    print(write(runs, folder))
     return Exit.OK
 
 
-def write(runs: Sequence[Sequence[Cell]], points: Sequence[Point], folder: Path) -> Path:
+def write(runs: Sequence[Sequence[Cell]], folder: Path) -> Path:
     """Writes ``runs.html`` into ``folder``.
 
     Args:
         runs: rows of :func:`run_row`.
-        points: times, oldest first.
 
     Raises:
         WriteError: it cannot be written.
     """
-    cases = grouped(((p.suite, p.gpu, p.variant, p.shape, p.params, p.regime), p) for p in points)
-    return write_standalone(
-        Path(__file__).with_name("runs.html.j2"),
-        folder / "runs.html",
-        "report.js",
-        runs=runs,
-        cases=[_case(series) for series in cases.values()],
-        size=(WIDTH, HEIGHT),
-    )
+    return write_standalone(Path(__file__).with_name("runs.html.j2"), folder / "runs.html", "report.js", runs=runs)
 
 
 def run_row(record: Record, judgement: judge.Judgement | None, report: str, published: bool) -> list[Cell]:
@@ -111,26 +96,3 @@ def run_row(record: Record, judgement: judge.Judgement | None, report: str, publ
         gate,
         Cell("published" if published else "not published"),
     ]
-
-
-def _case(series: Sequence[Point]) -> dict[str, Any]:
-    last = series[-1]
-    changes, ratio = "first time", Cell("–", kind="number")
-    if len(series) > 1:
-        before = series[-2]
-        faster = before.value / last.value
-        ratio = Cell(f"{significant(faster, 3)} ×", sort=faster, kind="number")
-        code = ["same machine code" if before.code == last.code else "other machine code"] if last.code else []
-        changes = ", ".join(differences(before, last) + code) or "nothing that is recorded"
-    cells = [Cell(last.variant), Cell(last.shape, title=last.params), Cell(words(last.regime))]
-    cells += [number_cell(last.value, 4, f"{last.value} µs in run {last.run}"), ratio, Cell(changes)]
-    return {"cells": [*cells, Cell(f"{last.gpu or ''}, {last.suite}")], **_spark(series)}
-
-
-def _spark(series: Sequence[Point]) -> dict[str, Any]:
-    """Times from the oldest run to the newest, 0 at the bottom; a tick where GPU, driver, compiler or clock changed."""
-    us = [p.value for p in series]
-    step = (WIDTH - 8) / max(1, len(us) - 1)
-    points = [(4 + i * step, HEIGHT - 3 - (HEIGHT - 6) * t / max(us)) for i, t in enumerate(us)]
-    ticks = [x for (x, _), pair in zip(points[1:], itertools.pairwise(series), strict=True) if differences(*pair)]
-    return {"points": points, "ticks": ticks, "label": ", ".join(f"{t:g}" for t in us)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flashcore.cli import options, output
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import UsageError
 from flashcore.model.text import misspelled, visible
 from flashcore.plugins.runs.index import Index
 from flashcore.plugins.trends import page
@@ -40,10 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     formats = output.parse(arguments.format, FORMATS)
     places = options.places(arguments)
-    try:
-        result = trends(index := Index(places), arguments.since)
-    except ModuleNotFoundError as error:
-        raise CapabilityError(f"trends need the Python package numpy ({error})", "pip install numpy") from error
+    result = trends(index := Index(places), arguments.since)
     if arguments.case:
         cases = dict.fromkeys(s.case for s in result.series)
         if arguments.case not in cases:

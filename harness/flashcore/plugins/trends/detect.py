@@ -11,25 +11,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import numpy as np
 
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
-else:
-
-    class _Numpy:
-        """NumPy, imported at its first use: loading plugins does without it."""
-
-        def __getattr__(self, name: str) -> Any:
-            import numpy
-
-            return getattr(numpy, name)
-
-    np = _Numpy()
+Array = np.ndarray[Any, Any]
 
 #: Nights that are searched at once, and the nights by which the next window is shifted.
 WINDOW, SHIFT = 60, 30
