@@ -59,7 +59,18 @@ CRON_JOB = form(
         jobTemplate=form("spec", spec=form("template", backoffLimit=COUNT, template=form("spec", spec=POD))),
     ),
 )
-
+#: The part of a workflow that the recipe uses, after GitHub's workflow syntax.
+STEP = form("", **{"name": TEXT, "uses": {"type": "string", "pattern": "^[^@]+@[^@]+$"}, "run": TEXT, "if": TEXT})
+STEP["properties"]["with"] = {"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}}
+STEP["oneOf"] = [{"required": ["uses"]}, {"required": ["run"]}]
+JOB = form("runs-on steps", **{"runs-on": {"anyOf": [TEXT, listed(TEXT)]}, "steps": listed(STEP)})
+CRON = form("cron", cron={"type": "string", "pattern": r"^\S+( \S+){4}$"})
+WORKFLOW = form(
+    "on jobs",
+    on=form("schedule", schedule=listed(CRON)),
+    permissions={"type": "object", "additionalProperties": {"enum": ["read", "write", "none"]}},
+    jobs={"type": "object", "additionalProperties": JOB, "minProperties": 1},
+)
 
 PAGE = (ROOT / "docs" / "how-to" / "trends.md").read_text(encoding="utf-8")
 
@@ -81,10 +92,13 @@ def test_the_cron_job_is_one() -> None:
 
 def test_the_workflow_keeps_its_runs_and_runs_every_night() -> None:
     (workflow,) = [m for m in manifests() if "jobs" in m]
+    named = {"on" if key is True else key: value for key, value in workflow.items()}  # YAML reads `on` as true
+    jsonschema.validate(named, WORKFLOW)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**named, "jobs": {"nightly": {"steps": []}}}, WORKFLOW)
     steps = workflow["jobs"]["nightly"]["steps"]
     commands = [step["run"] for step in steps if "run" in step]
     assert all('--profiles "$HOME/runs"' in command for command in commands), "the checkout is deleted"
-    assert workflow[True]["schedule"][0]["cron"]  # YAML reads `on` as true
 
 
 def test_the_commands_in_the_manifests_are_understood() -> None:

@@ -214,8 +214,11 @@ def _sentences(result: Bisection) -> Iterator[str]:
     for number in range(search.good + 1, search.bad):
         yield f"not decided: {commits[number][:12]} {result.subjects[number]}"
     yield f"first slow commit: {commits[search.bad][:12]} {result.subjects[search.bad]}"
-    for name, changes in (("static facts", result.changes), ("counters", result.counters)):
-        yield f"  {name}: {UNMEASURED if changes is None else '; '.join(changes) or 'no change'}"
+    for name, changes, none in (
+        ("static facts", result.changes, "no change, though the code differs"),
+        ("counters", result.counters, "no change"),
+    ):
+        yield f"  {name}: {UNMEASURED if changes is None else '; '.join(changes) or none}"
 
 
 def as_text(result: Bisection) -> str:

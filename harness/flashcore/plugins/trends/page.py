@@ -36,7 +36,8 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
     Raises:
         WriteError: it cannot be written.
     """
-    changed = sorted((s for s in result.series if s.findings), key=_severity)
+    changed = [s for s in result.series if s.findings]
+    changed.sort(key=lambda s: _severity(_worst(s)), reverse=True)
     drawn = [*changed, *(s for s in result.series if each and not s.findings)]
     kernels = [s for s in changed if not s.points[-1].reference]
     return write_standalone(
@@ -57,15 +58,13 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
     )
 
 
-def _severity(series: Series) -> tuple[Any, ...]:
-    worst = _worst(series)
-    order = ("kernel", "undecided", "machine").index(worst.change.blame)
-    return not series.news, order, -worst.percent
+def _severity(f: Finding) -> tuple[Any, ...]:
+    return f.is_new, -[*BLAMES].index(f.change.blame), f.percent
 
 
 def _worst(series: Series) -> Finding:
     """The change that its row shows: new ones first, then the kernel's, then the largest."""
-    return max(series.findings, key=lambda f: (f.is_new, f.change.blame == "kernel", f.percent))
+    return max(series.findings, key=_severity)
 
 
 def _row(series: Series) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from flashcore.plugins.runs.index import Point
 from flashcore.plugins.trends import detect
 from flashcore.plugins.trends.series import Finding, Series, Trends
 
-#: Who changed a time, in words.
-BLAMES = {"kernel": "the kernel", "machine": "the machine, not the kernel", "undecided": "kernel or machine: undecided"}
+#: Who changed a time, in words, the most severe first.
+BLAMES = {"kernel": "the kernel", "undecided": "kernel or machine: undecided", "machine": "the machine, not the kernel"}
 
 
 def commits(finding: Finding) -> str:
@@ -33,10 +33,9 @@ def sentence(series: Series, finding: Finding) -> str:
 
 def lines(result: Trends) -> list[tuple[str, str]]:
     """The news as (level, sentence), most severe first; levels as in GitHub's annotations."""
-    levels = {"kernel": "error", "undecided": "warning", "machine": "notice"}
     told = [
         (level if f.percent > 0 else "notice", sentence(s, f))
-        for blame, level in levels.items()
+        for blame, level in zip(BLAMES, ("error", "warning", "notice"), strict=True)
         for s, f in result.news(blame)
     ]
     told += [("warning", f"{case}: not timed in the newest runs") for case in result.missing]
