@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
 from flashcore.errors import UsageError
 from flashcore.explain import diff
 from flashcore.measure.build import build
+from flashcore.measure.machine import git as git_process
 from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import Record
@@ -134,13 +136,26 @@ def test_the_command_compares_two_revisions(repository: Path) -> None:
     assert "machine code: the same in 0 of 1 builds" in done.stdout
 
 
-def test_revisions_are_checked_out_at_the_same_time(repository: Path) -> None:
-    commit = git(repository, "rev-parse", "HEAD")
+def test_git_never_adds_a_worktree_while_it_removes_another(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the others' files, which may then be gone."""
+    commit, run = git(repository, "rev-parse", "HEAD"), git_process.run
+    running, together = Lock(), []
 
-    def manifests(_: int) -> bool:
+    def alone(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        if words[0] != "worktree":
+            return run(folder, *words)
+        together.append(not running.acquire(blocking=False))
+        try:
+            return run(folder, *words)
+        finally:
+            if not together[-1]:
+                running.release()
+
+    def is_there(_: int) -> bool:
         with checkout.suite_at("HEAD", commit, repository / "kernels" / "toy") as suite:
             return (suite / "suite.toml").is_file()
 
+    monkeypatch.setattr(git_process, "run", alone)
     with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(manifests, range(24)))
-    assert git(repository, "worktree", "list").count("\n") == 0
+        assert all(threads.map(is_there, range(8)))
+    assert len(together) == 24 and not any(together)
