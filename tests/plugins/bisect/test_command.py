@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.model.record import Facts
 from flashcore.pipeline import run as pipeline
 from flashcore.pipeline.run import Run
+from flashcore.plugins.against import against
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row
 from flashcore.plugins.bisect import command
@@ -72,6 +76,20 @@ def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypat
     assert "counters: dram_bytes 1,000 → 2,000" in text and "static facts: registers 40 → 41" in text
     fine = command.bisect(settings, chosen, history[4], print)
     assert fine.search is None and fine.exit_code == Exit.OK and "nothing to search" in command.as_text(fine)
+
+
+@pytest.mark.parametrize(("change", "slow"), [(0.001, False), (0.012, None)])
+def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(
+    change: float, slow: bool | None, history: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With noise of 2 %, a commit that is slower by 1.2 % may be slower by 3 % like the last one."""
+    rows: list[tuple[Any, float]] = [("slower", 0.03), ("no difference", change)]
+    timed = (Row("spun/small", fate, change=change, critical=0.02) for fate, change in rows)
+    monkeypatch.setattr(against, "run", lambda *_: SimpleNamespace(rows=[next(timed)]))
+    with ThreadPoolExecutor(1) as builder:
+        settings = Settings("suite", variant="spun", shapes=("small",))
+        commits = command._History(settings, Options(history[0]), tuple(history), builder, print)
+        assert commits.is_slower(7) is True and commits.is_slower(3) is slow
 
 
 def test_an_undecided_bad_commit_is_not_called_fast() -> None:

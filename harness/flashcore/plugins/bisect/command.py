@@ -157,7 +157,12 @@ class _History:
         case = f"{self.variant}/{self.shape}"
         row = {row.case: row for row in done.rows}.get(case, Row(case, "undecided", "this commit does not have it"))
         self.rows[commit] = row
-        return True if row.fate == "slower" else False if row.fate in _NOT_SLOWER else None
+        if row.fate == "slower" or row.fate not in _NOT_SLOWER:
+            return True if row.fate == "slower" else None
+        last = self.rows[self.commits[-1]].change
+        if last is None or row.change is None or row.critical is None:
+            return False
+        return False if last - row.change > row.critical else None  # None: it may be as slow as the last commit
 
     def measured(self, number: int) -> Mapping[str, float]:
         """The case's static facts and counters in a commit; empty if it cannot be measured."""
