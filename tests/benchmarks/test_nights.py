@@ -1,4 +1,4 @@
-"""The benchmark of recorded nights: what it accepts, and the sources that it plants."""
+"""The benchmarks of recorded nights and of bisect: what they accept, and the sources that they plant."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from typing import Any
 
 import pytest
 
-from benchmarks import nights
-from benchmarks.nights import CASE, CHANGED, COMMITS, SLOW
+from benchmarks import bisect, nights
+from benchmarks.bisect import COMMITS, SLOW
+from benchmarks.nights import CASE, CHANGED
 
 RIGHT = {CHANGED + 1: [(CASE, "kernel")]}
 
 
-def results(
-    news: dict[int, list[tuple[str, str]]], *, first_slow: int = SLOW, steps: int = 6, count: int = 12
-) -> dict[str, Any]:
-    """Nights with this news, (case, blame), and a bisection with this outcome."""
+def recorded(news: dict[int, list[tuple[str, str]]], count: int = 12) -> dict[str, Any]:
+    """Nights with this news, (case, blame)."""
     commits = [f"{n:040x}" for n in range(1, count + 1)]
     span = f"{commits[CHANGED - 2][:12]}..{commits[CHANGED - 1][:12]}"
     told = {"new": True, "percent": 3.0, "standard_error": 0.01, "commits": span}
     said = [[{**told, "case": c, "blame": b} for c, b in news.get(n, [])] for n in range(1, count + 1)]
-    searched = [f"{n:040d}" for n in range(COMMITS + 1)]
-    bisected = {"first_slow": searched[first_slow], "timed": dict.fromkeys(searched[:steps]), "alpha": 0.001}
-    return {
-        "machine": "m",
-        "nights": [{"commit": c, "trends": {"changes": x}} for c, x in zip(commits, said, strict=True)],
-        "bisect": {"commits": searched, "said": {**bisected, "changes": None, "counters": []}, "seconds": 1.0},
-    }
+    said_by_commit = zip(commits, said, strict=True)
+    return {"machine": "m", "nights": [{"commit": c, "trends": {"changes": x}} for c, x in said_by_commit]}
+
+
+def searched(first_slow: int, steps: int) -> dict[str, Any]:
+    """A bisection with this outcome."""
+    commits = [f"{n:040d}" for n in range(COMMITS + 1)]
+    row = {"fate": "slower", "change": 0.03, "critical": 0.001}
+    said = {"first_slow": commits[first_slow], "timed": dict.fromkeys(commits[:steps], row), "alpha": 0.001}
+    return {"machine": "m", "commits": commits, "said": {**said, "changes": None, "counters": []}, "seconds": 1.0}
 
 
 def test_the_slowdown_alone_is_accepted() -> None:
-    assert nights.verdict(results(RIGHT)) == 0
-    assert nights.verdict(results({**RIGHT, 9: [("steady1/main", "machine")]})) == 0
-    text = "\n".join(nights.table(results(RIGHT)))
-    assert "reported in night 8: +3.00 ± 0.02 %" in text and "6, confidence 99.4 %: met" in text
+    assert nights.verdict(recorded(RIGHT)) == 0
+    assert nights.verdict(recorded({**RIGHT, 9: [("steady1/main", "machine")]})) == 0
+    text = "\n".join(nights.table(recorded(RIGHT)))
+    assert "reported in night 8: +3.00 ± 0.02 %" in text
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        results({}),
-        results({CHANGED + 3: RIGHT[CHANGED + 1]}),
-        results({CHANGED: [(CASE, "undecided")]}),
-        results({**RIGHT, CHANGED: [("rewritten/main", "kernel")]}),
-        results({**RIGHT, CHANGED - 1: [(CASE, "kernel")]}),
-        results({**RIGHT, CHANGED + 3: [(CASE, "kernel")]}),
-        results(RIGHT, first_slow=SLOW - 1),
-        results(RIGHT, steps=7),
-        results(RIGHT, count=9),
+        recorded({}),
+        recorded({CHANGED + 3: RIGHT[CHANGED + 1]}),
+        recorded({CHANGED: [(CASE, "undecided")]}),
+        recorded({**RIGHT, CHANGED: [("rewritten/main", "kernel")]}),
+        recorded({**RIGHT, CHANGED - 1: [(CASE, "kernel")]}),
+        recorded({**RIGHT, CHANGED + 3: [(CASE, "kernel")]}),
+        recorded(RIGHT, count=9),
     ],
 )
 def test_what_is_late_false_or_missing_is_not(wrong: Any) -> None:
@@ -57,9 +57,16 @@ def test_what_is_late_false_or_missing_is_not(wrong: Any) -> None:
 
 
 def test_another_range_of_commits_is_not_the_slowdown() -> None:
-    wrong = results(RIGHT)
+    wrong = recorded(RIGHT)
     wrong["nights"][CHANGED]["trends"]["changes"][0]["commits"] = "a..b"
     assert nights.verdict(wrong) == 1
+
+
+@pytest.mark.parametrize(("first_slow", "steps", "code"), [(SLOW, 6, 0), (SLOW - 1, 6, 1), (SLOW, 7, 1), (SLOW, 0, 1)])
+def test_the_slow_commit_is_to_be_named_in_six_steps(first_slow: int, steps: int, code: int) -> None:
+    results = searched(first_slow, steps)
+    assert bisect.verdict(results) == code
+    assert f"{steps}, confidence {100 - 0.1 * steps:.4g} %" in "\n".join(bisect.table(results))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -67,7 +74,7 @@ def test_each_edition_is_another_commit(tmp_path: Path) -> None:
     history = nights.History(tmp_path / "h")
     commits = [history.commit("first")]
     for longer in (0, 600):
-        history.write("planted", 1, longer)
+        history.write("planted", 2, longer)
         commits.append(history.commit("next"))
     changed = history.git("diff", "--name-only", commits[0], commits[2])
     assert len({*commits}) == 3 and changed == "suite/planted.cu"
