@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flashcore: interrupted{more}", file=sys.stderr)
         code = int(Exit.INTERRUPTED)
     except Exception as error:
-        reason = reason_of(error, arguments.command or " ".join(words[:1]))
+        reason = reason_of(error, arguments.command)
         if reason is None:
             # Python would exit with 1, which here means that a budget failed.
             traceback.print_exc()

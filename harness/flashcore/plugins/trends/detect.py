@@ -11,12 +11,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-Array = np.ndarray[Any, Any]
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+else:
+
+    class _Numpy:
+        """NumPy, imported at its first use: loading plugins does without it."""
+
+        def __getattr__(self, name: str) -> Any:
+            import numpy
+
+            return getattr(numpy, name)
+
+    np = _Numpy()
 
 #: Nights that are searched at once, and the nights by which the next window is shifted.
 WINDOW, SHIFT = 60, 30

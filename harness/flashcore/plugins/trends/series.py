@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore.errors import Exit, UsageError
 from flashcore.model.catalogue import FACTS
@@ -16,6 +14,11 @@ from flashcore.model.text import number
 from flashcore.plugins.runs.index import Index, Point, differences
 from flashcore.plugins.trends import detect
 from flashcore.plugins.trends.detect import Change
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from flashcore.plugins.trends.detect import np
 
 #: What a night did to all cases, as a logarithm, from which it is reported; relative change of a counter.
 _NIGHT, _COUNTER = 0.02, 0.02
