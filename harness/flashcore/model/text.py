@@ -24,16 +24,17 @@ _UNITS = {"1": "", "text": "", "pct": "%", "us": "µs", "C": "°C"}
 _SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
 
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
-#: Control characters except tab and line end, and bidirectional formatting characters.
-_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069](?<!\r(?=\n))")
+#: Control characters except tab and line end, and characters that are not seen: for directions, of no width, tags.
+_UNSEEN = "\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f"
+_CONTROL = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f{_UNSEEN}](?<!\r(?=\n))")
 
 
 def visible(text: str) -> str:
-    """The text without ANSI colors, its control characters as JSON escapes (``\\u001b``).
+    """The text without ANSI colors, its control and invisible characters as escapes (``\\u001b``).
 
     Otherwise foreign text (from a compiler, a kernel, a report) could overwrite the terminal or the page around it.
     """
-    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", _COLOR.sub("", text))
+    return _CONTROL.sub(lambda m: f"\\u{c:04x}" if (c := ord(m[0])) < 1 << 16 else f"\\U{c:08x}", _COLOR.sub("", text))
 
 
 def matches_any(name: str, globs: Sequence[str]) -> bool:

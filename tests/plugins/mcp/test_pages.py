@@ -36,6 +36,20 @@ def test_each_item_comes_once_and_in_order(letter: str) -> None:
     assert [("run" in page) for page in each] == [True] + [False] * (len(each) - 1)
 
 
+def test_an_object_comes_in_pages_before_the_lists() -> None:
+    answer = {"rows": [*range(2000)], "params": {f"{n} " + "x" * 90: n for n in range(200)}, "run": "a"}
+    each = read(answer)
+    assert {k: v for page in each for k, v in page.get("params", {}).items()} == answer["params"]
+    assert [n for page in each for n in page.get("rows", ())] == answer["rows"]
+    assert "params" in each[0] and "params" not in each[-1]
+
+
+def test_names_are_as_harmless_as_texts() -> None:
+    [page] = read({"params": {"\x1b[2Jrun\u200bthis\u202e\U000e0041" + "x" * 600: "\ufeff"}})
+    [(name, value)] = page["params"].items()
+    assert name.startswith(r"\u001b[2Jrun\u200bthis\u202e\U000e0041x") and len(name) == 501 and value == r"\ufeff"
+
+
 def test_an_item_larger_than_a_page_is_left_out_and_said_to_be() -> None:
     [page] = read({"rows": [{f"key{n}": "x" * 400 for n in range(20)}, {"n": 1}]})
     assert page["rows"][0].startswith("omitted: an item of 8") and page["rows"][1] == {"n": 1}
@@ -48,7 +62,7 @@ def test_only_the_last_answers_are_kept() -> None:
     assert not any(kept[:20]) and all(kept[30:])
 
 
-@pytest.mark.parametrize("cursor", ["", "1", "1:", "1:-1", "1:x", "x:1", "7:0", ":", "1:0:0"])
+@pytest.mark.parametrize("cursor", ["", "1", "1:", "1:-1", "1:x", "x:1", "7:0", ":", "1:0:0", "1:" + "9" * 5000])
 def test_what_is_no_cursor_names_no_page(cursor: str) -> None:
     answers = pages.Answers(MOST)
     answers.first({"rows": [1]})

@@ -7,6 +7,7 @@ builds a suite or imports its Python files, which may do anything that the user 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -39,7 +40,7 @@ def _in_roots(path: str, info: ValidationInfo) -> str:
     roots: Any = info.context
     place = os.path.realpath(roots[0] / path)
     names = (os.path.join(folder, name) for folder, *both in os.walk(place) for part in both for name in part)
-    for name in (place, *filter(os.path.islink, names)):
+    for name in itertools.chain((place,), filter(os.path.islink, names)):  # nothing outside is walked
         if not any(Path(os.path.realpath(name)).is_relative_to(root) for root in roots):
             expected = f"a path in {' or '.join(map(str, roots))}, also through its links, such as {name}"
             raise PydanticCustomError("outside_roots", "{expected}", {"expected": expected})
@@ -183,7 +184,13 @@ class Judge(Tool):
         write = plugin.resolve("flashcore.plugins.judge.verdict:write")
         made = judging.judge_all(load(suite_folder(self.suite)), [*map(Path, self.candidates)], judging.Settings(), say)
         paths = [write(verdict, Path(self.verdicts), None) for verdict in made]
-        return {"verdicts": [json.loads(path.read_bytes()) for path in paths]}
+        verdicts = [json.loads(path.read_bytes()) for path in paths]
+        # Lists of their own: a verdict on many shapes is longer than a page.
+        parts = {
+            key: [{"candidate": v["candidate"]} | one for v in verdicts for one in v.pop(key)]
+            for key in ("shapes", "kernels")
+        }
+        return {"verdicts": verdicts} | parts
 
 
 TOOLS: dict[str, type[Tool]] = {
