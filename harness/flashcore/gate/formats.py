@@ -84,8 +84,7 @@ def as_markdown(judgement: Judgement, record: Record, places: Places) -> str:
             for w in (use.waiver,)
         )
         lines += ["### Loosened in the manifest", "", *table(escaped, head, *rows), ""]
-    notes = (*judgement.notes, *record.trust_notes([*record.suite.variants]))
-    lines += [f"- {escaped(note)}" for note in notes]
+    lines += [f"- {escaped(note)}" for note in judgement.notes]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

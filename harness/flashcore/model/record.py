@@ -18,6 +18,8 @@ from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
 SCHEMA_VERSION = 3
+#: Variants that a note names.
+_NAMES = 5
 #: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
 Reads = Mapping[str, Mapping[str, str]]
 _Item = TypeVar("_Item", covariant=True)
@@ -526,7 +528,8 @@ class Record:
         """A note on those of these variants that are untrusted, if there are any."""
         untrusted = self.untrusted
         those = [name for name in names if name in untrusted]
-        text = "all variants" if len(those) == len(names) else ", ".join(those)
+        some = ", ".join(those[:_NAMES]) + (f" and {len(those) - _NAMES} more" if those[_NAMES:] else "")
+        text = "all variants" if len(those) == len(names) else some
         return [f"untrusted: {text}; code of their own ran in the measuring process"] if those else []
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
