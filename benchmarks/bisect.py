@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All commits, and what bisect said."""
+    """All commits, and bisect's answer."""
     machine = this_gpu()
     with tempfile.TemporaryDirectory(prefix="bench-bisect-") as scratch:
         history, commits = History(Path(scratch) / "commits"), []
@@ -39,30 +39,31 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             commits.append(history.commit(f"edition {number + 1}"))
         began = time.monotonic()
         words = ("bisect", CASE, commits[0], commits[-1], "--suite", "suite", "--format", "json", "--quiet")
-        said = json.loads(history.flashcore(*words, "--processes", str(options.processes), accepted=(0, 3)))
-    return {"machine": machine, "commits": commits, "said": said, "seconds": time.monotonic() - began}
+        answer = json.loads(history.flashcore(*words, "--processes", str(options.processes), accepted=(0, 3)))
+    return {"machine": machine, "commits": commits, "answer": answer, "seconds": time.monotonic() - began}
 
 
 def goals(results: Mapping[str, Any]) -> dict[str, bool]:
     """Each goal in words, and whether it is met."""
-    said, steps = results["said"], len(results["said"]["timed"])
-    named = said["first_slow"] == results["commits"][SLOW]
+    answer, steps = results["answer"], len(results["answer"]["timed"])
+    named = answer["first_slow"] == results["commits"][SLOW]
+    sure = 100 * (1 - steps * answer["alpha"])
     return {
         f"of {COMMITS} commits, {'the slow one' if named else 'another one or none'} is named": named,
-        f"at most {STEPS} are timed: {steps}, confidence {100 * (1 - steps * said['alpha']):.4g} %": 0 < steps <= STEPS,
+        f"at most {STEPS} are timed: {steps}, confidence {sure:.4g} %": 0 < steps <= STEPS,
     }
 
 
 def table(results: Mapping[str, Any]) -> list[str]:
     """The figures as lines of text."""
-    said = results["said"]
+    answer = results["answer"]
     lines = [f"machine: {results['machine']}, {results['seconds']:.0f} s"]
     lines += [f"  {goal}: {'met' if met else 'MISSED'}" for goal, met in goals(results).items()]
-    for commit, row in said["timed"].items():
+    for commit, row in answer["timed"].items():
         change = "" if row["change"] is None else f"{100 * row['change']:+.2f} % (noise {100 * row['critical']:.2f} %) "
         lines.append(f"  commit {results['commits'].index(commit)}: {change}{row['fate']}")
     for name in ("changes", "counters"):
-        lines.append(f"  {name}: {'unmeasured' if said[name] is None else '; '.join(said[name]) or 'none'}")
+        lines.append(f"  {name}: {'unmeasured' if answer[name] is None else '; '.join(answer[name]) or 'none'}")
     return lines
 
 

@@ -133,7 +133,7 @@ def this_gpu() -> str:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Each night's commit, times, and what trends said in the morning."""
+    """Each night's commit, times, and the answer of trends in the morning."""
     machine = this_gpu()
     with tempfile.TemporaryDirectory(prefix="bench-nights-") as scratch:
         return {"machine": machine, "nights": _nights(Path(scratch) / "nights", options.nights)}
@@ -147,10 +147,10 @@ def _nights(folder: Path, count: int) -> list[dict[str, Any]]:
             history.write("rewritten", edition=2)
         began, commit = time.monotonic(), history.commit(f"night {night}")
         history.flashcore("bench", "--suite", "suite", "--first", "0", "--repeats", "3", "--quiet")
-        said = json.loads(history.flashcore("trends", "--format", "json", accepted=(0, 1, 3)))
+        answer = json.loads(history.flashcore("trends", "--format", "json", accepted=(0, 1, 3)))
         points = Index([folder / "profiles"]).points("time")
         newest = {p.variant: [p.value, p.clock, p.temperature] for p in points if p.run == points[-1].run}
-        nights.append({"commit": commit, "us_mhz_celsius": newest, "trends": said})
+        nights.append({"commit": commit, "us_mhz_celsius": newest, "trends": answer})
         print(f"night {night}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return nights
 

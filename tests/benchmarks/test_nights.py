@@ -20,17 +20,17 @@ def recorded(news: dict[int, list[tuple[str, str]]], count: int = 12) -> dict[st
     commits = [f"{n:040x}" for n in range(1, count + 1)]
     span = f"{commits[CHANGED - 2][:12]}..{commits[CHANGED - 1][:12]}"
     told = {"new": True, "percent": 3.0, "standard_error": 0.01, "commits": span}
-    said = [[{**told, "case": c, "blame": b} for c, b in news.get(n, [])] for n in range(1, count + 1)]
-    said_by_commit = zip(commits, said, strict=True)
-    return {"machine": "m", "nights": [{"commit": c, "trends": {"changes": x}} for c, x in said_by_commit]}
+    changes = [[{**told, "case": c, "blame": b} for c, b in news.get(n, [])] for n in range(1, count + 1)]
+    changes_by_commit = zip(commits, changes, strict=True)
+    return {"machine": "m", "nights": [{"commit": c, "trends": {"changes": x}} for c, x in changes_by_commit]}
 
 
 def searched(first_slow: int, steps: int) -> dict[str, Any]:
     """A bisection with this outcome."""
     commits = [f"{n:040d}" for n in range(COMMITS + 1)]
     row = {"fate": "slower", "change": 0.03, "critical": 0.001}
-    said = {"first_slow": commits[first_slow], "timed": dict.fromkeys(commits[:steps], row), "alpha": 0.001}
-    return {"machine": "m", "commits": commits, "said": {**said, "changes": None, "counters": []}, "seconds": 1.0}
+    answer = {"first_slow": commits[first_slow], "timed": dict.fromkeys(commits[:steps], row), "alpha": 0.001}
+    return {"machine": "m", "commits": commits, "answer": {**answer, "changes": None, "counters": []}, "seconds": 1.0}
 
 
 def test_the_slowdown_alone_is_accepted() -> None:

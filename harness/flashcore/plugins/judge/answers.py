@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import os
+import random
 import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -100,27 +101,30 @@ def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
     case = Case.from_json(task["case"])
     perform = {"make": make, "judge": judge}[task["task"]]
     problem = load_problem(case.root, case.problem_file)
-    make_inputs = lambda params, *rest: _inputs(case.root, case.problem_file, json.dumps(params), *rest)  # noqa: E731
+    make_inputs = lambda params, *rest: inputs_of(case.root, case.problem_file, json.dumps(params), *rest)  # noqa: E731
     return perform(case, SimpleNamespace(**{**vars(problem), "make_inputs": make_inputs}), task)
 
 
 @functools.lru_cache(maxsize=64)
-def _inputs(root: str, file: str, params: str, seed: int, device: str, kind: str) -> Any:
+def inputs_of(root: str, file: str, params: str, seed: int, device: str, kind: str) -> Any:
     """Inputs, which are needed again to judge what was made of them. Parts of ``normal+large`` are large."""
-    problem, (first, *others) = load_problem(root, file), kind.split("+")
+    problem, (first, *others), dice = load_problem(root, file), kind.split("+"), random.Random(seed)
     inputs = dict(problem.make_inputs(json.loads(params), seed, device, first))
     for other in others:
         for name, x in problem.make_inputs(json.loads(params), seed, device, other).items():
             if hasattr(x, "reshape"):
                 rows = inputs[name].clone().reshape(-1, x.shape[-1])
-                start, count = seed % len(rows), 1 + seed // 97 % len(rows)
-                place = (
-                    slice(start, start + count),
-                    slice(seed % 2 * (seed // 7 % x.shape[-1]), None),
-                )  # all columns or some
+                columns = _part(dice, x.shape[-1]) if dice.random() < 0.5 else slice(None)
+                place = _part(dice, len(rows)), columns
                 rows[place] = x.reshape(rows.shape)[place]
                 inputs[name] = rows.reshape(x.shape)
     return inputs
+
+
+def _part(dice: random.Random, size: int) -> slice:
+    """Some places in a row: neither its first nor its last tells what is between."""
+    start = dice.randrange(size)
+    return slice(start, dice.randint(start + 1, size))
 
 
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:

@@ -291,9 +291,9 @@ class Trials:
         """Keeps outputs of some calls, chosen when all have run. Of equal bytes on an input one is enough."""
         for content, value in zip(contents, answer["hashes"].split(), strict=True):
             self._hashes[content].add(value)
-        known = {output.content for output in self.outputs} if self.deterministic else {}
+        written = {output.content for output in self.outputs} if self.deterministic else {}
         for call in _DICE.sample(range(len(contents)), min(_LOOKS, len(contents))):
-            if contents[call] not in known:
+            if contents[call] not in written:
                 files = {
                     n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")
                 }

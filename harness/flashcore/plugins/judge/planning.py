@@ -93,8 +93,8 @@ def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
 
 def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
     root, form, shown = Path(suite.root).resolve(), one.form, one.folder.parent / "shown"
-    beside = ((root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include))
-    needed = {root, *(folder.resolve() for folder in beside)}
+    included = ((root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include))
+    needed = {root, *(folder.resolve() for folder in included)}
     for folder in needed:
         if not needed.intersection(folder.parents):
             shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=partial(_left_out, root))

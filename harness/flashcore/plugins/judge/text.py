@@ -13,7 +13,7 @@ from flashcore.suites.schema import Form
 
 _Form = TypeVar("_Form", bound=Form)
 _MOST = 120
-#: Categories of letters that nobody sees: formats, private, unassigned, marks that enclose or select.
+#: Categories of characters that are not seen: formats, private, unassigned, marks that enclose or select.
 _INVISIBLE = {"Cf", "Co", "Cn", "Me", "Mn"}
 
 
