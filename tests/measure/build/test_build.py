@@ -427,6 +427,15 @@ def test_a_stopped_compiler_is_no_regression(
     assert check.built(built.artifacts, []) == 4
 
 
+def test_what_ptxas_rejects_is_no_stopped_compiler(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "ptxas fatal   : (C7602) Insufficient registers (80) to compile instruction at line 677"
+    monkeypatch.setenv("NVCC", failing_nvcc(compiler, tmp_path, words, "exit 255"))
+    artifact = compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps")
+    assert isinstance(artifact.cause, CompileFailed) and "signal" not in artifact.message, artifact.message
+
+
 def test_a_compiler_killed_once_is_tried_again(
     compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

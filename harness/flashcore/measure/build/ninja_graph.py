@@ -92,8 +92,10 @@ def graph(
     # A compiler's output is a file only after success, so that ninja gets it even on a full disk. The log is complete
     # before any product is moved into place, since another build may read it.
     logged = "2>&1); code=$$?; if [ $$code = 0 ]; then printf '%s\\n' \"$$output\" > $log.$$$$ && mv $log.$$$$ $log &&"
+    # ptxas ends with 255 when it rejects its input; the shell's code of the last signal is 192.
     otherwise = (
-        'else printf \'%s\\n\' "$$output"; [ $$code -le 128 ] || echo "ended by signal $$((code - 128))"; exit 1; fi'
+        "else printf '%s\\n' \"$$output\"; "
+        '[ $$code -le 128 ] || [ $$code -gt 192 ] || echo "ended by signal $$((code - 128))"; exit 1; fi'
     )
     lines = [
         "ninja_required_version = 1.5",
