@@ -16,7 +16,6 @@ from flashcore.measure.bench import case_times
 from flashcore.measure.check import check
 from flashcore.measure.context import Context, open_context
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.profile import profile
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
@@ -25,7 +24,7 @@ from flashcore.model.record import CaseOutcome, CaseStatus, StageResult
 from flashcore.plugins.watch import counted
 from flashcore.plugins.watch import session as watched
 from flashcore.plugins.watch.session import Obsolete, Save, Session
-from tests.conftest import TOY
+from tests.conftest import TOY, Built, hide_disassembler
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
 Answers = dict[str, dict[str, Any]]
@@ -75,9 +74,12 @@ class Stages:
 
 
 @pytest.fixture
-def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Nvcc) -> Stages:
+def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stages:
     shutil.copytree(TOY, tmp_path / "suite")
+    shutil.copytree(toy.folder, tmp_path / "build")  # whose operator's binding needs no second compilation
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_ARCH", "sm_90a")
+    hide_disassembler(monkeypatch)
     made = Stages(tmp_path / "suite" / "scale.cu")
 
     def opened(settings: Settings) -> Context:
