@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 
 from flashcore.errors import Exit
-from tests.conftest import ROOT, TOY
+from tests.conftest import ROOT, TOY, Built
 
 pytestmark = pytest.mark.filterwarnings("error")
 PATIENCE = 120.0
@@ -37,7 +37,7 @@ class Watched:
         ]  # fmt: skip
         self.folder = folder
         path = os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH"))))
-        self.env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "200"}
+        self.env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "200", "CUDA_ARCH": "sm_90a"}
 
     def start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -72,7 +72,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def watched(tmp_path: Path, toy: Built) -> Iterator[Watched]:
+    shutil.copytree(toy.folder, tmp_path / "build")  # whose operator's binding needs no second compilation
     made = Watched(tmp_path)
     process = made.start()
     try:
