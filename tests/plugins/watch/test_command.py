@@ -72,9 +72,15 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, toy: Built) -> Iterator[Watched]:
-    shutil.copytree(toy.folder, tmp_path / "build")  # whose operator's binding needs no second compilation
-    made = Watched(tmp_path)
+def place(tmp_path: Path, toy: Built) -> Path:
+    """A folder with the toy suite's build: its operator's binding needs no second compilation."""
+    shutil.copytree(toy.folder, tmp_path / "build")
+    return tmp_path
+
+
+@pytest.fixture
+def watched(place: Path) -> Iterator[Watched]:
+    made = Watched(place)
     process = made.start()
     try:
         yield made
@@ -99,8 +105,8 @@ def test_a_save_is_answered_by_its_budgets_and_advice(watched: Watched) -> None:
     assert 0 < answers(second)["budgets"]["seconds"] < PATIENCE
 
 
-def test_keys_come_from_a_pipe_too(tmp_path: Path) -> None:
-    made = Watched(tmp_path)
+def test_keys_come_from_a_pipe_too(place: Path) -> None:
+    made = Watched(place)
     process = made.start()
     made.until("idle")
     made.press("p\n")
@@ -187,15 +193,15 @@ def test_a_folder_that_the_manifest_includes_later_is_watched(watched: Watched) 
     assert answers(watched.until("idle"))["budgets"]["status"] == "failed"
 
 
-def test_quitting_ends_a_recording_under_way(tmp_path: Path) -> None:
-    made = Watched(tmp_path)
+def test_quitting_ends_a_recording_under_way(place: Path) -> None:
+    made = Watched(place)
     process = made.start()
     made.until("idle")
     problem = made.suite / "problem.py"
-    slow = f"import pathlib, time\npathlib.Path({str(tmp_path / 'began')!r}).touch()\ntime.sleep({PATIENCE})\n"
+    slow = f"import pathlib, time\npathlib.Path({str(place / 'began')!r}).touch()\ntime.sleep({PATIENCE})\n"
     problem.write_text(problem.read_text().replace("from typing", f"{slow}from typing"))
     made.press("r")
-    while not (tmp_path / "began").exists():
+    while not (place / "began").exists():
         time.sleep(0.1)
     began = time.monotonic()
     _, errors = process.communicate("q", timeout=PATIENCE)
@@ -224,10 +230,10 @@ def test_a_save_while_working_is_answered_instead(watched: Watched) -> None:
     assert answers(events)["budgets"]["save"] == 4
 
 
-def test_on_a_terminal_it_draws_answers_and_obeys_keys(tmp_path: Path) -> None:
-    made = Watched(tmp_path)
+def test_on_a_terminal_it_draws_answers_and_obeys_keys(place: Path) -> None:
+    made = Watched(place)
     main, child = pty.openpty()
-    process = subprocess.Popen(made.command, cwd=tmp_path, env=made.env, stdin=child, stdout=child, stderr=child)
+    process = subprocess.Popen(made.command, cwd=place, env=made.env, stdin=child, stdout=child, stderr=child)
     os.close(child)
     drawn = b""
     try:
