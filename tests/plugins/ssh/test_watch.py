@@ -24,6 +24,7 @@ from tests.plugins.ssh.conftest import Box
 from tests.plugins.watch.test_command import PATIENCE, Watched, answers
 
 skip_without("commands", "watch")
+pytestmark = pytest.mark.slow  # each session has an sshd, a watch and a build of its own
 
 
 class Session:
