@@ -74,7 +74,7 @@ def test_a_wrong_answer_is_rejected(judge: Judge) -> None:
 
 def test_bytes_beside_a_tensor_are_noticed(judge: Judge) -> None:
     arguments: list[Any] = [[{"tensor": "x"}], [{"tensor": "y"}], [{"int32": "=N + 40"}]]
-    verdict = judge(launches=[{**LAUNCH, "arguments": arguments}])
+    verdict = judge(launches=[{**LAUNCH, "kernel": "inc_bytes", "arguments": arguments}])
     assert any("outside its tensors" in reason for reason in verdict.reasons)
 
 

@@ -12,12 +12,12 @@ from random import Random
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import PROCESSES, REPLAYS, ROUNDS, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, ROUNDS, Processes, Rival, Runnable, Trials
 from flashcore.plugins.launcher.program import Launcher
 from tests.plugins.launcher.conftest import Machine, machine, made, plan
 
 __all__ = ["machine", "made"]
-CONTENTS = range(1 + 3 * REPLAYS)  # three for each replay
+CONTENTS = range(1 + 3 * SAMPLES)  # three for each sample
 Start = Callable[..., Processes]
 
 
@@ -64,7 +64,7 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * REPLAYS], 2)
+    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * SAMPLES], 2)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
@@ -80,7 +80,7 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
     ask = one._ask
 
     def counted(_: Trials, launcher: Launcher, *command: object, **limit: float) -> object:
-        taken[launcher] += command[3:] if command[0] in ("trial", "events") else ()
+        taken[launcher] += command[2:] if command[0] in ("trial", "events") else ()
         return ask(launcher, *command, **limit)
 
     monkeypatch.setattr(Trials, "_ask", counted)

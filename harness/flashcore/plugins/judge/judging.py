@@ -30,7 +30,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import PROCESSES, REPLAYS, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Processes, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
@@ -39,8 +39,8 @@ from flashcore.plugins.launcher.plan import tensors_of
 
 #: Seconds for a candidate, from its first input to its last answer.
 SECONDS = 60.0
-#: Most inputs of a replay; the bytes of all of a shape's that suffice; seeds of each kind of input.
-_PER_REPLAY, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
+#: Most inputs of a sample; the bytes of all of a shape's that suffice; seeds of each kind of input.
+_PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
 #: apart by a few elements knows nothing.
 _MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
@@ -263,9 +263,9 @@ class _Judge:
         mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2)] if mixable else []
         if timed or first_us:
             size = sum(8 * math.prod(t.sizes) for t in given)
-            count = max(1, min(_PER_REPLAY, _TIMED_BYTES // max(size * REPLAYS, 1)))
+            count = max(1, min(_PER_SAMPLE, _TIMED_BYTES // max(size * SAMPLES, 1)))
             usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
-            kinds = [_DICE.choice(usual) for _ in range(1 + count * REPLAYS if timed else 1)]
+            kinds = [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if timed else 1)]
         elif "check" in shape.stages:  # others are large
             kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
         with _adding(seconds, "inputs"):
@@ -315,7 +315,7 @@ class _Judge:
             return None
         self._rival = self._rival or self._started(1)
         if case.shape not in self._rival_inputs:
-            self._rival_inputs[case.shape] = [*self._inputs(case, self._rival, kinds[: _PER_REPLAY + 1])[0]]
+            self._rival_inputs[case.shape] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])[0]]
         return Rival(self._rival, runnable, self._rival_inputs[case.shape])
 
     def _judged(self, run: _Run, roof: str, most: int) -> tuple[dict[str, Any], list[str]]:

@@ -27,9 +27,9 @@ from flashcore.plugins.launcher.plan import Plan
 from flashcore.plugins.launcher.program import Launcher, LauncherError
 
 MODES = ("isolated", "cold")
-#: Samples of each process and mode; replays of a process: those, and one of each mode between events.
+#: Samples of each process and mode; of a process in all: those, and one of each mode between events.
 ROUNDS = 4
-REPLAYS = len(MODES) * (ROUNDS + 1)
+SAMPLES = len(MODES) * (ROUNDS + 1)
 #: Two processes, with tensors at other addresses: their ratio is what a difference of times must exceed.
 PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
@@ -38,8 +38,8 @@ _CALL_S = 10.0
 _CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 2.0, 500.0
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
-#: Calls of a replay that are judged in full.
-_LOOKS = 2
+#: Of so many timed calls, one's outputs are kept, from which those that are judged in full are drawn.
+_KEPT = 3
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
 _DICE = secrets.SystemRandom()
 _LAUNCHER = Path(program.__file__).parent
@@ -118,12 +118,12 @@ class _Player:
 
     launcher: Launcher
     contents: list[int]
-    count: int  # of a replay
+    count: int  # of a sample
     is_rival: bool = False
     us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by mode
 
     def called(self) -> list[int]:
-        """The inputs of the next replay."""
+        """The inputs of the next sample."""
         if self.is_rival:
             return _DICE.sample(self.contents, self.count)
         return [self.contents.pop() for _ in range(self.count)]
@@ -171,7 +171,7 @@ class Trials:
                     self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
                 if answer["changed"]:
                     self.reasons.append(f"it changed its inputs: {answer['changed']}")
-                self._look(one.plan, launcher, [content], answer)
+                self._keep(one.plan, launcher, content, answer)
 
     def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
@@ -187,12 +187,11 @@ class Trials:
             first, *others = contents
             players = []
             for launcher in self._loaded(self.processes, one, first):
-                count = min(launcher.sets, len(others) // REPLAYS)
-                players.append(_Player(launcher, _DICE.sample(others, len(others)), count))
+                players.append(_Player(launcher, _DICE.sample(others, len(others)), len(others) // SAMPLES))
             if rival:
                 with _of_rival():
                     (launcher,) = self._loaded(rival.processes, rival.runnable, rival.contents[0])
-                count = min(players[0].count, launcher.sets, len(rival.contents))
+                count = min(players[0].count, len(rival.contents))
                 players.append(_Player(launcher, [*rival.contents], count, is_rival=True))
             watch = Watch("cuda" if self.processes.gpu else "cpu", self.processes.gpu, ours)
             for mode in MODES:
@@ -204,8 +203,8 @@ class Trials:
         earlier calls left, in our kernels' code or wherever it is, helps no more."""
         with self._judged():
             (launcher,) = self._loaded(self.processes, one)
-            answer = self._ask(launcher, "trial", MODES[1], 1, contents[0])
-            self._look(one.plan, launcher, contents, answer)
+            answer = self._ask(launcher, "trial", MODES[1], contents[0])
+            self._keep(one.plan, launcher, contents[0], answer)
             self.first_us = answer["us"][0]
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
@@ -214,12 +213,12 @@ class Trials:
         host: list[float] = []
         for _ in range(ROUNDS):
             for player in _DICE.sample(players, len(players)):
-                answer = self._play(plan, player, "trial", mode)
-                player.us[mode] += answer["us"]
-                host += () if player.is_rival else answer["host_us"]
+                us, host_us = self._sample(plan, player, "trial", mode)
+                player.us[mode].append(us)
+                host += () if player.is_rival else [host_us]
             watch.look()
         ours = players[:PROCESSES]
-        events = min(self._play(plan, player, "events", mode)["us"][0] for player in ours)
+        events = min(self._sample(plan, player, "events", mode)[0] for player in ours)
         made = _time(
             [player.us[mode] for player in ours], [us for player in players[PROCESSES:] for us in player.us[mode]]
         )
@@ -268,9 +267,8 @@ class Trials:
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, processes.folder / name)
         (processes.folder / "plan").write_text(one.plan.words())
-        key = 1 + secrets.randbits(62)
         for launcher in processes.ready():
-            launcher.sets = self._ask(launcher, "plan", "plan", key)["sets"]
+            self._ask(launcher, "plan", "plan")
             for cubin, name in () if is_rival else self.state:
                 self._ask(launcher, "state", cubin, name)
             if content is not None:
@@ -278,30 +276,29 @@ class Trials:
             self.device = {k: v for k, v in launcher.device.items() if k != "event"}
         return processes.ready()
 
-    def _play(self, plan: Plan, player: _Player, command: str, mode: str) -> Any:
-        contents = player.called()
-        with _of_rival() if player.is_rival else contextlib.nullcontext():
-            answer = self._ask(player.launcher, command, mode, len(contents), *contents, limit=math.inf)
-        if not player.is_rival:
-            self.compared += len(contents)
-            self._look(plan, player.launcher, contents, answer)
-        return answer
+    def _sample(self, plan: Plan, player: _Player, command: str, mode: str) -> list[float]:
+        """The mean of some calls by the difference of events, and by the host's clock."""
+        times = []
+        for content in player.called():
+            with _of_rival() if player.is_rival else contextlib.nullcontext():
+                answer = self._ask(player.launcher, command, mode, content)
+            times.append(answer["us"] + answer["host_us"])
+            if not player.is_rival:
+                self.compared += 1
+                self._keep(plan, player.launcher, content, answer, _DICE.randrange(_KEPT) == 0)
+        return [statistics.fmean(each) for each in zip(*times, strict=True)]
 
-    def _look(self, plan: Plan, launcher: Launcher, contents: Sequence[int], answer: Mapping[str, Any]) -> None:
-        """Keeps outputs of some calls, chosen when all have run. Of equal bytes on an input one is enough."""
-        for content, value in zip(contents, answer["hashes"].split(), strict=True):
-            self._hashes[content].add(value)
-        written = {output.content for output in self.outputs} if self.deterministic else {}
-        for call in _DICE.sample(range(len(contents)), min(_LOOKS, len(contents))):
-            if contents[call] not in written:
-                files = {
-                    n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")
-                }
-                for name, file in files.items():
-                    self._ask(launcher, "result", call, name, file)
-                self.outputs.append(
-                    Output(contents[call], {n: str(self.processes.folder / f) for n, f in files.items()})
-                )
+    def _keep(
+        self, plan: Plan, launcher: Launcher, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
+    ) -> None:
+        """Keeps the hash of a call's outputs, and those that are looked at. Of equal bytes on an input one is enough."""
+        self._hashes[content].add(answer["hash"])
+        if not is_looked_at or (self.deterministic and any(output.content == content for output in self.outputs)):
+            return
+        files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}
+        for name, file in files.items():
+            self._ask(launcher, "result", name, file)
+        self.outputs.append(Output(content, {n: str(self.processes.folder / f) for n, f in files.items()}))
 
 
 @contextlib.contextmanager

@@ -1,15 +1,16 @@
-// Runs plans for the judge: every call has inputs of its own, and all memory of ours is written again before it. It adds
-// nothing that a candidate brings but its kernels. docs/explanation/judge.md says why each step is there.
+// Runs plans for the judge: all memory of ours is written again before each call, whose input comes to the GPU then, and
+// whose outputs leave it before the next. It adds nothing that a candidate brings but its kernels.
+// docs/explanation/judge.md says why each step is there.
 //
 //   trial FOLDER    reads a command from each line of standard input, writes events as the launcher does
 //
-//   plan FILE KEY   loads a plan instead of the last one; hashes are of that key
-//   state CUBIN NAME    a global variable, which is written before each call
-//   once K              one call on content K. `outside`: bytes beside the tensors that it wrote; `changed`: inputs
-//   trial MODE N K...   a call on each of N contents, each in a graph of its own: `us` that it adds between events around it
-//                       and spacers, `host_us` that it adds to all by the host's clock; a hash of each call's outputs
-//   events MODE N K...  the same, with the events around the call alone
-//   result CALL TENSOR FILE    an output of a call of the last command
+//   plan FILE            loads a plan instead of the last one
+//   state CUBIN NAME     a global variable, which is written before each call
+//   once K               a call on content K: its `hash`, `outside`: bytes beside the tensors that it wrote; `changed`: inputs
+//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `host_us` that it adds by
+//                        the host's clock, the `hash` of its outputs
+//   events MODE K        the same, with the events around the call alone
+//   result TENSOR FILE   an output of the last call
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string_view>
 
 #include "launch.hpp"
 
@@ -33,52 +35,34 @@ constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
-// Two numbers of a word's place and the key, and the word mixed with them, or back: a kernel that knows a word before and
-// after it still cannot make another.
-#define FLASHCORE_STEP(z) \
-  "  shr.u64 %s, " z ", 30; xor.b64 " z ", " z ", %s; mul.lo.s64 " z ", " z ", 0xBF58476D1CE4E5B9;\n" \
-  "  shr.u64 %s, " z ", 27; xor.b64 " z ", " z ", %s; mul.lo.s64 " z ", " z ", 0x94D049BB133111EB;\n" \
-  "  shr.u64 %s, " z ", 31; xor.b64 " z ", " z ", %s;\n"
-#define FLASHCORE_NUMBERS(place) \
-  "  add.s64 %z, %at, " place "; mad.lo.s64 %z, %z, 0x9E3779B97F4A7C15, %key;\n" FLASHCORE_STEP("%z") \
-  "  add.s64 %y, %z, %key;\n" FLASHCORE_STEP("%y")
-#define FLASHCORE_MASK(word) \
-  "  xor.b64 " word ", " word ", %z; mul.lo.s64 " word ", " word ", 0x9E3779B97F4A7C15;\n" \
-  "  shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s; xor.b64 " word ", " word ", %y;\n"
-#define FLASHCORE_UNMASK(word) \
-  "  xor.b64 " word ", " word ", %y; shr.u64 %s, " word ", 32; xor.b64 " word ", " word ", %s;\n" \
-  "  mul.lo.s64 " word ", " word ", 0xF1DE83E19937733D; xor.b64 " word ", " word ", %z;\n"
-#define FLASHCORE_PLACE \
-  "  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;\n" \
-  "  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;\n" \
-  "  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;\n"
-// A kernel that takes 16 bytes per thread and step.
-#define FLASHCORE_PASS(name, mix, store, end) \
-  ".visible .entry " name "(.param .u64 from, .param .u64 to, .param .u64 bytes, .param .u64 key) {\n" \
-  "  .reg .b64 %from, %to, %end, %at, %step, %key, %z, %y, %s, %sum, %v<2>;\n" \
-  "  .reg .b32 %block, %size, %thread; .reg .pred %again;\n" \
-  "  ld.param.u64 %from, [from]; ld.param.u64 %to, [to]; ld.param.u64 %end, [bytes]; ld.param.u64 %key, [key];\n" \
-  "  cvta.to.global.u64 %from, %from; cvta.to.global.u64 %to, %to; mov.u64 %sum, 0;\n" FLASHCORE_PLACE \
-  "  add.s64 %from, %from, %at;\nloop:\n  setp.ge.u64 %again, %at, %end; @%again bra done;\n" \
-  "  ld.global.v2.u64 {%v0, %v1}, [%from];\n" FLASHCORE_NUMBERS("8") mix("%v0") FLASHCORE_NUMBERS("16") mix("%v1") \
-  store "  add.s64 %at, %at, %step; add.s64 %from, %from, %step;\n  bra loop;\ndone:\n" end "  ret;\n}\n"
-#define FLASHCORE_STORE "  add.s64 %s, %to, %at; st.global.v2.u64 [%s], {%v0, %v1};\n"
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
-constexpr char kPasses[] = FLASHCORE_HEADER FLASHCORE_PASS("mask", FLASHCORE_MASK, FLASHCORE_STORE, "")
-    FLASHCORE_PASS("unmask", FLASHCORE_UNMASK, FLASHCORE_STORE, "")
-    FLASHCORE_PASS("digest", FLASHCORE_MASK, "  add.s64 %sum, %sum, %v0; add.s64 %sum, %sum, %v1;\n",
-                   "  red.global.add.u64 [%to], %sum;\n") R"(
+// The blocks write memory together; each of them reads all of it.
+constexpr char kPasses[] = FLASHCORE_HEADER R"(
 .extern .shared .align 16 .b8 room[];
 .visible .entry poison(.param .u64 to, .param .u64 value, .param .u64 bytes) {
   .reg .b64 %to, %end, %at, %step; .reg .b32 %a, %block, %size, %thread; .reg .pred %again;
   ld.param.u64 %to, [to]; ld.param.u32 %a, [value]; ld.param.u64 %end, [bytes];
   cvta.to.global.u64 %to, %to;
-)" FLASHCORE_PLACE R"(
+  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
+  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
+  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
   add.s64 %to, %to, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
   st.global.v4.u32 [%to], {%a, %a, %a, %a};
   add.s64 %at, %at, %step; add.s64 %to, %to, %step;
+  bra loop;
+}
+.visible .entry touch(.param .u64 from, .param .u64 none, .param .u64 bytes) {
+  .reg .b64 %from, %end, %at, %step, %word; .reg .b32 %size, %thread; .reg .pred %again;
+  ld.param.u64 %from, [from]; ld.param.u64 %end, [bytes];
+  cvta.to.global.u64 %from, %from;
+  mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x; mul.wide.u32 %at, %thread, 32; mul.wide.u32 %step, %size, 32;
+  add.s64 %from, %from, %at;
+loop:
+  setp.ge.u64 %again, %at, %end; @%again ret;
+  ld.volatile.global.u64 %word, [%from];
+  add.s64 %at, %at, %step; add.s64 %from, %from, %step;
   bra loop;
 }
 .visible .entry scrub_shared(.param .u64 bytes, .param .u64 value) {
@@ -140,7 +124,6 @@ bool confine(const std::filesystem::path& folder) {
 
 Size rounded(Size bytes, Size unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Memory of whole allocation units, so that no byte beside it is reachable that nothing writes.
 struct Block {
   Address at = 0;
   Size bytes = 0;
@@ -153,15 +136,8 @@ class Session {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
-    Handle module = nullptr;
-    CUDA(cuModuleLoadData, &module, kPasses);
-    CUDA(cuModuleGetFunction, &mask_, module, "mask");
-    CUDA(cuModuleGetFunction, &unmask_, module, "unmask");
-    CUDA(cuModuleGetFunction, &digest_, module, "digest");
-    CUDA(cuModuleGetFunction, &poison_, module, "poison");
-    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
     shared_bytes_ = static_cast<unsigned>(std::max(machine_.attribute(kOptinShared), 1024));
-    CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
+    load_passes();
     say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)) + member("confined", is_confined_ ? 1 : 0));
   }
 
@@ -171,17 +147,13 @@ class Session {
     const int which = words.one_of({"plan", "once", "trial", "events", "state", "result"});
     if (which > 0 && !plan_) words.refuse("a plan first");
     if (which == 0) {
-      const std::string path = words.file();
-      digest_key_ = static_cast<std::uint64_t>(words.integer(1, INT64_MAX));
-      open(path);
+      open(words.file());
     } else if (which == 1) {
-      fill({words.integer(0, kMostContents)});
+      read(words.integer(0, kMostContents));
       say("once", once());
     } else if (which == 2 || which == 3) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
-      std::vector<std::int64_t> contents;
-      for (std::int64_t left = words.integer(1, slots_); left > 0; --left) contents.push_back(words.integer(0, kMostContents));
-      fill(contents);
+      read(words.integer(0, kMostContents));
       say("trial", trial(is_cold, which == 3));
     } else if (which == 4) {
       const auto module = modules_.find(words.name());
@@ -190,15 +162,10 @@ class Session {
       CUDA(cuModuleGetGlobal, &made.at, &made.bytes, module->second, words.name().c_str());
       say("state");
     } else {
-      const auto call = static_cast<std::size_t>(words.integer(0, calls_ - 1));
-      const std::string name = words.name();
-      const std::size_t tensor = plan_->index(name);
+      const std::size_t tensor = plan_->index(words.name());
       if (tensor == plan_->tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
       const std::string path = words.file();
-      unmask(call, tensor);
-      machine_.wait();
-      const std::string bytes = bytes_at(staging_.at, plan_->tensors[tensor].bytes);
-      if (!(std::ofstream(path, std::ios::binary) << bytes << std::flush)) throw Refused(path + ": expected room for it");
+      if (!(std::ofstream(path, std::ios::binary) << results_[tensor] << std::flush)) throw Refused(path + ": expected room for it");
       say("result");
     }
   }
@@ -213,11 +180,19 @@ class Session {
   }
   Size below(Size most) { return std::uniform_int_distribution<Size>(0, most - 1)(draw_); }
 
+  void load_passes() {
+    Handle module = nullptr;
+    CUDA(cuModuleLoadData, &module, kPasses);
+    CUDA(cuModuleGetFunction, &poison_, module, "poison");
+    CUDA(cuModuleGetFunction, &touch_, module, "touch");
+    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
+    CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
+  }
+
   void open(const std::string& path) {
-    for (const std::vector<Block>* each : {&given_, &results_, &own_}) {
-      for (const Block& one : *each) CUDA(cuMemFree, one.at);
-    }
-    given_.clear(), results_.clear(), own_.clear(), states_.clear(), addresses_.clear();
+    if (arena_.bytes > 0) CUDA(cuMemFree, arena_.at);
+    arena_ = {};
+    states_.clear(), addresses_.clear();
     plan_ = std::make_unique<Plan>(path);
     modules_ = load(driver, *plan_);
     local_ = 0;
@@ -235,243 +210,164 @@ class Session {
       CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
     }
     place();
-    say("loaded", member("sets", slots_) + member("local_bytes", local_) + member("arena", std::to_string(arena_.bytes)));
+    say("loaded");
   }
 
-  Block allocated(Size bytes) const {
-    Block made{0, rounded(bytes, kPage)};
-    CUDA(cuMemAlloc, &made.at, made.bytes);
-    return made;
-  }
-
-  // Lays the tensors out in an order and with gaps of chance, and allocates slots for the calls' contents and results.
+  // Lays the tensors out in an order and with gaps of chance.
   void place() {
     const std::size_t count = plan_->tensors.size();
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::shuffle(order.begin(), order.end(), draw_);
-    offsets_.resize(count), at_.resize(count), given_digests_.resize(count);
-    Size end = 0, bytes = 0, packed = 0, largest = 0;
+    std::vector<Size> offsets(count);
+    Size end = 0;
     for (const std::size_t i : order) {
-      offsets_[i] = end + kGap + kStep * below(64);
-      end = rounded(offsets_[i] + plan_->tensors[i].bytes, kStep);
+      offsets[i] = end + kGap + kStep * below(64);
+      end = rounded(offsets[i] + plan_->tensors[i].bytes, kStep);
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const Tensor& one = plan_->tensors[i];
-      at_[i] = packed;
-      if (one.role == Tensor::workspace) continue;
-      bytes += one.bytes;
-      packed += rounded(one.bytes, kStep);
-      largest = std::max<Size>(largest, one.bytes);
-    }
-    own_.push_back(arena_ = allocated(end + kGap));
-    own_.push_back(staging_ = allocated(largest + 2 * kStep));
-    for (std::size_t i = 0; i < count; ++i) addresses_.push_back(arena_.at + offsets_[i]);
-    slots_ = static_cast<int>(std::clamp<Size>((Size{1} << 28) / std::max<Size>(bytes, 1), 2, 16));
-    for (int i = 0; i < slots_; ++i) given_.push_back(allocated(packed + kStep)), results_.push_back(allocated(packed + kStep));
+    const Size bytes = rounded(end + kGap, kPage);  // whole units: no byte beside it is reachable that nothing writes
+    CUDA(cuMemAlloc, &arena_.at, bytes);
+    arena_.bytes = bytes;
+    for (const Size offset : offsets) addresses_.push_back(arena_.at + offset);
+    contents_.assign(count, ""), results_.assign(count, "");
   }
 
-  void run(Handle kernel, unsigned blocks, unsigned threads, unsigned shared, std::uint64_t a, std::uint64_t b,
-           std::uint64_t c, std::uint64_t d = 0) const {
-    void* arguments[] = {&a, &b, &c, &d};
+  void run(Handle kernel, unsigned blocks, unsigned threads, unsigned shared, std::uint64_t a, std::uint64_t b, std::uint64_t c = 0) const {
+    void* arguments[] = {&a, &b, &c};
     const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, machine_.stream, nullptr, 0};
     CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
   }
-  void pass(Handle kernel, Address from, Address to, Size bytes, std::uint64_t key) const {
-    run(kernel, blocks(), kThreads, 0, from, to, rounded(bytes, 16), key);
-  }
-  void poison(const Block& block, unsigned value) const {
-    run(poison_, blocks(), kThreads, 0, block.at, value, block.bytes);
-  }
-  unsigned blocks() const { return 4 * static_cast<unsigned>(machine_.sms); }
   unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
 
-  // The keys of a call's tensor are in no memory that a kernel of the plan can name; the complement masks its result.
-  std::uint64_t key(std::size_t call, std::size_t tensor) const { return keys_[call * plan_->tensors.size() + tensor]; }
-  // Enqueues that a call's result comes to the staging memory.
-  void unmask(std::size_t call, std::size_t tensor) const {
-    pass(unmask_, results_[call].at + at_[tensor], staging_.at, plan_->tensors[tensor].bytes, ~key(call, tensor));
+  // Reads a content's files. It is on the GPU from `before` its call on; those of later calls are nowhere in this process.
+  void read(std::int64_t content) {
+    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+      if (!is_given(t)) continue;
+      const std::string path = folder_ / (plan_->tensors[t].name + "." + std::to_string(content) + ".raw");
+      std::error_code error;
+      const auto bytes = static_cast<std::streamsize>(plan_->tensors[t].bytes);
+      contents_[t].resize(plan_->tensors[t].bytes);
+      std::ifstream file(path, std::ios::binary | std::ios::ate);
+      if (!std::filesystem::is_regular_file(path, error) || file.tellg() != bytes || !file.seekg(0).read(contents_[t].data(), bytes)) {
+        throw Refused(path + ": expected a file of " + std::to_string(bytes) + " bytes");
+      }
+    }
   }
-  // The hash of a tensor that is in the staging memory, or is enqueued to come there.
-  std::uint64_t digest(std::size_t tensor) const {
-    const Size bytes = plan_->tensors[tensor].bytes, whole = rounded(bytes, 16);
-    const Address sum = staging_.at + staging_.bytes - 16;
-    if (whole > bytes) CUDA(cuMemsetD8Async, staging_.at + bytes, 0, whole - bytes, machine_.stream);
-    CUDA(cuMemsetD8Async, sum, 0, 8, machine_.stream);
-    run(digest_, static_cast<unsigned>(machine_.sms), kThreads, 0, staging_.at, sum, whole, digest_key_ + tensor);
+
+  // Overwrites all that a kernel may have left anywhere, then brings the inputs.
+  void before(unsigned value) {
+    const auto sms = static_cast<unsigned>(machine_.sms);
+    machine_.flush(value);
+    run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value);
+    if (local_ > 0) run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, 0, value);
+    run(poison_, 4 * sms, kThreads, 0, arena_.at, value, arena_.bytes);
+    for (const Block& one : states_) {
+      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
+    }
     machine_.wait();
-    std::uint64_t made = 0;
-    CUDA(cuMemcpyDtoH, &made, sum, 8);
-    return made;
+    for (std::size_t t = 0; t < contents_.size(); ++t) {
+      if (is_given(t)) CUDA(cuMemcpyHtoD, addresses_[t], contents_[t].data(), contents_[t].size());
+    }
+    CUDA(cuStreamSynchronize, nullptr);
   }
   std::string bytes_at(Address at, Size bytes) const {
     std::string made(bytes, '\0');
     CUDA(cuMemcpyDtoH, made.data(), at, bytes);
     return made;
   }
-  // Copies a file of that size to the staging memory, through memory that the driver need not copy it from to its own.
-  void stage(const std::string& path, Size bytes) {
-    std::error_code error;
-    const bool fits = std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) == bytes;
-    if (fits && bytes > buffer_bytes_) {
-      CUDA(cuMemAllocHost, &buffer_, bytes);
-      buffer_bytes_ = bytes;
+  // Takes a call's outputs; their hash.
+  std::string taken() {
+    std::uint64_t whole = 0;
+    for (std::size_t t = 0; t < results_.size(); ++t) {
+      if (!is_written(t)) continue;
+      results_[t] = bytes_at(addresses_[t], plan_->tensors[t].bytes);
+      whole = whole * 0x100000001b3u + std::hash<std::string_view>()(results_[t]);
     }
-    std::ifstream file(path, std::ios::binary);
-    if (!fits || !file.read(static_cast<char*>(buffer_), static_cast<std::streamsize>(bytes))) {
-      throw Refused(path + ": expected a file of " + std::to_string(bytes) + " bytes");
-    }
-    machine_.wait();  // for the last one to be masked
-    CUDA(cuMemcpyHtoD, staging_.at, buffer_, bytes);
-    CUDA(cuStreamSynchronize, nullptr);
-    std::memset(buffer_, 0, bytes);  // kernels can read it
-  }
-
-  // Writes all of the slots: the first with these contents, in this order.
-  void fill(const std::vector<std::int64_t>& contents) {
-    calls_ = static_cast<int>(contents.size());
-    const unsigned value = byte4();
-    keys_.resize(static_cast<std::size_t>(calls_) * plan_->tensors.size());
-    for (std::uint64_t& one : keys_) one = draw_() | 1;
-    for (int i = 0; i < slots_; ++i) poison(given_[i], value), poison(results_[i], value);
-    for (std::size_t i = 0; i < contents.size(); ++i) {
-      for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
-        if (!is_given(t)) continue;
-        const Tensor& one = plan_->tensors[t];
-        stage(folder_ / (one.name + "." + std::to_string(contents[i]) + ".raw"), one.bytes);
-        if (i == 0) given_digests_[t] = digest(t);
-        pass(mask_, staging_.at, given_[i].at + at_[t], one.bytes, key(i, t));
-      }
-    }
-    poison(staging_, value);
-    machine_.wait();
-  }
-
-  // Enqueues what comes before a call: all that a kernel may have left anywhere is overwritten, then its inputs are there.
-  void before(const Block& given, const std::uint64_t* keys, unsigned value) {
-    run(shared_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value, 0);
-    if (local_ > 0) run(local_kernel_, 2 * static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, 0, value, 0);
-    poison(arena_, value);
-    for (const Block& one : states_) {
-      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
-    }
-    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
-      if (is_given(t)) pass(unmask_, given.at + at_[t], addresses_[t], plan_->tensors[t].bytes, keys[t]);
-    }
-  }
-  // Enqueues a call between spacers, and events around these, or around the call alone.
-  void spaced(int call, bool is_there, bool is_tight) {
-    const auto sms = static_cast<unsigned>(machine_.sms);
-    if (!is_tight) machine_.record(call, 0);
-    machine_.spin(kSpacer, sms);
-    if (is_tight) machine_.record(call, 0);
-    if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
-    if (is_tight) machine_.record(call, 1);
-    machine_.spin(0, sms);
-    if (!is_tight) machine_.record(call, 1);
-  }
-  // Enqueues what comes after it. With or without a call, what is taken comes from DRAM and takes as long.
-  void after(int call, unsigned value) {
-    machine_.flush(value);
-    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
-      if (is_written(t)) pass(mask_, addresses_[t], results_[call].at + at_[t], plan_->tensors[t].bytes, ~key(call, t));
-    }
+    return member("hash", std::to_string(whole));
   }
 
   std::string once() {
     const unsigned value = byte4();
-    before(given_[0], keys_.data(), value);
+    before(value);
     launch(driver, *plan_, addresses_, machine_.stream);
-    after(0, value);
     machine_.wait();
-    std::map<Size, Size> taken{{arena_.bytes, arena_.bytes}};  // from, to
+    const std::string arena = bytes_at(arena_.at, arena_.bytes);
+    std::map<Size, Size> tensors{{arena_.bytes, arena_.bytes}};  // from, to
     std::string changed;
-    for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
+    for (std::size_t t = 0; t < addresses_.size(); ++t) {
       const Tensor& one = plan_->tensors[t];
-      taken[offsets_[t]] = offsets_[t] + (is_given(t) ? rounded(one.bytes, 16) : one.bytes);
-      if (one.role != Tensor::input) continue;
-      CUDA(cuMemcpyDtoDAsync, staging_.at, addresses_[t], one.bytes, machine_.stream);
-      if (digest(t) != given_digests_[t]) changed += (changed.empty() ? "" : " ") + one.name;
+      const Size from = addresses_[t] - arena_.at;
+      tensors[from] = from + one.bytes;
+      const bool is_changed = one.role == Tensor::input && arena.compare(from, one.bytes, contents_[t]) != 0;
+      if (is_changed) changed += (changed.empty() ? "" : " ") + one.name;
     }
     int outside = 0;
     Size at = 0;
-    for (const auto& [from, to] : taken) {
-      for (const char byte : bytes_at(arena_.at + at, from - at)) outside += static_cast<unsigned char>(byte) != (value & 255);
+    for (const auto& [from, to] : tensors) {
+      for (; at < from; ++at) outside += static_cast<unsigned char>(arena[at]) != (value & 255);
       at = to;
     }
-    return member("outside", outside) + member("changed", changed) + member("hashes", hashes());
+    return member("outside", outside) + member("changed", changed) + taken();
   }
 
-  // Times (us) of the replay of a graph of a call, or of all but the call: between the events, and of all by the host's
-  // clock. No call before it leaves persisting lines in L2.
-  std::pair<double, double> replayed(int call, bool is_cold, bool is_there, bool is_tight, unsigned value) {
+  // A graph of a call between spacers, or without it, and events around these, or around the call alone.
+  Handle captured(bool is_cold, bool is_there, bool is_tight, unsigned value) {
+    const auto sms = static_cast<unsigned>(machine_.sms);
     Handle graph = nullptr, made = nullptr;
-    CUDA(cuCtxResetPersistingL2Cache);
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    before(given_[call], &keys_[static_cast<std::size_t>(call) * plan_->tensors.size()], value);
     if (is_cold) machine_.flush(value + 1);
-    for (std::size_t t = 0; !is_cold && t < plan_->tensors.size(); ++t) {  // L2 has what is read often in both its halves
-      const Address sum = staging_.at + staging_.bytes - 16;
-      if (is_given(t)) run(digest_, blocks(), kThreads, 0, addresses_[t], sum, plan_->tensors[t].bytes & ~Size{15}, 1);
-    }
-    spaced(call, is_there, is_tight);
-    after(call, value);
+    if (!is_tight) machine_.record(0, 0);
+    machine_.spin(kSpacer, sms);
+    if (is_tight) machine_.record(0, 0);
+    if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
+    if (is_tight) machine_.record(0, 1);
+    machine_.spin(0, sms);
+    if (!is_tight) machine_.record(0, 1);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
     CUDA(cuGraphDestroy, graph);
     CUDA(cuGraphUpload, made, machine_.stream);
     machine_.wait();
+    return made;
+  }
+  // Times (us) of a graph's replay: between the events, and of all by the host's clock.
+  std::pair<double, double> replayed(Handle graph) {
     const auto start = Clock::now();
-    machine_.between(kCover, [&] { machine_.replay(made); });
+    machine_.between(kCover, [&] { machine_.replay(graph); });
     const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-    CUDA(cuGraphExecDestroy, made);
-    return {machine_.elapsed_us(call), host_us};
+    CUDA(cuGraphExecDestroy, graph);
+    return {machine_.elapsed_us(0), host_us};
   }
 
+  // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
+  // leaves persisting lines in L2.
   std::string trial(bool is_cold, bool is_tight) {
     const unsigned value = byte4();
-    double us = 0, host_us = 0;
-    for (int i = 0; i < calls_; ++i) {
-      const auto [spacers, host_spacers] = replayed(i, is_cold, false, is_tight, value);
-      const auto [both, host_both] = replayed(i, is_cold, true, is_tight, value);  // the last, whose results stay
-      us += (both - spacers) / calls_;
-      host_us += (host_both - host_spacers) / calls_;
-    }
-    return member("us", std::vector<double>{std::max(us, kResolutionUs)}) +
-           member("host_us", std::vector<double>{host_us}) + member("hashes", hashes());
-  }
-
-  std::string hashes() const {
-    std::string made;
-    for (int i = 0; i < calls_; ++i) {
-      std::uint64_t whole = 0;
-      for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
-        if (is_written(t)) unmask(i, t), whole = whole * 0x100000001b3u + digest(t);
-      }
-      made += (i > 0 ? " " : "") + std::to_string(whole);
-    }
-    return made;
+    machine_.load_kernels(), load_passes();
+    before(value);
+    CUDA(cuCtxResetPersistingL2Cache);
+    if (!is_cold) run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, arena_.at, 0, std::min(arena_.bytes, static_cast<Size>(machine_.l2_bytes)));
+    const Handle without = captured(is_cold, false, is_tight, value), with = captured(is_cold, true, is_tight, value);
+    const auto [spacers, host_spacers] = replayed(without);
+    const auto [both, host_both] = replayed(with);
+    return member("us", std::vector<double>{std::max(both - spacers, kResolutionUs)}) +
+           member("host_us", std::vector<double>{host_both - host_spacers}) + taken();
   }
 
   const std::filesystem::path folder_;
   const bool is_confined_;  // before the driver starts threads
-  const Machine machine_;
+  Machine machine_;
   const Driver& driver;
   std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
-  Handle mask_ = nullptr, unmask_ = nullptr, digest_ = nullptr, poison_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  Handle poison_ = nullptr, touch_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
   int local_ = 0;
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
-  std::vector<Block> states_, given_, results_, own_;
-  Block arena_, staging_;
-  std::vector<Size> offsets_, at_;  // of each tensor: in the arena, in a slot
-  std::vector<Address> addresses_;
-  std::vector<std::uint64_t> keys_, given_digests_;  // the latter of the first call's tensors
-  std::uint64_t digest_key_ = 1;
-  void* buffer_ = nullptr;
-  Size buffer_bytes_ = 0;
-  int slots_ = 0, calls_ = 1;
+  std::vector<Block> states_;
+  Block arena_;
+  std::vector<Address> addresses_;               // of each tensor
+  std::vector<std::string> contents_, results_;  // of each tensor, of the last call
 };
 
 }  // namespace

@@ -49,24 +49,29 @@ class Machine {
     } catch (const CudaError& error) {
       throw Incapable(std::string("expected a GPU: ") + error.what() + ": " + error.name);
     }
-    Handle context = nullptr, module = nullptr;
+    Handle context = nullptr;
     CUDA(cuDevicePrimaryCtxRetain, &context, device);
     CUDA(cuCtxSetCurrent, context);
     CUDA(cuStreamCreate, &stream, kNonBlocking);
     sms = attribute(kSms);
     l2_bytes = attribute(kL2Bytes);
-    CUDA(cuModuleLoadData, &module, kKernels);
-    CUDA(cuModuleGetFunction, &spin_, module, "spin");
-    CUDA(cuModuleGetFunction, &flush_, module, "flush");
     CUDA(cuMemAlloc, &flushed_, 2 * static_cast<Size>(l2_bytes));
     for (auto& pair : events_) {
       for (Handle& event : pair) CUDA(cuEventCreate, &event, 0);
     }
-    spin(0);  // loads the kernels, which cannot be done while capturing
+    load_kernels();
+  }
+
+  // Loads the kernels, anew if there are some, and runs them, which cannot be done for the first time while capturing.
+  void load_kernels() {
+    Handle module = nullptr;
+    CUDA(cuModuleLoadData, &module, kKernels);
+    CUDA(cuModuleGetFunction, &spin_, module, "spin");
+    CUDA(cuModuleGetFunction, &flush_, module, "flush");
+    spin(0);
     flush(1);
     wait();
   }
-
   int attribute(int which) const {
     int value = 0;
     CUDA(cuDeviceGetAttribute, &value, which, 0);
