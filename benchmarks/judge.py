@@ -8,9 +8,10 @@ earlier call, say, and did the work). An honest
 candidate is *convicted* if it is rejected. The goal is 0 won and 0 convicted.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
-folder: first the control and the cheats that run on a GPU, and no more when ``--seconds`` have passed. ``--json`` is
-written after each verdict. Without a GPU, cheats that end before a GPU is needed are judged, and the others are
-*unmeasured*.
+folder: first the control and the cheats that run on a GPU, and no more when ``--seconds`` have passed. ``--batch N``
+judges N candidates of them instead, again and again under other names, for the share of the time that each GPU is busy:
+both kinds are judged, so many are rejected soon. ``--json`` is written after each verdict. Without a GPU, cheats that end
+before a GPU is needed are judged, and the others are *unmeasured*.
 
 Exit code 0 if no cheat won and no honest candidate was convicted, 1 if not.
 """
@@ -50,6 +51,8 @@ HONEST = ("examples/row_softmax", "examples/triton_kernels", "examples/tune", "k
 _TIMED, _CHECKED_ONLY = 2, 4
 #: The kernel of the cheats without an attack; the factor by which a cheat that won is faster.
 CONTROL, GAIN = "honest.attacks.control", 1.01
+#: Outcomes that the score must not have.
+_WRONG = {"cheat": ("accepted", "won"), "honest": ("rejected",)}
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
 _ARGUMENTS: list[Any] = [
     [{"tensor": "x"}],
@@ -265,7 +268,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Each candidate's verdict."""
     plugins.load()
     until = time.monotonic() + options.seconds
-    say = lambda text: print(text, file=sys.stderr) if text.startswith("judge: ") else None  # noqa: E731
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.build or options.candidates or made)
         if options.build or not options.candidates:
@@ -273,9 +275,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         results: dict[str, Any] = {}
         words = options.only.split(",") if options.only else [""]
         wanted = sorted((p for p in folder.iterdir() if any(word in p.name for word in words)), key=_turn)
+        if options.batch:
+            wanted = _batch(wanted, options.batch, Path(made))
         for suite in dict.fromkeys((p / "suite").read_text() for p in wanted if not options.no_judging):
             of_suite = [p for p in wanted if (p / "suite").read_text() == suite]
-            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, judging.Settings(), say)
+            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, judging.Settings(), lambda _: None)
             with contextlib.closing(verdicts):
                 for place in of_suite:
                     if time.monotonic() > until:
@@ -288,6 +292,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     if options.json:
                         raw.write(Path(options.json), "judge", options, results)
         return results
+
+
+def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
+    """Copies of those that run on a GPU and do not hang it, each sealed as another one."""
+    usual = [p for p in candidates if (p / "suite").read_text() == SUITE and _turn(p)[0] < 2]
+    made = [shutil.copytree(usual[i % len(usual)], folder / f"batch.{i:03}") for i in range(count)]
+    for number, place in enumerate(made):
+        (place / "number").write_text(str(number))
+    return made
 
 
 def _turn(place: Path) -> tuple[int, str]:
@@ -308,9 +321,20 @@ def table(results: raw.Results) -> list[str]:
         lines.append(f"{title:36} {_outcome(name, results):10} {reason or _times(verdict)}")
     counts = Counter((name.partition(".")[0], _outcome(name, results)) for name in results)
     lines += ["", *(f"{kind}: {outcome} {count}" for (kind, outcome), count in sorted(counts.items()))]
+    lines += [f"{gpu} was busy for {share:.0%} of the time" for gpu, share in busy(results).items()]
     if walls := sorted(verdict["wall_s"] for verdict in results.values() if verdict["device"]):
         lines.append(f"seconds per candidate on the GPU: median {statistics.median(walls):.1f}, most {walls[-1]:.1f}")
     return lines
+
+
+def busy(results: raw.Results) -> dict[str, float]:
+    """GPU → the share of the time, from the first context to the last verdict, that it had inputs, kernels or answers
+    of a candidate."""
+    spent, wall = Counter[str](), sum(verdict["wall_s"] for verdict in results.values())
+    for verdict in results.values():
+        if verdict["device"]:
+            spent[verdict["device"]["uuid"]] += sum(verdict["seconds"].values())
+    return {gpu: seconds / wall for gpu, seconds in sorted(spent.items())}
 
 
 def _times(verdict: Mapping[str, Any]) -> dict[str, float]:
@@ -345,8 +369,7 @@ def verdict(results: raw.Results) -> int:
     wrong = [
         name
         for name, one in results.items()
-        if _outcome(name, results) in (("accepted", "won") if name.startswith("cheat.") else ("rejected",))
-        or "ESCAPED" in str(one["reasons"])
+        if _outcome(name, results) in _WRONG.get(name.partition(".")[0], ()) or "ESCAPED" in str(one["reasons"])
     ]
     return int(Exit.FAILED if wrong else Exit.OK)
 
@@ -356,6 +379,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", metavar="DIR", help="judge those there")
     parser.add_argument("--only", metavar="TEXT,...", help="only those with one of these in their name")
     parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="judge no more after so many")
+    parser.add_argument("--batch", type=int, default=0, metavar="N", help="judge so many of them, for the busy share")
     parser.add_argument("--no-judging", action="store_true", help="only make them")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.judge import CONTROL, table, verdict
+from benchmarks.judge import CONTROL, busy, table, verdict
 
 
 def judged(status: str, low: float = 0.0, high: float = 0.0, reasons: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -48,3 +48,9 @@ def test_a_difference_within_that_of_two_processes_is_no_win() -> None:
         assert f"cheat: {outcome} 1" in table({CONTROL: control, "cheat.00": cheat})
         one["shapes"][0]["times"]["cold"]["a_a"] = {"low": 0.85, "high": 1.0}
     assert "cheat: harmless 1" in table({CONTROL: control, "cheat.00": cheat})
+
+
+def test_a_gpu_is_busy_while_it_has_a_candidate() -> None:
+    on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": {"inputs": 1.0, "kernels": 0.5}} for gpu in "aab"]
+    elsewhere = judged("rejected")  # before it needs a GPU
+    assert busy({f"batch.{i}": one for i, one in enumerate([*on, elsewhere])}) == {"a": 0.75, "b": 0.375}

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, ROUNDS, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Processes, Rival, Runnable, Trials
 from flashcore.plugins.launcher.program import Launcher
 from tests.plugins.launcher.conftest import Machine, machine, made, plan
 

@@ -79,7 +79,7 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
             if not arch:
                 return replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
             judge = idle.get()
-            say(f"judge {number + 1}/{len(folders)} {untrusted(folders[number].name)}")
+            say(f"judge {number + 1}/{len(folders)} {untrusted(folders[number].name)} {judge.gpu}")
             try:
                 return judge.verdict(one)
             finally:
@@ -104,7 +104,6 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
                 count = min(max(2 * workers // max(len(gpus), 1), 1), 8)
                 judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
-                stack.callback(judge.report, say)
         stack.callback(sandbox.stop)
         for pool in (ahead, measuring):  # if no more verdicts are wanted
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
@@ -130,26 +129,25 @@ class _Judge:
     """What judges on a GPU: ``count`` of the suite's processes, those for the next candidate, and the rival's."""
 
     def __init__(
-        self, suite: Suite, uuid: str, settings: Settings, place: Path, baseline: Future[Planned], count: int
+        self, suite: Suite, gpu: str, settings: Settings, place: Path, baseline: Future[Planned], count: int
     ) -> None:
-        self._suite, self._uuid, self._settings, self._place, self._baseline = suite, uuid, settings, place, baseline
+        self._suite, self.gpu, self._settings, self._place, self._baseline = suite, gpu, settings, place, baseline
         self._count = count
         self._numbers = itertools.count()  # of processes
         self._lacking: dict[str, str] = {}  # of the baseline, by problem
-        self._began, self._busy = 0.0, Counter[str]()
         place.mkdir()
         self._open()
 
     def _open(self) -> None:
         threads = max(len(os.sched_getaffinity(0)) // (2 * self._count), 1)  # more wait for each other
-        visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self._uuid} if self._uuid else {})
+        visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})
         self._answers = Answers("cpu" if self._settings.arch else "cuda", self._count, visible)
         self._spare = {count: deque(self._started(count) for _ in range(_SPARE)) for count in (1, PROCESSES)}
         self._rival: Processes | None = None
         self._rival_inputs: dict[str, Sequence[int]] = {}  # by shape
 
     def _started(self, count: int) -> Processes:
-        return Processes(self._place / str(next(self._numbers)), count, self._uuid, self._settings.environment)
+        return Processes(self._place / str(next(self._numbers)), count, self.gpu, self._settings.environment)
 
     def close(self) -> None:
         """Ends all processes."""
@@ -157,17 +155,9 @@ class _Judge:
         for one in (*itertools.chain(*self._spare.values()), *filter(None, [self._rival])):
             one.close()
 
-    def report(self, say: Say) -> None:
-        """Says for which share of the time it had candidates, and with what."""
-        if self._began:
-            wall = time.monotonic() - self._began
-            shares = ", ".join(f"{what} {spent / wall:.0%}" for what, spent in self._busy.items())
-            say(f"judge: {self._uuid or 'CPU'} judged for {self._busy.total() / wall:.0%} of the time ({shares})")
-
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
-        began, form = time.monotonic(), one.candidate.form
-        self._began, until = self._began or began, began + self._settings.seconds
+        form, until = one.candidate.form, time.monotonic() + self._settings.seconds
         seconds, shapes, reasons, device = Counter[str](), list[dict[str, Any]](), list[str](), dict[str, Any]()
         timed = False
         try:
@@ -198,8 +188,6 @@ class _Judge:
                 self.close()
                 self._open()
             return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
-        finally:
-            self._busy += seconds
         timed = any(result["times"] for result in shapes)
         return replace(
             one.verdict,

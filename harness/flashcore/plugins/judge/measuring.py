@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import math
 import os
 import secrets
 import shutil
@@ -291,7 +290,7 @@ class Trials:
     def _keep(
         self, plan: Plan, launcher: Launcher, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
     ) -> None:
-        """Keeps the hash of a call's outputs, and those that are looked at. Of equal bytes on an input one is enough."""
+        """Keeps the hash of a call's outputs, and these if they are looked at. Of equal bytes on an input one is enough."""
         self._hashes[content].add(answer["hash"])
         if not is_looked_at or (self.deterministic and any(output.content == content for output in self.outputs)):
             return
