@@ -9,9 +9,9 @@ candidate is *convicted* if it is rejected. The goal is 0 won and 0 convicted.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
 folder: first the control and the cheats that run on a GPU, and no more when ``--seconds`` have passed. ``--batch N``
-judges N candidates of them instead, again and again under other names, for the share of the time that each GPU is busy:
-both kinds are judged, so many are rejected soon. ``--json`` is written after each verdict. Without a GPU, cheats that end
-before a GPU is needed are judged, and the others are *unmeasured*.
+judges N candidates of them instead, again and again under other names, for the share of time that each GPU is busy:
+both kinds are judged, so many are rejected soon. ``--json`` is written after each verdict. Without a GPU, cheats that
+end before a GPU is needed are judged, and the others are *unmeasured*.
 
 Exit code 0 if no cheat won and no honest candidate was convicted, 1 if not.
 """

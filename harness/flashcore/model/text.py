@@ -24,8 +24,12 @@ _UNITS = {"1": "", "text": "", "pct": "%", "us": "µs", "C": "°C"}
 _SCALED = {"ns": ("µs", 1e3), "Hz": ("MHz", 1e6)}
 
 _COLOR = re.compile("\x1b\\[[0-9;]*m")
-#: Control characters except tab and line end, and characters that are not seen: for directions, of no width, tags.
-_UNSEEN = "\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f"
+#: Control characters except tab and line end, and characters that are not seen: for directions, of no width, fillers,
+#: selectors, tags.
+_UNSEEN = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
 _CONTROL = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f{_UNSEEN}](?<!\r(?=\n))")
 
 

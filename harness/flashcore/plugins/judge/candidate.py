@@ -20,7 +20,7 @@ from pydantic import Field
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.judge.formulas import filled
-from flashcore.plugins.judge.text import untrusted, validated
+from flashcore.plugins.judge.text import validated
 from flashcore.plugins.launcher.plan import Plan, Tensor, Word, tensors_of
 from flashcore.suites.schema import Form, Name, Text
 
@@ -82,7 +82,7 @@ def sealed(source: Path, folder: Path) -> Candidate:
             content = _content(name, at, left) if len(contents) < _MOST_FILES else None
             if content is None:
                 limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
-                raise UsageError(f"{untrusted(source)}: expected {limits}, found {untrusted(name)}")
+                raise UsageError(f"{source.name}: expected {limits}, found {name}")
             contents[os.path.relpath(os.path.join(place, name), source)] = content
             left -= len(content)
     whole = hashlib.sha256()
@@ -114,7 +114,7 @@ def _form(path: Path) -> CandidateForm:
             raise ValueError(f"more than {_MOST_MANIFEST >> 20} MiB")
         form = validated(CandidateForm, json.loads(path.read_bytes()), MANIFEST)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {untrusted(error)}") from None
+        raise UsageError(f"{MANIFEST}: expected a candidate as JSON: {error}") from None
     if bool(form.launches) == bool(form.variant):
         raise UsageError(f"{MANIFEST}: expected either launches or a variant")
     return form

@@ -10,7 +10,6 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
-from flashcore.plugins.judge.text import untrusted
 from flashcore.suites.schema import TableForm, Text
 
 _DRAWN = 2  # shapes of a problem
@@ -44,7 +43,7 @@ def shapes(suite: Suite, problem: str, only: list[str], *, fixed: bool) -> list[
     every = [s for s in suite.shapes.values() if s.problem == problem]
     listed = [s for s in every if not only or s.name in only]
     if not listed:
-        raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {untrusted(problem)}")
+        raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {problem}")
     _DICE.shuffle(listed)
     ranges: Mapping[str, Any] = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
     drawn = []

@@ -53,5 +53,4 @@ def _value(text: str, names: Mapping[str, int | float]) -> int | float:
             raise ValueError("not a number below 2**63")
         return number
     except ValueError as error:
-        what = "expected a formula of the shape's numbers"
-        raise UsageError(f"{what}, found {untrusted(text)}: {untrusted(error)}") from None
+        raise UsageError(f"expected a formula of the shape's numbers, found {untrusted(text)}: {error}") from None

@@ -84,7 +84,7 @@ def inspect(path: Path, arch: str) -> Inspected:
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
-        return Inspected([f"{name}: expected a cubin of {arch}: {untrusted(text)}"], [], [])
+        return Inspected([f"{name}: expected a cubin of {arch}: {text}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
     return Inspected([f"{name}: {reason}" for reason in reasons], facts, state)
 
@@ -111,7 +111,7 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
             if unknown := _hidden(section.size, tables):
                 yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
         elif not _SECTIONS.fullmatch(section.name) or (_OF_BLACKWELL.match(section.name) and not is_translated):
-            yield f"the section {untrusted(section.name)} is not understood"
+            yield f"the section {section.name} is not understood"
         of_kernel = section.name.removeprefix(".nv.shared.")
         is_shared = of_kernel != section.name and (
             f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
@@ -119,13 +119,13 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
         is_odd = section.name.startswith(".rel") and section.kind not in (_RELA, _REL)
         is_memory = section.kind == _NOBITS and section.name != _STATE and not is_shared
         if (is_odd or section.kind in _KINDS or is_memory) and not _OF_BLACKWELL.match(section.name):
-            yield f"the kind of section {untrusted(section.name)} is not understood"
+            yield f"the kind of section {section.name} is not understood"
         is_code = section.name.startswith(".text.")
         wrong = section.flags & (
             _COMPRESSED | (0 if is_code else _CODE) | (0 if _MEMORY.match(section.name) else _WRITE)
         )
         if wrong:
-            yield f"the flags of section {untrusted(section.name)} are not understood"
+            yield f"the flags of section {section.name} are not understood"
         code = section.content(data) if is_code else b""
         if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):
             yield "it reads %globaltimer"
@@ -133,9 +133,9 @@ def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Seque
             yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
     for symbol in symbols:
         if symbol.section >= len(sections):
-            yield f"the section of symbol {untrusted(symbol.name)} is not understood"
+            yield f"the section of symbol {symbol.name} is not understood"
         if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
-            yield f"it uses what it does not have, as launches, output and allocation do: {untrusted(symbol.name)}"
+            yield f"it uses what it does not have, as launches, output and allocation do: {symbol.name}"
 
 
 def _hidden(size: int, symbols: Sequence[Symbol]) -> int:

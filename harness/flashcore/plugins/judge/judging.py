@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +77,7 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
             if isinstance(one, Verdict):
                 return one
             if not arch:
-                return replace(one.verdict, reasons=("no GPU of the suite's archs on this machine",))
+                return one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
             judge = idle.get()
             say(f"judge {number + 1}/{len(folders)} {untrusted(folders[number].name)} {judge.gpu}")
             try:
@@ -125,29 +125,37 @@ class _Run(NamedTuple):
     inputs: dict[int, tuple[int, str]]
 
 
+@dataclass(eq=False, slots=True)
 class _Judge:
     """What judges on a GPU: ``count`` of the suite's processes, those for the next candidate, and the rival's."""
 
-    def __init__(
-        self, suite: Suite, gpu: str, settings: Settings, place: Path, baseline: Future[Planned], count: int
-    ) -> None:
-        self._suite, self.gpu, self._settings, self._place, self._baseline = suite, gpu, settings, place, baseline
-        self._count = count
-        self._numbers = itertools.count()  # of processes
-        self._lacking: dict[str, str] = {}  # of the baseline, by problem
-        place.mkdir()
+    suite: Suite
+    gpu: str
+    settings: Settings
+    place: Path
+    baseline: Future[Planned]
+    count: int
+    _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
+    _lacking: dict[str, str] = field(default_factory=dict)  # of the baseline, by problem
+    _answers: Answers = field(init=False)
+    _spare: dict[int, deque[Processes]] = field(init=False)
+    _rival: Processes | None = None
+    _rival_inputs: dict[str, Sequence[int]] = field(default_factory=dict)  # by shape
+
+    def __post_init__(self) -> None:
+        self.place.mkdir()
         self._open()
 
     def _open(self) -> None:
-        threads = max(len(os.sched_getaffinity(0)) // (2 * self._count), 1)  # more wait for each other
+        threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
         visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})
-        self._answers = Answers("cpu" if self._settings.arch else "cuda", self._count, visible)
+        self._answers = Answers("cpu" if self.settings.arch else "cuda", self.count, visible)
         self._spare = {count: deque(self._started(count) for _ in range(_SPARE)) for count in (1, PROCESSES)}
-        self._rival: Processes | None = None
-        self._rival_inputs: dict[str, Sequence[int]] = {}  # by shape
+        self._rival = None
+        self._rival_inputs = {}
 
     def _started(self, count: int) -> Processes:
-        return Processes(self._place / str(next(self._numbers)), count, self.gpu, self._settings.environment)
+        return Processes(self.place / str(next(self._numbers)), count, self.gpu, self.settings.environment)
 
     def close(self) -> None:
         """Ends all processes."""
@@ -157,47 +165,49 @@ class _Judge:
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
-        form, until = one.candidate.form, time.monotonic() + self._settings.seconds
+        form, until = one.candidate.form, time.monotonic() + self.settings.seconds
         seconds, shapes, reasons, device = Counter[str](), list[dict[str, Any]](), list[str](), dict[str, Any]()
-        timed = False
         try:
-            for timed in (False, True):
-                wanted = [shape for shape in one.shapes if not timed or "bench" in shape.stages]
-                runs: list[_Run] = []
+            for stage in ("check", "bench"):
+                wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
-                with self._processes(PROCESSES if timed else 1, timed=timed) as processes:
+                runs: list[_Run] = []
+                with self._processes(PROCESSES if stage == "bench" else 1, timed=stage == "bench") as processes:
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
-                            trials = Trials(processes, one.state, form.deterministic, until)
-                            runs.append(self._measured(one, shape, trials, seconds, timed=timed))
-                if timed and not runs[-1].trials.reasons:
-                    runs.append(self._first(one, secrets.choice(runs), seconds))
+                            trials = Trials(processes, one.state, form.deterministic, until, seconds)
+                            runs.append(self._measured(one, shape, trials, stage))
+                if stage == "bench" and not runs[-1].trials.reasons:
+                    runs.append(self._first(one, secrets.choice(runs)))
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 with _adding(seconds, "answers"):
                     for run in runs:
                         device = run.trials.device or device
-                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if timed else len(run.trials.outputs)
+                        most = (
+                            max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else len(run.trials.outputs)
+                        )
                         result, wrong = self._judged(run, form.roof, most)
                         shapes.append(result)
-                        reasons += [f"{run.case.shape}: {untrusted(text, 300)}" for text in wrong]
+                        reasons += [f"{run.case.shape}: {text}" for text in wrong]
         except UsageError as error:
-            reasons = [untrusted(error, 1000)]
+            reasons = [str(error)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
             with contextlib.suppress(FlashcoreError, OSError):
                 self.close()
                 self._open()
-            return replace(one.verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
+            return one.verdict.but("unmeasured", f"{type(error).__name__}: {error}")
         timed = any(result["times"] for result in shapes)
-        return replace(
+        verdict = replace(
             one.verdict,
-            status="rejected" if reasons else "accepted" if timed else "unmeasured",
-            reasons=tuple(reasons) if reasons or timed else ("no shape of it is timed",),
             device=device,
-            rival={"name": self._suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
+            rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
             shapes=tuple(shapes),
             seconds={what: round(spent, 3) for what, spent in seconds.items()},
         )
+        if reasons or timed:
+            return verdict.but("rejected" if reasons else "accepted", *reasons)
+        return verdict.but("unmeasured", "no shape of it is timed")
 
     @contextlib.contextmanager
     def _processes(self, count: int, *, timed: bool) -> Iterator[Processes]:
@@ -213,64 +223,55 @@ class _Judge:
             processes.close()
             self._spare[count].append(self._started(count))
 
-    def _first(self, one: Prepared, timed: _Run, seconds: Counter[str]) -> _Run:
+    def _first(self, one: Prepared, timed: _Run) -> _Run:
         """The first call of a process, on a shape that was timed."""
         shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
         for _ in range(_FIRSTS):
             with self._processes(1, timed=True) as processes:
-                trials = Trials(processes, one.state, timed.trials.deterministic, timed.trials.until)
-                run = self._measured(one, shape, trials, seconds, first_us=timed.trials.times["cold"]["us"])
+                trials = Trials(
+                    processes, one.state, timed.trials.deterministic, timed.trials.until, timed.trials.seconds
+                )
+                run = self._measured(one, shape, trials, "first", timed.trials.times["cold"]["us"])
             if not run.trials.reasons:
                 break
         return run
 
-    def _measured(
-        self,
-        one: Prepared,
-        shape: Shape,
-        trials: Trials,
-        seconds: Counter[str],
-        *,
-        timed: bool = False,
-        first_us: float = 0.0,
-    ) -> _Run:
-        """Draws inputs and runs the plan on them, to check it, or to time it or, if it has a time, a first call of it.
-
-        Args:
-            seconds: what making the inputs and running the kernels takes is added.
+    def _measured(self, one: Prepared, shape: Shape, trials: Trials, stage: str, us: float = 0.0) -> _Run:
+        """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, or for the ``first`` call of a process,
+        which took ``us`` otherwise.
 
         Raises:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case = case_of(self._suite, one.candidate, shape)
+        case = case_of(self.suite, one.candidate, shape)
         problem = load_problem(case.root, case.problem_file)
         kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
         given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
         mixable = len(problem.KINDS) > 1 and all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
         mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2)] if mixable else []
-        if timed or first_us:
+        if stage != "check":
             size = sum(8 * math.prod(t.sizes) for t in given)
             count = max(1, min(_PER_SAMPLE, _TIMED_BYTES // max(size * SAMPLES, 1)))
             usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
-            kinds = [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if timed else 1)]
+            kinds = [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
         elif "check" in shape.stages:  # others are large
             kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
-        with _adding(seconds, "inputs"):
+        with _adding(trials.seconds, "inputs"):
             inputs, numbers = self._inputs(case, trials.processes, kinds)
             groups = grouped((json.dumps(scalars), number) for number, scalars in numbers.items())
-            if timed:
+            if stage == "bench":
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
                 rival = self._rival_of(case, one.candidate.form.problem, json.loads(next(iter(groups))), kinds)
-        with _adding(seconds, "kernels"), contextlib.ExitStack() as stack:
+        with _adding(trials.seconds, "kernels"), contextlib.ExitStack() as stack:
             stack.callback(_remove, trials.processes.folder.glob("*.raw"))
             for text, contents in groups.items():
                 runnable = _runnable(case, one.planned, json.loads(text))
-                if first_us:
-                    trials.first(runnable, contents, first_us)
-                elif timed:
+                if stage == "first":
+                    trials.first(runnable, contents, us)
+                elif stage == "bench":
                     idle = sum(count * len(each) for count, each in self._spare.items())
                     ours = self._answers.count + PROCESSES + idle + (self._rival is not None)
                     trials.time(runnable, rival, contents, ours)
@@ -295,9 +296,9 @@ class _Judge:
         """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
         answers is on the GPU, so that no call of a candidate has its inputs."""
         try:
-            if problem != self._suite.variants[self._suite.baseline].problem:
+            if problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")
-            runnable = _runnable(case, self._baseline.result(), scalars)
+            runnable = _runnable(case, self.baseline.result(), scalars)
         except FlashcoreError as error:
             self._lacking.setdefault(problem, untrusted(error, 300))
             return None
@@ -317,7 +318,7 @@ class _Judge:
         ]
         answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
-        right = {kind: [untrusted(text, 300) for text in itertools.chain(*each)] for kind, each in complaints.items()}
+        right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         _remove(file for output in trials.outputs for file in output.files.values())
         floor = _floor(run, roof) if trials.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
@@ -327,7 +328,7 @@ class _Judge:
         return {
             "shape": run.case.shape,
             "params": dict(run.case.params),
-            "drawn": run.case.shape not in self._suite.shapes,
+            "drawn": run.case.shape not in self.suite.shapes,
             "seeds": grouped((kind, seed) for seed, kind in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "times": trials.times,

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +20,6 @@ from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.model import intervals
-from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.launcher import program
 from flashcore.plugins.launcher.plan import Plan
 from flashcore.plugins.launcher.program import Launcher, LauncherError
@@ -136,7 +135,7 @@ class Trials:
         processes: those that run it.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
-        until: the end of the candidate's time, by the monotonic clock.
+        until: the end of the candidate's time, by the monotonic clock; ``seconds``: what it spends them on.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         first_us: the time of a process's first call.
@@ -147,6 +146,7 @@ class Trials:
     state: Sequence[tuple[str, str]]
     deterministic: bool
     until: float
+    seconds: Counter[str] = field(default_factory=Counter)
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -243,7 +243,7 @@ class Trials:
         try:
             yield
         except LauncherError as error:
-            self.reasons.append(untrusted(error))
+            self.reasons.append(str(error))
         different = sum(len(values) > 1 for values in self._hashes.values())
         if self.deterministic and different:
             inputs = f"{different} of {len(self._hashes)} inputs"
@@ -290,7 +290,7 @@ class Trials:
     def _keep(
         self, plan: Plan, launcher: Launcher, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
     ) -> None:
-        """Keeps the hash of a call's outputs, and these if they are looked at. Of equal bytes on an input one is enough."""
+        """Keeps a call's hash, and its outputs if they are looked at. Of equal bytes on an input one is enough."""
         self._hashes[content].add(answer["hash"])
         if not is_looked_at or (self.deterministic and any(output.content == content for output in self.outputs)):
             return

@@ -17,7 +17,7 @@ from flashcore.measure.machine import python_process
 from flashcore.model.suite import Shape, Suite, manifest_keys
 from flashcore.plugins.judge import sandbox
 from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches
-from flashcore.plugins.judge.text import untrusted, validated
+from flashcore.plugins.judge.text import validated
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites.schema import Form
 
@@ -113,11 +113,11 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the planner's answer is not one: {untrusted(error)}") from None
+        raise UsageError(f"the planner's answer is not one: {error}") from None
     if answer.incapable:
-        raise CapabilityError(untrusted(f"its compilers say: {answer.error}", 1000), "see flashcore doctor")
+        raise CapabilityError(f"its compilers say: {answer.error}", "see flashcore doctor")
     if answer.error:
-        raise UsageError(untrusted(answer.error, 1000))
+        raise UsageError(answer.error)
     folder = one.folder.parent / "compiled"
     folder.mkdir()
     for name, content in contents.items():

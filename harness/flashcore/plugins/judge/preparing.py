@@ -64,15 +64,15 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
                 launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
         names = sorted({cubin for cubin, _ in launched})
         inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in names}
-        reasons = tuple(reason for each in inspected.values() for reason in each.reasons)[:20]
+        reasons = [reason for each in inspected.values() for reason in each.reasons][:20]
         kernels = tuple(k for name, each in inspected.items() for k in each.kernels if (name, k["kernel"]) in launched)
-        verdict = replace(verdict, status="rejected" if reasons else "unmeasured", reasons=reasons, kernels=kernels)
+        verdict = replace(verdict, kernels=kernels)
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-        return verdict if reasons else Prepared(verdict, one, shapes, planned, state)
+        return verdict.but("rejected", *reasons) if reasons else Prepared(verdict, one, shapes, planned, state)
     except (UsageError, RecursionError) as error:
-        return replace(verdict, status="rejected", reasons=(untrusted(error, 1000),))
+        return verdict.but("rejected", error)
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it
-        return replace(verdict, reasons=(untrusted(f"{type(error).__name__}: {error}", 1000),))
+        return verdict.but("unmeasured", f"{type(error).__name__}: {error}")
 
 
 def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:

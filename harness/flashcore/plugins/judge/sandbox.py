@@ -17,7 +17,6 @@ from pathlib import Path
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.plugins.judge import confine
-from flashcore.plugins.judge.text import untrusted
 
 #: Of each process: CPU seconds, bytes of a file and of memory, files; processes of all.
 LIMITS = {
@@ -61,11 +60,10 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
             code, output, error = _ended(words, text, seconds, writer)
             began = confined.read() != b""
         if began and code:
-            message = untrusted(error[-600:].decode(errors="replace"), 600)
-            raise UsageError(f"the sandbox ended with exit code {code}: {message}")
+            raise UsageError(f"the sandbox ended with exit code {code}: {error[-600:].decode(errors='replace')}")
         if began:
             return output
-        errors.append(untrusted(error.decode(errors="replace")))
+        errors.append(error.decode(errors="replace"))
     raise CapabilityError(
         f"nothing on this machine can confine a candidate's compilers: {'; '.join(errors)}",
         "install bubblewrap and allow unprivileged user namespaces, or judge candidates of cubins and launches",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
-from unicodedata import category
 
 from pydantic import ValidationError
 
@@ -12,15 +11,11 @@ from flashcore.model.text import visible
 from flashcore.suites.schema import Form
 
 _Form = TypeVar("_Form", bound=Form)
-_MOST = 120
-#: Categories of characters that are not seen: formats, private, unassigned, marks that enclose or select.
-_INVISIBLE = {"Cf", "Co", "Cn", "Me", "Mn"}
 
 
-def untrusted(text: object, most: int = _MOST) -> str:
-    """A candidate's text in our text: on one line, without control characters, shortened."""
-    whole = visible(str(text)[: 4 * most].encode(errors="replace").decode())
-    line = " ".join("".join(c if category(c) not in _INVISIBLE else f"\\u{ord(c):04x}" for c in whole).split())
+def untrusted(text: object, most: int = 120) -> str:
+    """A candidate's text in our text: on one line, without characters that are not seen, shortened."""
+    line = " ".join(visible(str(text)[: 4 * most].encode(errors="replace").decode()).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
@@ -35,4 +30,4 @@ def validated(form: type[_Form], data: Any, what: str) -> _Form:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = untrusted(".".join(map(str, first["loc"])))
-        raise UsageError(f"{what}: {place}: {untrusted(first['msg'])}, found {untrusted(first['input'])}") from None
+        raise UsageError(f"{what}: {place}: {first['msg']}, found {untrusted(first['input'])}") from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.errors import UsageError
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
+from flashcore.plugins.judge.text import untrusted
 
 FORMAT = 1
 SUFFIX = ".verdict.json"
@@ -46,6 +47,10 @@ class Verdict:
     seconds: Mapping[str, float] = field(default_factory=dict)
     made_by: str = ""
     time: str = ""
+
+    def but(self, status: Status, *reasons: object) -> Verdict:
+        """This verdict with another outcome; its reasons may have the candidate's text."""
+        return replace(self, status=status, reasons=tuple(untrusted(reason, 1000) for reason in reasons))
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
