@@ -88,7 +88,7 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
     (folder / "include" / "build" / "needed.h").touch()
     shown: list[Path] = []
 
-    def run(_: object, __: object, folders: list[Path]) -> bytes:
+    def run(_: object, folders: list[Path]) -> bytes:
         shown.extend(path for each in folders for path in each.rglob("*"))
         raise UsageError("enough")
 

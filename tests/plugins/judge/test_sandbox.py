@@ -73,7 +73,7 @@ def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkey
     (tmp_path / "given" / "file").write_text("content")
     folders = (str(tmp_path / "given"), "/proc/sys/kernel", "/usr", "/dev", "/dev/shm", "/")
     command = python(PROBE, str(tmp_path / "secret"), *folders)
-    answer = json.loads(sandbox.run(command, b"", [tmp_path / "given"]))
+    answer = json.loads(sandbox.run(command, [tmp_path / "given"]))
     assert "A_SECRET" not in answer.pop("environment")
     assert answer.pop("processes") < 5
     assert answer == {
@@ -95,7 +95,7 @@ def test_the_sandbox_has_nothing_of_the_users(path: None, tmp_path: Path, monkey
 
 def test_it_does_not_outlive_a_judge_that_is_killed(path: None, tmp_path: Path) -> None:
     code = f"import time; time.sleep({3000 + os.getpid()})"
-    outer = f"from flashcore.plugins.judge import sandbox; sandbox.run([{sys.executable!r}, '-c', {code!r}], b'', [])"
+    outer = f"from flashcore.plugins.judge import sandbox; sandbox.run([{sys.executable!r}, '-c', {code!r}], [])"
     judge = subprocess.Popen(python(outer))
     found = ["pgrep", "-f", f"time.sleep[(]{3000 + os.getpid()}"]
     until = time.monotonic() + 20
@@ -110,7 +110,7 @@ def test_it_does_not_outlive_a_judge_that_is_killed(path: None, tmp_path: Path) 
 
 def test_what_it_started_ends_with_it(path: None) -> None:
     code = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\nprint('done')"
-    assert sandbox.run(python(code), b"", [], 20.0) == b"done\n"
+    assert sandbox.run(python(code), [], 20.0) == b"done\n"
     assert not subprocess.run(["pgrep", "-f", "time.sleep[(]1000"], check=False, capture_output=True).stdout
 
 
@@ -123,7 +123,7 @@ def test_what_a_process_does_to_itself_does_not_let_it_outlive_the_limit(path: N
         time.sleep(2000)
     """
     with pytest.raises(CapabilityError, match="within 2 s"):
-        sandbox.run(python(code), b"", [], 2.0)
+        sandbox.run(python(code), [], 2.0)
     time.sleep(0.2)
     assert not subprocess.run(["pgrep", "-f", "time.sleep[(]2000"], check=False, capture_output=True).stdout
 
@@ -133,7 +133,7 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
     inner = f"open({str(tmp_path / 'given' / 'mount' / 'x')!r}, 'w')"
     outer = (
         "import sys, pathlib; from flashcore.plugins.judge import sandbox;"
-        f"sandbox.run([sys.executable, '-P', '-c', {inner!r}], b'', [pathlib.Path({str(tmp_path / 'given')!r})])"
+        f"sandbox.run([sys.executable, '-P', '-c', {inner!r}], [pathlib.Path({str(tmp_path / 'given')!r})])"
     )
     mount = f"mount -t tmpfs none {tmp_path}/given/mount && exec {shlex.join(python(outer))}"
     done = subprocess.run(["unshare", "-Urm", "sh", "-c", mount], check=False, capture_output=True, text=True)
@@ -159,7 +159,7 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
 )
 def test_limits(path: None, code: str, reason: str) -> None:
     with pytest.raises(CapabilityError if "within" in reason else UsageError, match=reason):
-        sandbox.run(python(code), b"", [], 2.0)
+        sandbox.run(python(code), [], 2.0)
 
 
 def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(confine, "__file__", str(tmp_path / "confine.py"))
     with pytest.raises(CapabilityError, match="nothing on this machine can confine"):
-        sandbox.run(python("open('/tmp/escaped', 'w')"), b"", [])
+        sandbox.run(python("open('/tmp/escaped', 'w')"), [])
 
 
 def test_compilers_are_shown_wherever_they_are_but_never_the_home(
@@ -191,5 +191,5 @@ def test_a_batch_that_ends_ends_its_compilers(path: None) -> None:
     timer = threading.Timer(1.5, sandbox.stop)
     timer.start()
     with pytest.raises(UsageError, match="exit code -9"):
-        sandbox.run(python("import time; time.sleep(100)"), b"", [], 60.0)
+        sandbox.run(python("import time; time.sleep(100)"), [], 60.0)
     timer.join()

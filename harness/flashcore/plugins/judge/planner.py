@@ -1,8 +1,7 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-Reads ``{"root", "shown", "candidate", "problem", "shapes", "arch", "variant"}``. Writes ``{"shapes":
-{shape: [launches of some numbers…]}, "cubins": {file: base64}}``, or ``{"error": text,
-"incapable": bool}``, where the latter blames the machine.
+``planner ROOT``: the folder of a suite that has only the candidate. Writes ``{"shapes": {shape: [launches of some
+numbers…]}, "cubins": {file: base64}}``, or ``{"error": text, "incapable": bool}``, where the latter blames the machine.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,18 +24,15 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Artifact
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
+from flashcore.plugins.judge.planning import NAME
 from flashcore.plugins.launcher import cuda_source, planned
-from flashcore.suites import parts
-
-_NAME = "candidate"
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    task = json.load(sys.stdin)
     try:
-        answer = _planned(task)
+        answer = _planned(sys.argv[1])
     except FlashcoreError as error:
         answer = {"error": str(error), "incapable": isinstance(error, CapabilityError)}
     answers.write(json.dumps(answer))
@@ -46,41 +40,23 @@ def main() -> None:
     os._exit(0)  # whatever the candidate left running
 
 
-def _planned(task: Mapping[str, Any]) -> dict[str, Any]:
-    plugins.load()  # their tables are left out
-    left_out = {*parts.tables(), *parts.LISTS, "manifests", "notes"}
-    suite, made = Path(f"shown{task['root']}").resolve(), Path("made").resolve()
-    try:
-        shutil.copytree(task["shown"], "shown", symlinks=True)
-    except OSError as error:
-        raise CapabilityError(f"the suite cannot be copied: {error}", "remove large files from its folder") from None
-    manifest = tomllib.loads((suite / parts.MANIFEST).read_text("utf-8"))
-    problems = manifest.pop("problem", {})
-    for text in parts.included(suite, manifest.get("manifests"))[0].values():
-        problems |= tomllib.loads(text.decode()).get("problem", {})
-    problem = problems[task["problem"]]
-    shutil.copytree(task["candidate"], suite, dirs_exist_ok=True)
-    manifest = {key: value for key, value in manifest.items() if key not in left_out} | {
-        "archs": [task["arch"]],
-        "baseline": _NAME,
-        "problem": {task["problem"]: problem},
-        "shape": {name: {"params": params, "problem": task["problem"]} for name, params in task["shapes"].items()},
-        "variant": {
-            _NAME: {"technique": _NAME, "tolerance_reason": _NAME, **task["variant"], "problem": task["problem"]}
-        },
-    }
-    (suite / parts.MANIFEST).write_text("".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items()))
+def _planned(root: str) -> dict[str, Any]:
+    plugins.load()
+    made = Path("made").resolve()
     made.mkdir()
     launcher = "flashcore.plugins.launcher.program:target"
-    settings = Settings(str(suite), build=str(Path("build").resolve()), variant=_NAME, upto=None, launcher=launcher)
-    context = replace(open_context(settings), gpu_arch=task["arch"])
+    context = open_context(
+        Settings(root, build=str(Path("build").resolve()), variant=NAME, upto=None, launcher=launcher)
+    )
+    (arch,) = context.suite.archs
+    context = replace(context, gpu_arch=arch)
     context = replace(context, built=compile_all(context))
-    artifact = context.built.artifact(_NAME, task["arch"])
+    artifact = context.built.artifact(NAME, arch)
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
     shapes = {}
     for shape in context.suite.shapes.values():
-        (case,) = child_cases(context, [(context.suite.variants[_NAME], shape)])
+        (case,) = child_cases(context, [(context.suite.variants[NAME], shape)])
         shapes[shape.name] = [_launches(case, numbers, artifact, made) for numbers in _numbers(case)]
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
     return {"shapes": shapes, "cubins": cubins}
@@ -105,14 +81,6 @@ def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder
     plan = cuda_source.planned(case, dict(numbers), artifact, folder) if case.library else planned.planned(case, folder)
     workspaces = {name: t.sizes[0] for name, t in plan.tensors.items() if t.role == "workspace"}
     return {"launches": plan.model_dump()["launches"], "workspaces": workspaces, "numbers": numbers}
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import tomllib
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -19,7 +21,11 @@ from flashcore.plugins.judge import sandbox
 from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches
 from flashcore.plugins.judge.text import validated
 from flashcore.plugins.launcher.plan import Word
+from flashcore.suites import parts
 from flashcore.suites.schema import Form
+
+#: The candidate's as a variant.
+NAME = "candidate"
 
 
 class _Answer(Form):
@@ -98,17 +104,13 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
     for folder in needed:
         if not needed.intersection(folder.parents):
             shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=partial(_left_out, root))
-    task = {
-        "root": str(root),
-        "shown": str(shown),
-        "candidate": str(one.folder),
-        "problem": form.problem,
-        "shapes": {shape.name: dict(shape.params) for shape in shapes},
-        "arch": arch,
-        "variant": {**form.variant, "tolerance": form.tolerance, "roof": form.roof},
-    }
-    command = python_process.command("flashcore.plugins.judge.planner")
-    output = sandbox.run(command, json.dumps(task).encode(), [shown, one.folder])
+    copied = Path(f"{shown}{root}")
+    try:
+        shutil.copytree(one.folder, copied, dirs_exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"its files do not fit into the suite's: {error}") from None
+    (copied / parts.MANIFEST).write_text(_manifest(suite, form, shapes, arch))
+    output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", str(copied)), [shown])
     try:
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
@@ -123,3 +125,28 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return Planned(answer.shapes, folder)
+
+
+def _manifest(suite: Suite, form: CandidateForm, shapes: Sequence[Shape], arch: str) -> str:
+    """A manifest of the candidate alone, with what its problem and compilers need of the suite's."""
+    root, left_out = Path(suite.root), {*parts.tables(), *parts.LISTS, "manifests", "notes"}
+    manifest = tomllib.loads((root / parts.MANIFEST).read_text("utf-8"))
+    texts = parts.included(root, manifest.get("manifests"))[0].values()
+    problems = ChainMap(*(part.get("problem", {}) for part in (manifest, *(tomllib.loads(t.decode()) for t in texts))))
+    variant = {**form.variant, "tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
+    manifest = {key: value for key, value in manifest.items() if key not in left_out} | {
+        "archs": [arch],
+        "baseline": NAME,
+        "problem": {form.problem: problems[form.problem]},
+        "shape": {shape.name: {"params": dict(shape.params), "problem": form.problem} for shape in shapes},
+        "variant": {NAME: {"technique": NAME, "tolerance_reason": NAME, **variant}},
+    }
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)

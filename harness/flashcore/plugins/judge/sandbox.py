@@ -36,7 +36,7 @@ _running = set[int]()
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
 
-def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: float = _SECONDS) -> bytes:
+def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECONDS) -> bytes:
     """What a command writes to its standard output.
 
     Args:
@@ -57,7 +57,7 @@ def run(command: Sequence[str], text: bytes, folders: Sequence[Path], seconds: f
         with open(reader, "rb") as confined:
             given = json.dumps({**settings, "limits": LIMITS, "confined": writer})
             words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
-            code, output, error = _ended(words, text, seconds, writer)
+            code, output, error = _ended(words, seconds, writer)
             began = confined.read() != b""
         if began and code:
             raise UsageError(f"the sandbox ended with exit code {code}: {error[-600:].decode(errors='replace')}")
@@ -96,7 +96,7 @@ def readable(folders: Sequence[Path]) -> list[str]:
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
 
-def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> tuple[int, bytes, bytes]:
+def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a command, which gets the file descriptor ``writer``; kills it with all that it
     started."""
     keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN")
@@ -104,18 +104,16 @@ def _ended(command: Sequence[str], text: bytes, seconds: float, writer: int) -> 
     environment = python_process.environment({**named, "HOME": "/tmp", "PYTHONPATH": os.environ.get("PYTHONPATH", "")})
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=error, env=environment, start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, env=environment, start_new_session=True,
             pass_fds=(writer,),
         )  # fmt: skip
         os.close(writer)
         _running.add(process.pid)
-        given: bytes | None = text
         until = time.monotonic() + seconds
         try:
             while process.returncode is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.communicate(given, timeout=_POLL)
-                given = None
+                    process.wait(_POLL)
                 if time.monotonic() > until:
                     late = f"expected an answer of the sandbox within {seconds:g} s"
                     raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")
