@@ -183,6 +183,22 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   CALL("cuModuleLoadData");
   return *module = (CUmodule)image, CUDA_SUCCESS;
 }
+static struct {
+  void* text;
+  size_t bytes;
+} linked;
+CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CUlinkState* state) {
+  return *state = (CUlinkState)&linked, CUDA_SUCCESS;
+}
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t bytes, const char* name, unsigned count,
+                          CUjit_option* options, void** values) {
+  if (type != CU_JIT_INPUT_PTX) return CUDA_ERROR_INVALID_VALUE;
+  return linked.text = data, linked.bytes = bytes, CUDA_SUCCESS;
+}
+CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
+  return *image = memcpy(malloc(linked.bytes), linked.text, linked.bytes), *bytes = linked.bytes, CUDA_SUCCESS;
+}
+CUresult cuLinkDestroy(CUlinkState state) { return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   CALL("cuModuleGetFunction");
   Kernel* kernel = calloc(1, sizeof *kernel);

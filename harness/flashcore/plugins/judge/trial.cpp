@@ -34,6 +34,7 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
+constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 // The blocks write memory together; each of them reads all of it.
@@ -132,7 +133,7 @@ struct Block {
 class Session {
  public:
   explicit Session(std::filesystem::path folder)
-      : folder_(std::move(folder)), is_confined_(confine(folder_)), driver(machine_.driver) {
+      : folder_(std::move(folder)), is_confined_(confine(folder_)), driver(machine_.driver), passes_(machine_.translated(kPasses)) {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
@@ -182,7 +183,7 @@ class Session {
 
   void load_passes() {
     Handle module = nullptr;
-    CUDA(cuModuleLoadData, &module, kPasses);
+    CUDA(cuModuleLoadData, &module, passes_.data());
     CUDA(cuModuleGetFunction, &poison_, module, "poison");
     CUDA(cuModuleGetFunction, &touch_, module, "touch");
     CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
@@ -317,7 +318,7 @@ class Session {
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
     if (is_cold) machine_.flush(value + 1);
     if (!is_tight) machine_.record(0, 0);
-    machine_.spin(kSpacer, sms);
+    machine_.spin(kLongSpacer, sms);
     if (is_tight) machine_.record(0, 0);
     if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
     if (is_tight) machine_.record(0, 1);
@@ -358,6 +359,7 @@ class Session {
   const bool is_confined_;  // before the driver starts threads
   Machine machine_;
   const Driver& driver;
+  const std::string passes_;
   std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
   Handle poison_ = nullptr, touch_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;

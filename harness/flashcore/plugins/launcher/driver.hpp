@@ -29,6 +29,7 @@ struct alignas(64) TensorMap {
 enum : unsigned { kCooperative = 2, kCluster = 4, kProgrammatic = 6 };               // CUlaunchAttributeID
 enum : int { kMostThreads = 0, kMostDynamicShared = 8, kNonPortableCluster = 14 };   // CUfunction_attribute
 enum : int { kSms = 16, kL2Bytes = 38, kMajor = 75, kMinor = 76 };                   // CUdevice_attribute
+enum : int { kPtx = 1 };                                                             // CUjitInputType
 enum : int { kOutOfMemory = 2 };                                                     // CUresult
 enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };            // of streams, captures, events
 
@@ -52,6 +53,8 @@ enum : unsigned { kNonBlocking = 1, kRelaxedCapture = 2, kExternal = 1 };       
   F(cuGraphInstantiateWithFlags, "", Handle*, Handle, unsigned long long) F(cuGraphDestroy, "", Handle)              \
   F(cuGraphLaunch, "", Handle, Handle) F(cuModuleGetGlobal, "_v2", Address*, Size*, Handle, const char*) F(cuMemsetD8Async, "", Address, unsigned char, Size, Handle)     \
   F(cuGraphUpload, "", Handle, Handle) F(cuGraphExecDestroy, "", Handle) F(cuLaunchKernelEx, "", const LaunchConfig*, Handle, void**, void**)          \
+  F(cuLinkCreate, "_v2", unsigned, int*, void**, Handle*) F(cuLinkComplete, "", Handle, void**, Size*)               \
+  F(cuLinkAddData, "_v2", Handle, int, void*, Size, const char*, unsigned, int*, void**) F(cuLinkDestroy, "", Handle) \
   F(cuTensorMapEncodeTiled, "", TensorMap*, unsigned, unsigned, void*, const unsigned long long*,                    \
     const unsigned long long*, const unsigned*, const unsigned*, unsigned, unsigned, unsigned, unsigned)
 
