@@ -25,15 +25,15 @@ from flashcore.plugins.launcher.plan import Plan
 from flashcore.plugins.launcher.program import Launcher, LauncherError
 
 MODES = ("isolated", "cold")
-#: Samples of each process and mode; of a process in all: those, and one of each mode between events.
-ROUNDS = 4
-SAMPLES = len(MODES) * (ROUNDS + 1)
+#: Samples of each process and mode, and of a process in all.
+ROUNDS = 5
+SAMPLES = len(MODES) * ROUNDS
 #: Two processes, with tensors at other addresses: their ratio is what a difference of times must exceed.
 PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
 _CALL_S = 10.0
-#: Other clocks may see this share more, and so many us the host's and events; a busy host's may see half and many less.
-_CLOCKS, _HOST_US, _EVENTS_US, _BUSY_US = 1.1, 2.0, 2.0, 500.0
+#: The host's clock may see this share more and so many us; on a busy host it may see half and many less.
+_CLOCKS, _HOST_US, _BUSY_US = 1.1, 2.0, 500.0
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
 #: Of so many timed calls, one's outputs are kept, from which those that are judged in full are drawn.
@@ -212,27 +212,20 @@ class Trials:
         host: list[float] = []
         for _ in range(ROUNDS):
             for player in _DICE.sample(players, len(players)):
-                us, host_us = self._sample(plan, player, "trial", mode)
+                us, host_us = self._sample(plan, player, mode)
                 player.us[mode].append(us)
                 host += () if player.is_rival else [host_us]
             watch.look()
-        ours = players[:PROCESSES]
-        events = min(self._sample(plan, player, "events", mode)[0] for player in ours)
-        made = _time(
-            [player.us[mode] for player in ours], [us for player in players[PROCESSES:] for us in player.us[mode]]
-        )
-        self._compare_clocks(mode, made["us"], host, events)
-        self.times[mode] = made | {"host": statistics.median(host), "events": events}
+        series = [player.us[mode] for player in players]
+        made = _time(series[:PROCESSES], [*itertools.chain(*series[PROCESSES:])])
+        self._compare_clocks(mode, made["us"], host)
+        self.times[mode] = made | {"host": statistics.median(host)}
 
-    def _compare_clocks(self, mode: str, us: float, host: list[float], between: float) -> None:
-        """Compares the time with the host's clock, which no forged event moves, and with the events around single
-        calls, which no changed spacer shortens."""
+    def _compare_clocks(self, mode: str, us: float, host: list[float]) -> None:
+        """Compares the time with the host's clock, which no forged event moves."""
         low, high = min(host), max(host)  # a busy host adds to some samples, a forged event to all
-        text = (
-            f"{mode}: the clocks disagree: {us:.2f} us by difference, {low:.2f} to {high:.2f} us by the host's clock, "
-            f"{between:.2f} us by events around single calls"
-        )
-        if max(low - _HOST_US, between - _EVENTS_US) > _CLOCKS * us:
+        text = f"{mode}: the clocks disagree: {us:.2f} us by events, {low:.2f} to {high:.2f} us by the host's clock"
+        if low - _HOST_US > _CLOCKS * us:
             self.reasons.append(text)
         elif high < us / 2 - _BUSY_US:  # not the candidate's fault: a longer time would gain nothing
             raise CapabilityError(text, "judge on a host that does less")
@@ -275,12 +268,12 @@ class Trials:
             self.device = {k: v for k, v in launcher.device.items() if k != "event"}
         return processes.ready()
 
-    def _sample(self, plan: Plan, player: _Player, command: str, mode: str) -> list[float]:
+    def _sample(self, plan: Plan, player: _Player, mode: str) -> list[float]:
         """The mean of some calls by the difference of events, and by the host's clock."""
         times = []
         for content in player.called():
             with _of_rival() if player.is_rival else contextlib.nullcontext():
-                answer = self._ask(player.launcher, command, mode, content)
+                answer = self._ask(player.launcher, "trial", mode, content)
             times.append(answer["us"] + answer["host_us"])
             if not player.is_rival:
                 self.compared += 1

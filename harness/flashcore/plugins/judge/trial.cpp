@@ -9,7 +9,6 @@
 //   once K               a call on content K: its `hash`, `outside`: bytes beside the tensors that it wrote; `changed`: inputs
 //   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `host_us` that it adds by
 //                        the host's clock, the `hash` of its outputs
-//   events MODE K        the same, with the events around the call alone
 //   result TENSOR FILE   an output of the last call
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -145,18 +144,18 @@ class Session {
   // Carries out a command, and says so. Throws Refused.
   void command(const std::string& line) {
     Words words(line, folder_);
-    const int which = words.one_of({"plan", "once", "trial", "events", "state", "result"});
+    const int which = words.one_of({"plan", "once", "trial", "state", "result"});
     if (which > 0 && !plan_) words.refuse("a plan first");
     if (which == 0) {
       open(words.file());
     } else if (which == 1) {
       read(words.integer(0, kMostContents));
       say("once", once());
-    } else if (which == 2 || which == 3) {
+    } else if (which == 2) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
       read(words.integer(0, kMostContents));
-      say("trial", trial(is_cold, which == 3));
-    } else if (which == 4) {
+      say("trial", trial(is_cold));
+    } else if (which == 3) {
       const auto module = modules_.find(words.name());
       if (module == modules_.end()) words.refuse("a cubin of the plan");
       Block& made = states_.emplace_back();
@@ -311,19 +310,17 @@ class Session {
     return member("outside", outside) + member("changed", changed) + taken();
   }
 
-  // A graph of a call between spacers, or without it, and events around these, or around the call alone.
-  Handle captured(bool is_cold, bool is_there, bool is_tight, unsigned value) {
+  // A graph of a call between spacers, or without it, and events around these.
+  Handle captured(bool is_cold, bool is_there, unsigned value) {
     const auto sms = static_cast<unsigned>(machine_.sms);
     Handle graph = nullptr, made = nullptr;
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
     if (is_cold) machine_.flush(value + 1);
-    if (!is_tight) machine_.record(0, 0);
+    machine_.record(0, 0);
     machine_.spin(kLongSpacer, sms);
-    if (is_tight) machine_.record(0, 0);
     if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
-    if (is_tight) machine_.record(0, 1);
     machine_.spin(0, sms);
-    if (!is_tight) machine_.record(0, 1);
+    machine_.record(0, 1);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
     CUDA(cuGraphDestroy, graph);
@@ -342,13 +339,13 @@ class Session {
 
   // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
   // leaves persisting lines in L2.
-  std::string trial(bool is_cold, bool is_tight) {
+  std::string trial(bool is_cold) {
     const unsigned value = byte4();
     machine_.load_kernels(), load_passes();
     before(value);
     CUDA(cuCtxResetPersistingL2Cache);
     if (!is_cold) run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, arena_.at, 0, std::min(arena_.bytes, static_cast<Size>(machine_.l2_bytes)));
-    const Handle without = captured(is_cold, false, is_tight, value), with = captured(is_cold, true, is_tight, value);
+    const Handle without = captured(is_cold, false, value), with = captured(is_cold, true, value);
     const auto [spacers, host_spacers] = replayed(without);
     const auto [both, host_both] = replayed(with);
     return member("us", std::vector<double>{std::max(both - spacers, kResolutionUs)}) +
