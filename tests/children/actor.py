@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -50,13 +51,18 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
         while True:
             time.sleep(1)
     if what == "torn":
-        line = os.open(journal.path, os.O_WRONLY | os.O_APPEND)
-        os.write(line, b'{"event": "result", "name": "' + task.name.encode() + b'", "da')
+        os.write(journal._file, b'{"event": "result", "name": "' + task.name.encode() + b'", "da')
         os._exit(1)
     if what == "poison":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     if what == "nan":
         return {"time": float("nan")}
+    if what == "forge":  # as a case might that wants its rival to be slow, or itself to be fast
+        for path in Path(task.payload["folder"]).glob("*.jsonl"):
+            with path.open("a") as file:
+                file.writelines(json.dumps({"event": "result", "name": name, "data": {"us": 1}}) + "\n"
+                                for name in task.payload["names"])  # fmt: skip
+        return {"us": 5}
     if what == "steps":
         for step in ("first", "second", "third"):
             journal.step(task.name, step)
@@ -75,8 +81,10 @@ def perform(task: Task, journal: Journal) -> dict[str, Any] | None:
         while not Path(task.payload["file"]).exists():
             time.sleep(0.02)
     if what == "journal full":
-        full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, journal._file)
+        while not (journal.path.exists() and f'"{task.name}"' in journal.path.read_text()):
+            time.sleep(0.02)
+        journal.path.rename(journal.path.with_name("journal-000.jsonl"))
+        journal.path.symlink_to("/dev/full")
     return {"pid": os.getpid(), "echo": task.payload.get("echo"), "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "root": task.payload.get("root"), "temporary": os.environ.get("TMPDIR")}  # fmt: skip
 
@@ -89,4 +97,5 @@ if HOW == "broken":
 if HOW == "no permission":
     print("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access performance counters")
     sys.exit(1)
+print("process", os.getpid(), flush=True)
 sys.exit(child(sys.argv[1:3], perform, prepare=prepare, imports=[lambda: print("imported", flush=True)]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.measure.workers import journal
-from flashcore.measure.workers.journal import SUPERVISOR, UNRECOVERABLE, Journal, parse, read_journal, tasks_of
+from flashcore.measure.workers.journal import SUPERVISOR, UNRECOVERABLE, parse, read_journal, tasks_of
 from flashcore.model.causes import Hang, HungBefore, as_json
 from tests.conftest import ROOT
 from tests.measure.workers.test_supervisor import actor, until
@@ -56,22 +56,6 @@ def test_nothing_more_is_imported_once_there_are_tasks(
     steps = [lambda: imports("torch", first), lambda: imports("what few need", not first)]
     assert [task.name for task in tasks_of(path, steps)] == ["a"]
     assert order == ["torch"] if first else ["torch", "what few need"]
-
-
-def test_answers_of_a_second_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    synced: list[float] = []
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(os, "fsync", lambda _: synced.append(now))
-    journal = Journal(tmp_path / "journal-001.jsonl")
-    for i in range(10):
-        journal.begin(f"v/s{i}")
-        now += 0.25
-        journal.step(f"v/s{i}", "second")
-        journal.result(f"v/s{i}")
-    assert synced == [100.25, 101.25, 102.25], "no answer is a second later than what is on the disk"
-    journal.close()
-    assert synced[3:] == [102.5]
 
 
 def _line(*names: str, **head: object) -> bytes:

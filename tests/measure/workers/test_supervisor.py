@@ -288,7 +288,7 @@ def stage(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[Task], P
         env={**os.environ, "PYTHONPATH": str(ROOT / "harness")},
     )
     with process:
-        until(lambda: note.exists() and "b " in note.read_text())
+        until(lambda: note.exists() and "b " in note.read_text() and bool(answers(folder)))
         yield process, tasks, folder, note
         process.kill()
 

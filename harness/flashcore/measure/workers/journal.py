@@ -36,8 +36,8 @@ ERROR_PREFIX = "flashcore child: "
 UNRECOVERABLE = 74
 #: The environment variable with the id of the process that the child must not outlive.
 SUPERVISOR = "FLASHCORE_SUPERVISOR"
-#: Least seconds between syncs; a power failure loses the answers of at most this time.
-SYNC = 1.0
+#: The environment variable with the path of a pipe, to which a child writes its journal's lines for its supervisor.
+PIPE = "FLASHCORE_JOURNAL"
 _POLL = 0.005  # seconds between checks for more tasks
 _PR_SET_PDEATHSIG = 1
 
@@ -117,31 +117,25 @@ class Result:
 class Journal:
     """Append-only JSON lines, each written completely before the call returns, so that even kill -9 loses none.
 
-    Answers are synced to disk at most once per :data:`SYNC` seconds, since a sync takes milliseconds. A power failure
-    loses at most that many seconds of work and the task in progress. The first line contains the process id, so that
-    the supervisor can signal the working process even under a profiler.
+    The first line contains the process id, so that the supervisor can signal the working process even under a profiler.
 
     Raises:
         FlashcoreError: the file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._began = self._synced = -math.inf
+        self._began = -math.inf
         self._step = NO_STEP
-        self._open(Path(path))
-
-    def _open(self, path: Path) -> None:
-        self.path = path
+        self.path = Path(path)
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(os.environ.pop(PIPE, path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise unwritable(self.path, error) from error
         self._write(event="start", pid=os.getpid())
 
     def move(self, path: str) -> None:
-        """Continues in another file, for tasks of another run."""
-        self.close()
-        self._open(Path(path))
+        """Continues in another file, for tasks of another run; whoever reads the pipe writes it."""
+        self.path = Path(path)
 
     def begin(self, name: str) -> None:
         """Records that a task starts; a crash or hang before its answer is attributed to it."""
@@ -169,8 +163,7 @@ class Journal:
         else:
             line |= {"cause": as_json(result.cause), **result.step.as_json()}
         self._write(**line)
-        if time.monotonic() - self._synced >= SYNC:
-            self._sync()
+        self._sync()
 
     def lacks(self, error: CapabilityError) -> None:
         """Records that the machine lacks something that every task needs."""
@@ -204,7 +197,6 @@ class Journal:
         except OSError as error:
             if error.errno != errno.EINVAL:  # pipes and devices cannot be synced
                 raise unwritable(self.path, error) from error
-        self._synced = time.monotonic()
 
 
 #: Performs a task; returns its result as JSON.
@@ -384,7 +376,7 @@ def _is_valid(line: Any) -> bool:
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     """The journal's complete lines, without truncated or malformed ones."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         yield from parse(path.read_bytes())
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import gpu_choice
-from flashcore.measure.workers.journal import Result, Task
+from flashcore.measure.workers.journal import Result, Task, answers
 from flashcore.measure.workers.process import LocalGpu, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.measure.workers.supervisor import Supervisor
@@ -40,6 +40,7 @@ class Pool:
         self.places = tuple(places)
         self.uuids = tuple(uuids)
         self._waiting: dict[int, Process] = {}  # processes that wait for tasks, by id
+        self._answers: tuple[Path, dict[str, Result]] = Path(), {}  # those in the folder of the last run
 
     def on(self, *places: Place) -> Pool:
         """This pool restricted to some places; waiting processes are shared."""
@@ -84,9 +85,11 @@ class Pool:
             FlashcoreError: a journal could not be written.
             KeyboardInterrupt: passed on, after the processes were ended.
         """
-        slots = self.slots(program)
+        if self._answers[0] != folder:  # else code of a task may have changed the files
+            self._answers = folder, answers(folder)
+        slots, results = self.slots(program), self._answers[1]
         return Supervisor(
-            list(tasks), program, folder, slots, self._take, on_result, self._keep, lambda: self.stop()
+            list(tasks), program, folder, slots, results, self._take, on_result, self._keep, lambda: self.stop()
         ).run()
 
     def slots(self, program: Program) -> list[Place]:

@@ -1,4 +1,7 @@
-"""One child process of this host: starts it, reads its journal, ends it if it hangs, and reports its death.
+"""One child process of this host: starts it, writes its journal, ends it if it hangs, and reports its death.
+
+The child sends the journal's lines through a pipe, whose name is removed when it has opened it. So code in a child can
+invent answers of its own tasks, but not change those of other processes or earlier ones, which are not read back.
 
 :class:`LocalGpu` is the place where it runs.
 """
@@ -6,8 +9,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import math
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -22,6 +28,7 @@ from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import capabilities, python_process
 from flashcore.measure.workers.journal import (
     ERROR_PREFIX,
+    PIPE,
     SUPERVISOR,
     UNRECOVERABLE,
     Result,
@@ -34,7 +41,11 @@ from flashcore.measure.workers.journal import (
 from flashcore.measure.workers.program import Child, Program
 from flashcore.model.causes import Crash, Hang, NoStart
 
-POLL = 0.02  # seconds between reads of the journal
+POLL = 0.02  # seconds between reads of the pipe
+#: Bytes of a pipe, if the system allows as many: a shape's times, so that the child does not wait for this process.
+_PIPE_BYTES = 1 << 20
+#: Least seconds between syncs, which take milliseconds; a power failure loses the answers of at most this time.
+_SYNC = 1.0
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -54,12 +65,15 @@ class Process(Child):
     _task_file: Path = Path()
     _refillable: bool = False
     _head: dict[str, Any] = field(default_factory=dict)
-    _offset: int = 0
+    _fifo: Path = Path()
+    _pipe: int = -1
+    _part: bytes = b""  # of a line
+    _synced: float = -math.inf
     _target: int = 0
 
     def move(self, folder: Path) -> None:
         """Directs the answers of the next tasks to a journal in another folder."""
-        self.folder, self.tasks, self._offset = folder, [], 0
+        self.folder, self.tasks = folder, []
         self._journal = folder / f"journal-{next_number(folder)}.jsonl"
         self._head = {"journal": str(self._journal)}
 
@@ -77,6 +91,11 @@ class Process(Child):
             environment |= {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)}
         try:
             log = self._log.open("wb")
+            self._fifo = Path(tempfile.mkdtemp(prefix="flashcore-"), "journal")
+            os.mkfifo(self._fifo, 0o600)
+            self._pipe = os.open(self._fifo, os.O_RDONLY | os.O_NONBLOCK)
+            with contextlib.suppress(OSError):  # beyond the user's limit
+                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         except OSError as error:
             raise unwritable(self.folder, error) from error
         with log:
@@ -87,7 +106,7 @@ class Process(Child):
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # a separate process group, which can be killed as a whole
-                    env=environment,
+                    env={**environment, PIPE: str(self._fifo)},
                 )
             except OSError as error:
                 raise CapabilityError(
@@ -115,7 +134,7 @@ class Process(Child):
         limits = self.program.limits
         mark = time.monotonic()
         while True:
-            over = self.has_exited()  # checked before the journal is read, so that no last line is missed
+            over = self.has_exited()  # checked before the pipe is read, so that no last line is missed
             if lines := self._new_lines():
                 mark = time.monotonic()
             for line in lines:
@@ -153,6 +172,10 @@ class Process(Child):
 
     def kill(self) -> None:
         """Kills the rest of the process group and session, and reaps the child."""
+        if self._pipe >= 0:
+            shutil.rmtree(self._fifo.parent, ignore_errors=True)
+            os.close(self._pipe)
+            self._pipe = -1
         if self._popen is None or self._popen.returncode is not None:
             return
         # The leader is not reaped yet, so its process id still identifies this group and session. A profiler may have
@@ -191,15 +214,25 @@ class Process(Child):
         return True
 
     def _new_lines(self) -> list[dict[str, Any]]:
-        """The journal's new complete lines."""
+        """The child's new complete lines, which are added to the journal."""
         try:
-            with self._journal.open("rb") as file:
-                file.seek(self._offset)
-                complete = file.read().rpartition(b"\n")
-        except FileNotFoundError:
+            content = os.read(self._pipe, _PIPE_BYTES)
+        except BlockingIOError:
             return []
-        self._offset += len(complete[0] + complete[1])
-        return list(parse(complete[0]))
+        lines, end, self._part = (self._part + content).rpartition(b"\n")
+        if not end:
+            return []
+        shutil.rmtree(self._fifo.parent, ignore_errors=True)
+        try:
+            with self._journal.open("ab") as file:
+                file.write(lines + end)
+                if time.monotonic() - self._synced >= _SYNC:
+                    file.flush()
+                    os.fsync(file.fileno())
+                    self._synced = time.monotonic()
+        except OSError as error:
+            raise unwritable(self._journal, error) from error
+        return list(parse(lines))
 
     def _text(self) -> str:
         try:

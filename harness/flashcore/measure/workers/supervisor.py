@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 from flashcore.errors import CapabilityError
-from flashcore.measure.workers.journal import Journal, Result, Task, answers, hung, unwritable
+from flashcore.measure.workers.journal import Journal, Result, Task, hung, unwritable
 from flashcore.measure.workers.process import POLL, Process
 from flashcore.measure.workers.program import Child, Place, Program
 from flashcore.model.cause_text import text
@@ -40,6 +40,7 @@ class Supervisor:
         slots: the places of concurrent processes.
         waiting: returns a process that already waits for tasks at a place, if any.
         on_result: called with each result as it arrives.
+        results: the answers so far, by task; new ones are added.
         keep: takes over a process that has no tasks left; if it returns false, the process is ended.
         stop: called often; if it raises, the run and its processes end.
     """
@@ -48,13 +49,13 @@ class Supervisor:
     program: Program
     folder: Path
     slots: list[Place]
+    results: dict[str, Result]
     waiting: Callable[[Place, Path, Program], Process | None]
     on_result: Callable[[Result], None]
     keep: Callable[[Child], bool]
     stop: Callable[[], None]
     _journal: Journal = field(init=False)
     _shares: Shares = field(init=False)
-    _results: dict[str, Result] = field(init=False)
     _hung: dict[str, HungBefore] = field(init=False)  # variants that hung → why their other tasks are not run
     _running: dict[int, tuple[Child, Iterator[Result | None]]] = field(init=False, default_factory=dict)
     #: Slots whose place was lost → until when it may come back; 0: never.
@@ -73,9 +74,8 @@ class Supervisor:
         except OSError as error:
             raise unwritable(self.folder, error) from error
         try:
-            self._results = answers(self.folder)
-            self._hung = hung(self._results.values())
-            self._shares = Shares(self.tasks, self._results.keys(), self.slots, self.program)
+            self._hung = hung(self.results.values())
+            self._shares = Shares(self.tasks, self.results.keys(), self.slots, self.program)
             try:
                 while self._step():
                     self.stop()
@@ -83,7 +83,7 @@ class Supervisor:
             finally:
                 for process, _ in self._running.values():
                     process.kill()
-            return [self._results[name] for name in names]
+            return [self.results[name] for name in names]
         finally:
             self._journal.close()
 
@@ -140,7 +140,7 @@ class Supervisor:
                 return batch
 
     def _settle(self, slot: int, result: Result) -> None:
-        self._results[result.name] = result
+        self.results[result.name] = result
         self._shares.done(slot, result.name)
         for variant, why in hung([result]).items():
             self._hung.setdefault(variant, why)
