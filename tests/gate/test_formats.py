@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flashcore import frames
 from flashcore.errors import Exit
 from flashcore.gate import formats, judge
 from flashcore.gate.formats import FORMATS
@@ -20,6 +21,7 @@ from flashcore.gate.wording import sentence
 from flashcore.model.causes import SourceLine
 from flashcore.model.record import Facts, Record
 from flashcore.model.suite import Suite
+from flashcore.report.view import origin_line
 from tests import factory
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -191,3 +193,7 @@ def test_variants_with_host_code_of_their_own_are_untrusted(tmp_path: Path) -> N
         other = replace(record, facts=Facts([*record.facts, *facts]))
         data = json.loads(formats.as_json(judge.judge(other, today=TODAY), other, Places(other, tmp_path)))
         assert ("fast" in data["untrusted"]) is listed and "slow" in data["untrusted"]
+        rows = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(other)]
+        assert any(r["trust"] for r in rows if r["variant"] == "fast") is listed
+        assert not any(r["trust"] for r in rows if r["source"] in ("ptxas", "cubin", "sass", "plan"))
+        assert "untrusted" in origin_line(other), "on every page"

@@ -16,7 +16,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.process import LocalGpu
-from flashcore.measure.workers.program import Command, Place
+from flashcore.measure.workers.program import Command, Limits, Place
 from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import Step
 from flashcore.model.record import Built
@@ -88,6 +88,10 @@ class Context:
     def build_folder(self) -> Path:
         """The folder of compiled objects."""
         return Path(self.settings.build)
+
+    def limits(self, limits: Limits) -> Limits:
+        """A stage's limits, with one case per process if the user wants that."""
+        return replace(limits, batch=1) if self.settings.isolate else limits
 
     def cases(self, stage: str) -> list[tuple[Variant, Shape]]:
         """The selected cases that use this stage, shape by shape. A shape that the user selects uses every stage.

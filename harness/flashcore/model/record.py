@@ -479,6 +479,10 @@ class Roof:
         return 100 * self.us(amount) / us
 
 
+#: The stages whose processes could change the figures that they measure.
+_MEASURING = ("bench", "profile")
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """Everything one invocation recorded: the only input of analysis, report and gate.
@@ -518,19 +522,19 @@ class Record:
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """The variants that were measured with host code of their own in the measuring process."""
-        cases = {o.case for o in self.outcomes if o.stage in ("bench", "profile") and o.status in ("ok", "failed")}
+        """The variants that were measured in a process that ran host code of a variant, theirs or another's."""
+        cases = {o.case for o in self.outcomes if o.stage in _MEASURING and o.status in ("ok", "failed")}
         cases -= {fact.subject.case for fact in self.facts if fact.name == "launched_from"}
         measured = {case.partition("/")[0] for case in cases}
         return tuple(name for name, v in self.suite.variants.items() if v.is_untrusted and name in measured)
 
-    def trust_notes(self, names: Collection[str]) -> list[str]:
-        """A note on those of these variants that are untrusted, if there are any."""
-        untrusted = self.untrusted
+    def trust_notes(self, names: Collection[str] = ()) -> list[str]:
+        """A note on those of these variants, or of all that were measured, that are untrusted, if there are any."""
+        untrusted, names = self.untrusted, names or {o.variant for o in self.outcomes if o.stage in _MEASURING}
         those = [name for name in names if name in untrusted]
         some = ", ".join(those[:_NAMES]) + (f" and {len(those) - _NAMES} more" if those[_NAMES:] else "")
         text = "all variants" if len(those) == len(names) else some
-        return [f"untrusted: {text}; code of their own ran in the measuring process"] if those else []
+        return [f"untrusted: {text}; host code of a variant ran in the measuring process"] if those else []
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""

@@ -18,6 +18,7 @@ from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import FirstRound, NotRanked
@@ -289,13 +290,14 @@ def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> Non
     path.write_text("".join(json.dumps(line) + "\n" for line in older))
 
     lines.clear()
-    result = case_times.run(context, cases, tmp_path)
+    result = case_times.run(replace(context, workers=Pool()), cases, tmp_path)  # as a resumed run does
     assert [o.status for o in result.outcomes] == ["ok", "ok"]
     assert lines[0].startswith("bench: small: expected times in this version's format, found another format (")
     assert "'new'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
     assert len(lines) == 3, "the message, then the progress of both cases"
     assert len(list(tmp_path.glob("journal-*.jsonl"))) == 2
-    assert case_times.run(context, cases, tmp_path) == result, "what was timed again is not timed a third time"
+    again = replace(context, workers=Pool())
+    assert case_times.run(again, cases, tmp_path) == result, "what was timed again is not timed a third time"
 
 
 def test_without_a_gpu_the_stage_says_what_is_missing(tmp_path: Path) -> None:
@@ -331,3 +333,34 @@ def test_state_facts() -> None:
 @pytest.mark.parametrize(("flop", "weight"), [(0.0, 20), (1e11, 40), (1e13, 100)])
 def test_cases_of_much_work_weigh_more(flop: float, weight: int) -> None:
     assert case_times._weight([replace(case(name), flop=flop) for name in ("right", "slower")]) == weight
+
+
+def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
+    """One that ends its process, or forges answers in it, reaches no other case's times."""
+    settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
+    context = stages.context(tmp_path, "right", bench=settings, isolate=True)
+    result = case_times.run(context, [case("right"), case("exits"), case("slower")], tmp_path)
+    assert [o.status for o in result.outcomes] == ["ok", "failed", "ok"]
+    begun = [[x["name"] for x in journal.read_journal(p) if x["event"] == "begin"] for p in tmp_path.glob("journal-*")]
+    assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
+    assert Facts(result.facts).number("speedup_vs_baseline", Subject("slower", shape="small")) is not None
+
+
+@pytest.mark.parametrize(("isolate", "planned"), [(False, {"a"}), (False, {"a", "b"}), (True, {"a"})])
+def test_a_planned_case_is_trusted_only_if_no_host_code_shares_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolate: bool, planned: set[str]
+) -> None:
+    def timed(_: Pool, tasks: Sequence[journal.Task], *__: object) -> list[journal.Result]:
+        usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
+        usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None, "stopped": []}
+        shape = {"failed": {}, "empty": {}, "clock": "", "doubt": 0.5, "state": {}, "drawn": 1}
+        return [
+            journal.Result(t.name, "ok", data={**shape, "variants": {c["variant"]: usual for c in t.payload["cases"]}})
+            for t in tasks
+        ]
+
+    monkeypatch.setattr(Pool, "run", timed)
+    cases = [replace(case(v), launcher={"target": "x"} if v in planned else {}) for v in "ab"]
+    facts = case_times.run(stages.context(tmp_path, "slower", isolate=isolate), cases, tmp_path).facts
+    trusted = {f.subject.variant for f in facts if f.name == "launched_from"}
+    assert trusted == (planned if isolate or len(planned) == 2 else set())

@@ -119,5 +119,9 @@ def test_bench_launches_from_plans_and_says_so(tmp_path: Path) -> None:
     assert {(o.variant, o.stage, o.status) for o in record.outcomes} == {
         (variant, stage, "ok") for variant in ("softmax_4_warps", "torch_softmax") for stage in ("check", "bench")
     }
+    assert not record.facts.named("launched_from") and set(record.untrusted) == {"softmax_4_warps", "torch_softmax"}
+    done = flashcore("bench", *suite, "--launcher", "--isolate", "--samples", "10", "--repeats", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = store.read(lookup.find(tmp_path / "profiles", None))
     assert [f.subject.variant for f in record.facts.named("launched_from")] == ["softmax_4_warps"]
-    assert record.untrusted == ("torch_softmax",)
+    assert record.untrusted == ("torch_softmax",), "a process each: torch's code is in another"

@@ -63,9 +63,9 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 
 def _shapes(folder: Path) -> dict[str, str]:
-    """Shape → the GPU of its last attempt, for tasks directly in ``folder``."""
+    """Shape → the GPU of its last attempt, for tasks ``shape~attempt`` or ``variant/shape~attempt`` in ``folder``."""
     attempts = sorted(measured_on(folder, below=False).items(), key=lambda item: int(item[0].partition("~")[2] or 0))
-    return {name.partition("~")[0]: gpu for name, gpu in attempts}
+    return {name.rpartition("/")[2].partition("~")[0]: gpu for name, gpu in attempts}
 
 
 def _reasons(throttle: Fact) -> set[str]:

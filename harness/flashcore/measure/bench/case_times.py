@@ -47,6 +47,7 @@ from flashcore.model.causes import (
     Unanswered,
     VoidTiming,
 )
+from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, of_samples, ratio, tflops
 from flashcore.model.record import CaseOutcome, CaseStatus, Fact, Source, StageResult
 from flashcore.model.suite import REGIMES
@@ -74,7 +75,8 @@ _LEAST_OF_EMPTY = 0.9
 
 def program(context: Context) -> Program:
     """The timing child."""
-    return Program(command=context.resident or TARGET, limits=context.settings.bench.limits, refill=True)
+    limits = context.limits(context.settings.bench.limits)
+    return Program(command=context.resident or TARGET, limits=limits, refill=True)
 
 
 def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
@@ -88,13 +90,14 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     progress = context.progress("bench", len(cases))
     most = max(chosen.max_samples, chosen.samples)
     rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(case.shape, []).append(case)
+    isolate = context.settings.isolate
+    # No host code of a variant is in a process with these; a resident one may have run some before.
+    planned = isolate or (context.resident is None and all(case.launcher for case in cases))
+    groups = grouped((case.name if isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
     measured: dict[str, Measured] = {}
     lost: dict[str, CaseOutcome] = {}
-    left = groups
+    left: Mapping[str, Sequence[Case]] = groups
     while left:
         tasks: list[Task] = []
         for name, group in left.items():
@@ -136,8 +139,9 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
             if (rest := [c for c in group if c.name not in measured and c.name not in lost])
         }
     facts: list[Fact] = []
-    for group in groups.values():
+    for group in grouped((case.shape, case) for case in cases).values():
         facts += _group_facts(group, measured, context.suite.baseline)
+    facts += [_fact(c, "launched_from", "plan") for c in cases if planned and c.launcher and c.name in measured]
     samples = {
         f"{name}/{mode}": tuple(values)
         for name in (case.name for case in cases)
@@ -270,8 +274,6 @@ def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseli
             clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
             yield from _unless(one.doubt(""), [clocked])
         yield from _state_facts(case, one.shape.state)
-        if case.launcher:
-            yield _fact(case, "launched_from", "plan")
 
 
 def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:

@@ -94,7 +94,7 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 def _program(context: Context) -> Program:
     chosen = context.settings.check
     command = context.resident or TARGET
-    return Program(command=command, limits=chosen.limits, lanes=chosen.lanes, chunk=_CHUNK, refill=True)
+    return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=_CHUNK, refill=True)
 
 
 def _outcome(case: Case, result: Result) -> CaseOutcome:

@@ -119,13 +119,13 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> Profiling:
     assert context.gpu is not None
-    gpu, cases = context.gpu.name, context.cases("profile")
+    gpu, cases, chosen = context.gpu.name, context.cases("profile"), context.settings.profile
     required = cache(partial(required_facts, context.suite, gpu))
     facts = {f"{v.name}/{shape.name}": required(shape.name)[v.name] for v, shape in cases}
     return Profiling(
         ncu=ncu.find_ncu(),
         chip=chip_of(context.gpu.capability),
-        settings=context.settings.profile,
+        settings=replace(chosen, limits=context.limits(chosen.limits)),
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},
         codes=codes,
