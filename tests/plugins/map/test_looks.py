@@ -72,7 +72,7 @@ def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.Mo
             self.case = case
             self.us: list[float] = []
             self.first = next(times[case.variant])
-            self.look = lambda: self.us.append(next(times[case.variant]))
+            self.look = lambda pace=1.0: self.us.append(next(times[case.variant]) / pace)
 
         least = property(lambda self: min(self.us, default=self.first))
 
@@ -97,7 +97,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     near, far = {"a": [12.0, 14.0], "b": [14.0]}, {"c": [17.0, 15.0], "d": [11.0]}
     monkeypatch.setattr(looks, "looks", lambda *_: (near, far))
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
-    cases = [{"variant": name, "rank_by": "back_to_back"} for name in "abcd"]
+    cases = [replace(case("right"), variant=name, rank_by="back_to_back").to_json() for name in "abcd"]
     task = Task("shape", {"cases": cases, "race": {"first": 1}, "rule": {"least": 20, "seconds": 0.5}})
     times = looks.perform(task, Journal(tmp_path / "journal-001.jsonl"))["variants"]
     assert [case["variant"] for case in requested[0]["cases"]] == ["a", "b"]
@@ -105,6 +105,69 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     assert times["c"]["samples"] == {"back_to_back": [14.5, 12.5]} and times["c"]["stopped"] == ["back_to_back"]
     (loser,) = times["d"]["samples"]["back_to_back"]
     assert loser == round(loser, 4) and 9.99995 < loser < 10.001, "slower than the fastest, as its record will say"
+
+
+@pytest.mark.parametrize(("us", "again"), [(10.2, True), (10.05, False)])
+def test_a_dispatcher_that_loses_and_the_winner_get_equal_samples_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, us: float, again: bool
+) -> None:
+    requested: list[list[str]] = []
+
+    def bench(task: Task, log: Journal, answers: object) -> dict[str, Any]:
+        requested.append(names := [c["variant"] for c in task.payload["cases"]])
+        clock = 1.1 if len(requested) == 2 else 1.0
+        each = {"a": 10.0, "near": 10.01, "library": 9.0, "early": 9.5, "chooses": us}
+        samples = {n: [each[n] * clock] * task.payload["rule"]["least"] for n in names}
+        return {"variants": {n: {"samples": {"back_to_back": x}} for n, x in samples.items()}, "failed": {}}
+
+    variants = ("a", "near", "early", "chooses", "far")
+    monkeypatch.setattr(looks, "looks", lambda *_: ({name: [10.0] for name in variants[:4]}, {"far": [20.0]}))
+    monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
+    cases = [replace(case("right"), variant=name) for name in variants] + [case("library", peer=True)]
+    payload = {"cases": [replace(c, rank_by="back_to_back").to_json() for c in cases], "race": {"first": 1}, "rule": {}}
+    log = Journal(tmp_path / "journal-001.jsonl")
+    times = looks.perform(Task("shape", payload), log, dispatchers=["early", "chooses", "of_another_problem"])[
+        "variants"
+    ]
+    found = {name: one["samples"]["back_to_back"] for name, one in times.items()}
+    assert [set(names) for names in requested[1:]] == [{"a", "chooses"}] * again
+    assert len(found["a"]) == len(found["chooses"]) > len(found["near"]) * again
+    assert found["chooses"][0] / found["a"][0] == pytest.approx(us / 10)
+    assert found["near"][0] / found["a"][0] == pytest.approx(1.001), "at the pace of the rounds that count"
+
+
+def test_a_dispatcher_stays_however_slow_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stub:
+        is_right = True
+
+        def __init__(self, case: Any, *_: object) -> None:
+            self.case, self.us, self.least = case, [1.0], 50.0 if case.variant == "b" else 2.0
+            self.look = lambda pace=1.0: None
+
+    payload = {"device": "cpu", "cases": [replace(case("right"), variant=name).to_json() for name in "ab"]}
+    monkeypatch.setattr(looks, "Entrant", Stub)
+    monkeypatch.setattr(References, "get", lambda *_: None)
+    log = Journal(tmp_path / "journal-001.jsonl")
+    assert looks.looks(Task("shape", payload), log, References(), "b")[1] == {}
+    assert looks.looks(Task("shape", payload), log, References())[1].keys() == {"b"}
+
+
+def test_looks_are_compared_at_one_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock falls by half after the first round: all slow down alike, so that the slow one is still told apart."""
+    clock = iter([1.0] * 2 + [2.0] * 9)
+
+    class Stub:
+        is_right, least = True, property(lambda self: min(self.us, default=10.0))
+
+        def __init__(self, case: Any, *_: object) -> None:
+            self.case, self.us, self.us_of = case, [], 10.0 if case.variant == "a" else 10.6
+            self.look = lambda pace=1.0: self.us.append(self.us_of * next(clock) / pace)
+
+    payload = {"device": "cpu", "cases": [replace(case("right"), variant=name).to_json() for name in "ab"]}
+    monkeypatch.setattr(looks, "Entrant", Stub)
+    monkeypatch.setattr(References, "get", lambda *_: None)
+    near, far = looks.looks(Task("shape", payload), Journal(tmp_path / "journal-001.jsonl"), References())
+    assert near.keys() == {"a"} and far["b"] == pytest.approx([10.6] * 3)
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,11 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
 a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
-by, and its answer is not checked. The others get a few samples each, all in the same rounds. Without a race it is
-bench's child.
+by, and its answer is not checked. The others get a few samples each, all in the same rounds. If the dispatcher that is
+judged loses, it and the fastest other variant are timed again, in rounds of their own: their ratio is the regret.
+Without a race it is bench's child.
 
-Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL``, this module is that process.
+Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, lea
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
 
-#: Rounds of looks after a first call; samples of each case that is left.
-_ROUNDS, _SAMPLES = 3, 5
+#: Rounds of looks after a first call; samples of each case that is left, and of a dispatcher that takes more than so
+#: many times the fastest variant's time.
+_ROUNDS, _SAMPLES, _AGAIN, _LOST = 3, 5, 15, 1.01
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: How far a case may be from the fastest, relative and in us: by its first call, and after each round; or this many
@@ -65,8 +67,8 @@ class Entrant:
     def is_right(self) -> bool:
         return not self._expected.complaints(self._outputs)
 
-    def look(self) -> None:
-        self.us.append(self._look())
+    def look(self, pace: float = 1.0) -> None:
+        self.us.append(self._look() / pace)
 
     def _look(self) -> float:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
@@ -79,28 +81,49 @@ class Entrant:
         self._host_us = (time.perf_counter() - began) * 1e6 / self._calls
 
 
-def perform(task: Task, log: Journal) -> dict[str, Any]:
-    """Times the cases of one shape."""
+def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
+    """Times the cases of one shape; of its ``dispatchers`` the last is judged."""
     payload = task.payload
     if not payload["race"]:
         return bench_child.perform(task, log)
-    answers = References()
-    near, far = looks(task, log, answers)
-    cases = [case for case in payload["cases"] if case["variant"] not in far]
-    rule = {**payload["rule"], "least": _SAMPLES, "fewest": _SAMPLES, "seconds": 0.0}
-    times = bench_child.perform(Task(task.name, {**payload, "cases": cases, "rule": rule}), log, answers)
-    mode = cases[0]["rank_by"]
-    medians = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
-    excess = statistics.median([statistics.median(near[n]) - us for n, us in medians.items() if n in near] or [0.0])
+    cases, answers = {case["variant"]: Case.from_json(case) for case in payload["cases"]}, References()
+    mode, ran = next(iter(cases.values())).rank_by, ["", *(name for name in dispatchers if name in cases)][-1]
+
+    def timed(chosen: Collection[str], samples: int) -> dict[str, Any]:
+        rule = {**payload["rule"], "least": samples, "fewest": samples, "seconds": 0.0}
+        of = [case for case in payload["cases"] if case["variant"] in chosen]
+        return bench_child.perform(Task(task.name, {**payload, "cases": of, "rule": rule}), log, answers)
+
+    def medians() -> dict[str, float]:
+        return {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
+
+    near, far = looks(task, log, answers, ran)
+    times = timed(cases.keys() - far.keys(), _SAMPLES)
+    finals, pace = medians(), 1.0
+    excess = statistics.median([statistics.median(near[n]) - us for n, us in finals.items() if n in near] or [0.0])
+    choices = [name for name in finals if name not in dispatchers and not cases[name].is_reference]
+    best = min(choices, key=lambda name: finals[name], default="")
+    if choices and finals.get(ran, 0.0) > _LOST * finals[best]:
+        again = timed({ran, best}, _AGAIN)
+        times["failed"] |= again["failed"]
+        times["variants"] = {n: one for n, one in times["variants"].items() if n not in again["failed"]}
+        if best in again["variants"]:  # the others' times are at the pace of its new ones
+            pace = statistics.median(again["variants"][best]["samples"][mode]) / finals[best]
+        for one in times["variants"].values():
+            one["samples"][mode] = [round(x * pace, 4) for x in one["samples"][mode]]
+        times["variants"] |= again["variants"]
     # More than the fastest, which won in the same rounds: later the clock may have fallen. Times have four decimals.
-    least = min(medians.values(), default=0.0) + 1e-4
+    least = min(medians().values(), default=0.0) + 1e-4
     for name, us in far.items():
-        times["variants"][name] = asdict(_dropped(mode, [round(max(x - excess, least), 4) for x in us]))
+        times["variants"][name] = asdict(_dropped(mode, [round(max((x - excess) * pace, least), 4) for x in us]))
     return times
 
 
-def looks(task: Task, log: Journal, answers: References) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The us of cases near the fastest, and of those far from it; bench then reports those that failed."""
+def looks(
+    task: Task, log: Journal, answers: References, ran: str = ""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The us of cases near the fastest, among which ``ran`` counts, and of those far from it, at the pace of the first
+    round; bench then reports those that failed."""
     device = task.payload["device"]
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
@@ -120,14 +143,18 @@ def looks(task: Task, log: Journal, answers: References) -> tuple[dict[str, list
         log.step(task.name, f"look {number}")
         for one in rotated(entrants, number) if number else ():
             one.look()
+        pace = statistics.median([one.us[-1] / one.us[0] for one in entrants if one.us] or [1.0])
+        for one in entrants:
+            one.us[-1:] = [us / pace for us in one.us[-1:]]  # all slow down alike when the clock falls
         entrants.sort(key=lambda one: one.least)
         for best in (one for one in entrants if not one.case.is_reference and one.is_right):
             most = limit(best.least, number, [max(one.us) / min(one.us) for one in entrants if one.us])
             for one in entrants:
-                if one.least > most:
-                    one.look()  # the host may have disturbed a look
-            far |= {one.case.variant: one.us for one in entrants if one.least > most}
-            entrants = [one for one in entrants if one.least <= most]
+                if one.least > most and one.case.variant != ran:
+                    one.look(pace)  # the host may have disturbed a look
+            lost = [one for one in entrants if one.least > most and one.case.variant != ran]
+            far |= {one.case.variant: one.us for one in lost}
+            entrants = [one for one in entrants if one not in lost]
             break
     return {one.case.variant: one.us for one in entrants}, far
 
@@ -156,4 +183,4 @@ def _dropped(mode: str, us: Sequence[float]) -> CaseTimes:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform))
+    leave(serve(sys.argv[1:3], functools.partial(perform, dispatchers=sys.argv[3:])))

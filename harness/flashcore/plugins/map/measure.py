@@ -32,7 +32,9 @@ def measured(settings: Settings, name: str, points: Points, resumed: bool, say: 
     def of_map(opened: Context) -> Context:
         suite = mapped(opened.suite, name, points)
         variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
-        return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=CHILD)
+        arguments = suite.tables["map"][name]["dispatchers"]
+        child = lambda *files: [*CHILD(*files), *arguments]  # noqa: E731
+        return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=child)
 
     return [one.record for one in run.runs(settings, say, resume=resumed, needed=True, changed=of_map)]
 
