@@ -28,6 +28,8 @@ SMS = 132
 MOST_WAVES = 64
 #: 64 keys' time that a tile takes beside its keys, to compare tiles with.
 BESIDE = 4
+#: The share of a tile's keys that its time has anyway; the rest falls with the 64 rows that a tile lacks at the end.
+ANYWAY = 0.75
 #: Rows per tile at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the next free SM takes
 #: one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or so many blocks of clusters
 #: of two fit an SM.
@@ -82,16 +84,15 @@ def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
     """64 keys of the fullest SM and of the mean one, with what a tile takes beside them, and the fullest one's tiles;
     `choice.h` computes the same."""
     s, heads = params["S"], params["B"] * params["H"]
-    tiles, keys = -(-s // rows), -(-s // 64)
+    tiles, keys, causal = -(-s // rows), -(-s // 64), params["CAUSAL"]
     count = tiles * heads
-    if not params["CAUSAL"]:
-        waves = -(-count // SMS)
-        return waves * (keys + BESIDE), count * (keys + BESIDE) / SMS, waves
-    costs = [min(keys, -(-(i + 1) * rows // 64)) + BESIDE for i in range(tiles)]
+    seen = [min(keys, -(-(i + 1) * rows // 64)) if causal else keys for i in range(tiles)]
+    shares = [min(1.0, -(-(s - i * rows) // 64) * 64 / rows) for i in range(tiles)]
+    costs = [n * (ANYWAY + (1 - ANYWAY) * share) + BESIDE for n, share in zip(seen, shares, strict=True)]
     mean = heads * sum(costs) / SMS
     if count > MOST_WAVES * SMS:
         return mean, mean, -(-count // SMS)
-    group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"])))
+    group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"]))) if causal else 1
     if order == "kEven":
         group = -(-heads // -(-heads // group))
     loads, at = [(0.0, 0)] * SMS, 0
@@ -158,7 +159,7 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
             weight = trust * best[at] / us
             x = model[key] = nonnegative(a * (common[at] / us * weight)[:, None], weight)
             ratio = np.log(us / np.maximum(a @ x, 1e-3))
-            trust[:] = 1 / (1 + ((ratio - np.log(common[at])) / 0.06) ** 2)
+            trust[:] = 1 / (1 + ((ratio - np.log(common[at])) / 0.1) ** 2)
             np.add.at(sums, at, trust * best[at] / us * ratio)
             np.add.at(weights, at, trust * best[at] / us)
         common = np.exp(sums / weights)
@@ -210,17 +211,18 @@ struct Load {{
 
 template <typename Shape>
 Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
-  constexpr std::int64_t kSms = {sms}, kMostWaves = {waves}, kBeside = {beside};
+  constexpr std::int64_t kSms = {sms}, kMostWaves = {waves};
   const std::int64_t tiles = (s.S + rows - 1) / rows, keys = (s.S + 63) / 64, heads = s.B * s.H;
-  const auto each = [&](std::int64_t i) {{
-    return static_cast<double>((causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys) + kBeside);
+  const auto each = [&](std::int64_t i) {{  // a last tile of fewer rows takes less time
+    const auto seen = static_cast<double>(causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys);
+    const double share = static_cast<double>(std::min(rows, (s.S - i * rows + 63) / 64 * 64)) / static_cast<double>(rows);
+    return seen * ({anyway} + {rest} * share) + {beside};
   }};
   const auto waves = static_cast<double>((tiles * heads + kSms - 1) / kSms);
   double mean = 0;
   for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / kSms;
-  if (!causal) return {{waves * each(0), mean, waves}};
   if (tiles * heads > kMostWaves * kSms) return {{mean, mean, waves}};
-  std::int64_t group = std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads);
+  std::int64_t group = causal ? std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads) : 1;
   if (order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
   using Sm = std::pair<double, double>;  // keys, tiles
   std::array<Sm, kSms> walked{{}};
@@ -306,7 +308,14 @@ def header(chosen: list[Point]) -> str:
             f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
         )
     return HEAD.format(
-        count=len(chosen), costs="\n".join(costs), classes=CLASSES, sms=SMS, waves=MOST_WAVES, beside=BESIDE
+        count=len(chosen),
+        costs="\n".join(costs),
+        classes=CLASSES,
+        sms=SMS,
+        waves=MOST_WAVES,
+        beside=BESIDE,
+        anyway=ANYWAY,
+        rest=1 - ANYWAY,
     )
 
 
