@@ -32,7 +32,7 @@ from flashcore.measure.workers.references import Expected, References
 
 #: Rounds of looks after a first call; samples of each case that is left, and of a dispatcher that takes more than so
 #: many times the fastest variant's time.
-_ROUNDS, _SAMPLES, _AGAIN, _LOST = 3, 5, 15, 1.01
+_ROUNDS, _SAMPLES, _AGAIN, _LOST = 3, 5, 11, 1.02
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: How far a case may be from the fastest, relative and in us: by its first call, and after each round; or this many
@@ -67,8 +67,8 @@ class Entrant:
     def is_right(self) -> bool:
         return not self._expected.complaints(self._outputs)
 
-    def look(self, pace: float = 1.0) -> None:
-        self.us.append(self._look() / pace)
+    def look(self) -> None:
+        self.us.append(self._look())
 
     def _look(self) -> float:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
@@ -97,7 +97,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     def medians() -> dict[str, float]:
         return {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
 
-    near, far = looks(task, log, answers, ran)
+    near, far = looks(task, log, answers, dispatchers, ran)
     times = timed(cases.keys() - far.keys(), _SAMPLES)
     finals, pace = medians(), 1.0
     excess = statistics.median([statistics.median(near[n]) - us for n, us in finals.items() if n in near] or [0.0])
@@ -112,18 +112,19 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         for one in times["variants"].values():
             one["samples"][mode] = [round(x * pace, 4) for x in one["samples"][mode]]
         times["variants"] |= again["variants"]
-    # More than the fastest, which won in the same rounds: later the clock may have fallen. Times have four decimals.
-    least = min(medians().values(), default=0.0) + 1e-4
+    # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Four decimals are kept.
+    final = medians()
+    least = min((final[name] for name in choices if name in final), default=0.0) + 1e-4
     for name, us in far.items():
         times["variants"][name] = asdict(_dropped(mode, [round(max((x - excess) * pace, least), 4) for x in us]))
     return times
 
 
 def looks(
-    task: Task, log: Journal, answers: References, ran: str = ""
+    task: Task, log: Journal, answers: References, dispatchers: Collection[str] = (), ran: str = ""
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The us of cases near the fastest, among which ``ran`` counts, and of those far from it, at the pace of the first
-    round; bench then reports those that failed."""
+    """The us of cases near the fastest that is no dispatcher, among which ``ran`` counts, and of those far from it;
+    bench then reports those that failed."""
     device = task.payload["device"]
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
@@ -143,15 +144,13 @@ def looks(
         log.step(task.name, f"look {number}")
         for one in rotated(entrants, number) if number else ():
             one.look()
-        pace = statistics.median([one.us[-1] / one.us[0] for one in entrants if one.us] or [1.0])
-        for one in entrants:
-            one.us[-1:] = [us / pace for us in one.us[-1:]]  # all slow down alike when the clock falls
         entrants.sort(key=lambda one: one.least)
-        for best in (one for one in entrants if not one.case.is_reference and one.is_right):
+        choices = [one for one in entrants if not one.case.is_reference and one.case.variant not in dispatchers]
+        for best in (one for one in choices or entrants if one.is_right):
             most = limit(best.least, number, [max(one.us) / min(one.us) for one in entrants if one.us])
             for one in entrants:
                 if one.least > most and one.case.variant != ran:
-                    one.look(pace)  # the host may have disturbed a look
+                    one.look()  # the host may have disturbed a look
             lost = [one for one in entrants if one.least > most and one.case.variant != ran]
             far |= {one.case.variant: one.us for one in lost}
             entrants = [one for one in entrants if one not in lost]

@@ -172,7 +172,8 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {
   const std::int64_t tiles = (s.S + rows - 1) / rows, keys = (s.S + 63) / 64, heads = s.B * s.H;
   const auto each = [&](std::int64_t i) {  // a last tile of fewer rows takes less time
     const auto seen = static_cast<double>(causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys);
-    const double share = static_cast<double>(std::min(rows, (s.S - i * rows + 63) / 64 * 64)) / static_cast<double>(rows);
+    const std::int64_t left = std::min(rows, (s.S - i * rows + 63) / 64 * 64);
+    const double share = static_cast<double>(left) / static_cast<double>(rows);
     return seen * (0.75 + 0.25 * share) + 4;
   };
   const auto waves = static_cast<double>((tiles * heads + kSms - 1) / kSms);
