@@ -112,7 +112,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         for one in times["variants"].values():
             one["samples"][mode] = [round(x * pace, 4) for x in one["samples"][mode]]
         times["variants"] |= again["variants"]
-    # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Four decimals are kept.
+    # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
     final = medians()
     least = min((final[name] for name in choices if name in final), default=0.0) + 1e-4
     for name, us in far.items():
