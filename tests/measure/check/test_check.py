@@ -18,7 +18,7 @@ from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import Message, NotFinite, WrongAnswer, WrongElements, as_json, from_json
 from flashcore.model.record import CaseOutcome, Facts, StageResult, Subject
-from tests import stages, update_cases
+from tests import factory, stages, update_cases
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -272,3 +272,15 @@ def test_each_call_starts_from_the_inputs_content(updates: StageResult, name: st
 def test_what_is_wrong_with_a_tensor_written_in_place_is_told(updates: StageResult, name: str, reason: str) -> None:
     result = outcome(updates, name)
     assert result.status == "failed" and reason in result.reason, result.reason
+
+
+def test_a_shapes_cases_share_a_process_if_there_are_enough_others(tmp_path: Path) -> None:
+    few, many = (
+        replace(
+            stages.context(tmp_path, check=Check(lanes=4)),
+            variants=tuple(factory.variant(f"v{i}") for i in range(30)),
+            shapes=tuple(factory.shape(f"s{i}") for i in range(count)),
+        )
+        for count in (1, 6)
+    )
+    assert check._program(few).chunk == 16 and check._program(many).chunk == 45

@@ -31,8 +31,8 @@ from flashcore.records.freshness import merged, module_hash
 
 #: The child's command line.
 TARGET = python_process.child("flashcore.measure.check.child")
-#: Cases of a shape that stay in one process, since each process must recompute the references, in less time than one
-#: case takes.
+#: The fewest cases of a shape that stay in one process, since each process must recompute the references. If there are
+#: enough cases for all processes, a shape's stay together.
 _CHUNK = 16
 
 
@@ -83,7 +83,10 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         again = results_of([task(c, f"{c.name}~opcheck", True) for c in others])
         results |= {c.name: r for c, r in zip(others, again, strict=True)}
         opchecked |= {c.name for c in others}
-    _record_opcheck(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])])
+    for path in _opcheck_files(context, [c for c in ordered if c.name in opchecked and not _wrong(results[c.name])]):
+        with writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, b"")
     return StageResult(
         tuple(fact for case in cases for fact in _facts(case, results[case.name])),
         tuple(_outcome(case, results[case.name]) for case in cases),
@@ -93,8 +96,8 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
 
 def _program(context: Context) -> Program:
     chosen = context.settings.check
-    command = context.resident or TARGET
-    return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=_CHUNK, refill=True)
+    command, chunk = context.resident or TARGET, max(_CHUNK, len(context.cases("check")) // chosen.lanes)
+    return Program(command=command, limits=context.limits(chosen.limits), lanes=chosen.lanes, chunk=chunk, refill=True)
 
 
 def _outcome(case: Case, result: Result) -> CaseOutcome:
@@ -126,13 +129,6 @@ def _opcheck_files(context: Context, cases: Sequence[Case]) -> list[Path]:
         if c.operator
     ]
     return [folder / digest(key)[:32] for key in keys]
-
-
-def _record_opcheck(context: Context, cases: Sequence[Case]) -> None:
-    for path in _opcheck_files(context, cases):
-        with writing(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, b"")
 
 
 def _wrong(result: Result) -> Cause | None:
