@@ -481,6 +481,22 @@ def test_debug_flags() -> None:
     assert "-DELEMENTS=4" in flags
 
 
+@pytest.mark.skipif(not toolchain.optional_tool("nvdisasm"), reason="those without a disassembly end last")
+def test_a_variant_gets_its_final_name_while_others_compile(
+    compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, complete = load.load(TOY), list[int]()
+    monkeypatch.setenv("MAX_JOBS", "1")
+
+    def say(text: str) -> None:
+        complete.append(len([p for p in (tmp_path / loaded.name).glob("*-sm_90a-*") if p.is_dir()]))
+
+    variants = [loaded.variants[name] for name in ("plain", "wide")]
+    options = build.Options(archs=("sm_90a",))
+    build.build(loaded, tmp_path, options, variants=variants, with_operator=False, say=say)
+    assert complete[0] == 0 and complete[-1] == 1
+
+
 def test_one_arch_alone_is_the_host_and_verbose_shows_the_commands(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     loaded = load.load(TOY)
     lines: list[str] = []

@@ -269,7 +269,7 @@ def _units(
 def _compile(
     builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], *, again: bool = False
 ) -> list[Artifact]:
-    """Compiles the units in a temporary folder and moves the complete ones to their final names.
+    """Compiles the units in a temporary folder and moves each complete one to its final name, while others compile.
 
     Units that the machine interrupted (no memory or space) are compiled ``again`` with fewer jobs.
     """
@@ -278,8 +278,10 @@ def _compile(
     if again and (not jobs or jobs.isdecimal()):
         jobs = str(max(1, int(jobs or os.cpu_count() or 1) // 4))
     suite = builder.suite
+    artifacts: list[Artifact] = []
     with made_in(builder.root) as workplace:
         units = [replace(u, folder=workplace / u.name) for u in units]
+        rest = [*units]
         with writing(builder.root):
             for unit in units:
                 unit.folder.mkdir(0o755)
@@ -287,32 +289,42 @@ def _compile(
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         tools = builder.nvcc, toolchain.find_cxx(), builder.torch_root
         split = 2 * len(units) <= (os.cpu_count() or 1)  # each keeps two processors busy
-        output = _ninja(graph(suite, units, bindings, *tools, split=split), builder.nvcc, options, jobs, say)
-        rest = [u for u in units if not all(has_content(u.folder / name) for name in u.wanted)]
-        if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
-            output = _ninja(graph(suite, rest, bindings, *tools), builder.nvcc, options, jobs, say)
-        for name, folder in bindings.items():
-            if digest := file_hash(compiled := workplace / f"{name}.o"):
-                cache.keep(folder, BINDING, digest, True)
-                compiled.replace(folder / BINDING)
-        seconds = round(time.monotonic() - started, 3)
-        artifacts = []
-        for unit in units:
-            if missing := next((n for n in unit.wanted if not has_content(unit.folder / n)), None):
-                cause: Cause = _why(unit, missing, output)
-            else:
-                try:
+
+        def end(unit: Unit, cause: Cause | None = None) -> None:
+            seconds = round(time.monotonic() - started, 3)
+            try:
+                if cause is None:
                     final, contents, reason = _named(builder, unit, bindings[unit.variant.problem])
                     if reason:
                         say(f"{unit.name}: recompiled in every build, since its sources have {reason}")
                     artifacts.append(_artifact(unit, final, contents, seconds))
-                    continue
-                except ManifestError as error:
-                    cause = CompileFailed(str(error))
-                except FlashcoreError as error:
-                    cause = CompilerStopped(str(error))
-            artifact = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
-            artifacts.append(artifact)
+                    return
+            except ManifestError as error:
+                cause = CompileFailed(str(error))
+            except FlashcoreError as error:
+                cause = CompilerStopped(str(error))
+            artifacts.append(Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds))
+
+        def end_complete(*more: str) -> None:
+            for unit in [u for u in rest if all(has_content(u.folder / n) for n in (*u.wanted, *more))]:
+                rest.remove(unit)
+                end(unit)
+
+        def tell(text: str) -> None:
+            say(text)
+            end_complete(SASS)  # those without a disassembly end last
+
+        output = _ninja(graph(suite, units, bindings, *tools, split=split), builder.nvcc, options, jobs, tell)
+        end_complete()
+        if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
+            output = _ninja(graph(suite, rest, bindings, *tools), builder.nvcc, options, jobs, say)
+            end_complete()
+        for name, folder in bindings.items():
+            if digest := file_hash(compiled := workplace / f"{name}.o"):
+                cache.keep(folder, BINDING, digest, True)
+                compiled.replace(folder / BINDING)
+        for unit in rest:
+            end(unit, _why(unit, next(n for n in unit.wanted if not has_content(unit.folder / n)), output))
     causes = {f"{a.variant}-{a.arch}": a.cause for a in artifacts if isinstance(a.cause, CompilerStopped)}
     if not causes or again:
         return artifacts
