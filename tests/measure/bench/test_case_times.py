@@ -16,7 +16,7 @@ from flashcore.measure.bench import case_times
 from flashcore.measure.bench.message import CaseTimes, Series, ShapeTimes
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.settings import Bench
-from flashcore.measure.workers import journal
+from flashcore.measure.workers import inputs, journal
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.program import Limits
@@ -24,7 +24,7 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.causes import FirstRound, NotRanked
 from flashcore.model.record import CaseOutcome, Facts, Source, StageResult, Subject
 from flashcore.model.suite import REGIMES, Regime
-from tests import stages
+from tests import factory, stages
 from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
@@ -275,6 +275,16 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
         assert all(right[mode][0] >= least[mode] and not right[mode][1] for mode in right)  # type: ignore[operator]
     assert all(not few for _, few in counts(fully, "sleeps").values()), "the user asked for these variants"
+
+
+def test_the_timing_process_of_a_whole_run_may_make_the_inputs_of_each_shape_ahead(tmp_path: Path) -> None:
+    suite = factory.suite()
+    checked = replace(factory.shape("checked"), stages=("check",))
+    context = replace(stages.context(tmp_path), shapes=(*suite.shapes.values(), checked))
+    assert case_times.program(context).environment == {inputs.AHEAD: "\n".join([suite.root, *suite.shapes])}
+    alone = replace(context, settings=replace(context.settings, upto="bench"))
+    resident = replace(context, resident=case_times.TARGET)
+    assert not case_times.program(alone).environment and not case_times.program(resident).environment
 
 
 def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> None:

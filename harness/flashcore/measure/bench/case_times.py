@@ -22,6 +22,7 @@ from flashcore.measure.bench.racing import full_modes
 from flashcore.measure.bench.statistics import StopRule, percentiles
 from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
+from flashcore.measure.workers.inputs import AHEAD
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Program
@@ -74,9 +75,15 @@ _LEAST_OF_EMPTY = 0.9
 
 
 def program(context: Context) -> Program:
-    """The timing child."""
-    limits = context.limits(context.settings.bench.limits)
-    return Program(command=context.resident or TARGET, limits=limits, refill=True)
+    """The timing child; in a whole run, it makes inputs while others compile and check."""
+    shapes = (s.name for s in context.shapes if "bench" in s.stages)
+    whole = context.settings.upto == "profile" and not context.resident
+    return Program(
+        command=context.resident or TARGET,
+        limits=context.limits(context.settings.bench.limits),
+        environment={AHEAD: "\n".join([context.suite.root, *shapes])} if whole else {},
+        refill=True,
+    )
 
 
 def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:

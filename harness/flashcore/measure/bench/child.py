@@ -43,7 +43,7 @@ def _timed(task: Task, log: Journal, answers: References) -> ShapeTimes:
     rule = StopRule(**payload["rule"])
     cases = [Case.from_json(c) for c in payload["cases"]]
     problem = load_problem(cases[0].root, cases[0].problem_file)
-    make_inputs_once(problem, 1)  # the references need the timed inputs too
+    make_inputs_once(problem)  # the references need the timed inputs too
     timer = timer_for(device)
     sets = Sets(timer, cases[0], problem, device, answers)
     rng = random.Random(drawn := secrets.randbelow(1 << 32))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.timing import Timed, Timer
 from flashcore.measure.workers.guarded import Outputs, copied, write
+from flashcore.measure.workers.inputs import NEW_SEED
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
 from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
@@ -29,8 +30,6 @@ from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Offset from the problem's first seed to the seeds of inputs that no warm-up call has used.
-_NEW_SEED = 1000
 #: Larger inputs are not replaced: that would take several times their memory.
 _MOST_BYTES = 1 << 30
 #: Allowed ratio of a call's time on new data to the slower regime's median, beyond the timer's uncertainty. New data is
@@ -54,7 +53,7 @@ class Sets:
         self._seeds = range(first, first + len(self.inputs))
         self._holds = list(self._seeds)
         large = sum(x.nbytes for x in _tensors(self.inputs[0]).values()) > _MOST_BYTES
-        new = [] if large else [first + _NEW_SEED + i for i in range(len(self.inputs))]
+        new = [] if large else [first + NEW_SEED + i for i in range(len(self.inputs))]
         self._values = {seed: problem.make_inputs(dict(params), seed, device) for seed in new}
         if not new or not all(_numbers(v) == _numbers(inputs) for v in self._values.values() for inputs in self.inputs):
             new, self._values = [], {}

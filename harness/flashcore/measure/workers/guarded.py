@@ -185,11 +185,11 @@ def write(into: Tensor, values: Tensor) -> None:
     single.copy_(values[tuple(slice(size) for size in single.shape)])
 
 
-def copied(value: Tensor) -> Tensor:
-    """A copy with the tensor's layout."""
+def copied(value: Tensor, device: str = "") -> Tensor:
+    """A copy with the tensor's layout, on its device or another."""
     import torch
 
-    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device or value.device)
     write(copy, value)
     return copy
 

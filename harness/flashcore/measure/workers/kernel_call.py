@@ -6,7 +6,6 @@ Only children import torch, so it is imported inside the functions.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import functools
 import gc
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine.capabilities import lacking
 from flashcore.measure.workers.guarded import POISON_BYTE, Outputs, write
+from flashcore.measure.workers.inputs import ahead
 from flashcore.measure.workers.journal import Perform, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
 from flashcore.model import plugin
@@ -391,9 +391,6 @@ def serve(
         gc.freeze()  # a graph capture may collect garbage first: exclude torch's thousands of objects
         prepare()
 
-    def import_(module: str) -> None:
-        with contextlib.suppress(ImportError):  # the first task reports it
-            importlib.import_module(module)
-
-    imports = [functools.partial(import_, module) for module in ("torch", *modules)]
+    imports = ahead()
+    imports[:0] = [functools.partial(importlib.import_module, module) for module in ("torch", *modules)]
     return child(arguments, perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.measure.workers.accuracy import Errors, errors, examined, judge, soundness, unsound
 from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.inputs import bytes_of
 from flashcore.measure.workers.kernel_call import Case
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class References:
         """The expected answer of a case on one seed and kind of input."""
         shape = (case.root, case.problem_file, case.shape)
         if shape not in self._shapes:
-            while self._shapes and sum(_bytes_of(exact) for exact, _ in self._shapes.values()) >= self.most:
+            while self._shapes and self.most <= sum(
+                bytes_of(part) for exact, _ in self._shapes.values() for pair in exact.values() for part in pair
+            ):
                 del self._shapes[next(iter(self._shapes))]
         exacts, results = self._shapes[shape] = self._shapes.pop(shape, ({}, {}))
         params = dict(case.params)
@@ -94,12 +97,6 @@ class References:
             }
             results[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE)
         return results[key]
-
-
-def _bytes_of(exacts: _Exact) -> int:
-    """Bytes of the inputs and answers."""
-    values = (value for pair in exacts.values() for part in pair for value in part.values())
-    return sum(getattr(value, "nbytes", 0) for value in values)
 
 
 def _as_output(case: Case, name: str, emulated: Tensor) -> Tensor:

@@ -128,7 +128,7 @@ def looks(
     device = task.payload["device"]
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
-    make_inputs_once(problem, 1)
+    make_inputs_once(problem)
     hung = hung_before(log.path.parent)
     entrants: list[Entrant] = []
     for case in (case for case in cases if case.variant not in hung):
