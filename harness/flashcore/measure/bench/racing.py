@@ -28,21 +28,17 @@ _FEW, _FAR = 5, 1.5
 def full_modes(suite: Suite, gpu: str | None, case: Case, modes: Sequence[str]) -> dict[str, list[str]]:
     """By variant, the modes that a budget or a prediction needs in full at the shape of a case."""
     facts, rank = required_facts(suite, gpu, case.shape), case.rank_by
+    of_rank = {"tflops", *(fact for fact in FACTS if fact.startswith("speedup_"))}
     if any(name.startswith("speedup_vs_baseline") for names in facts.values() for name in names):
         facts[suite.baseline].add("speedup_vs_baseline")
     return {
         variant: [
             mode
             for mode in modes
-            if any(name.startswith(f"{mode}_") or (mode == rank and _of_rank(name)) for name in names)
+            if any(name.startswith(f"{mode}_") or (mode == rank and name in of_rank) for name in names)
         ]
         for variant, names in facts.items()
     }
-
-
-def _of_rank(fact: str) -> bool:
-    """Whether it is a fact of the mode that ranks."""
-    return fact == "tflops" or (fact.startswith("speedup_") and fact in FACTS)
 
 
 @dataclass(slots=True)

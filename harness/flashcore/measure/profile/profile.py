@@ -212,12 +212,12 @@ def in_depth(tasks: Sequence[Task], profiling: Profiling) -> set[str]:
     if len(tasks) <= FEW:
         return {task.name for task in tasks}
     first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
-    required = {name for name, facts in profiling.required.items() if any(map(_is_costly, facts))}
+    required = {
+        name
+        for name, facts in profiling.required.items()
+        if any(f in ncu_facts.COSTLY or f.startswith(PHASE_SHARE) for f in facts)
+    }
     return {*first.values(), *required}
-
-
-def _is_costly(fact: str) -> bool:
-    return fact in ncu_facts.COSTLY or fact.startswith(PHASE_SHARE)
 
 
 Rows = list[ncu_results.Result]
@@ -253,14 +253,11 @@ class UnderNcu:
         """
         try:
             # While cases are profiled, their code is read, and the reports of earlier groups are imported.
-            with ThreadPoolExecutor() as imports:
+            with ThreadPoolExecutor(1) as imports:
                 imports.submit(lambda: [self.profiling.codes(task.variant) for task in tasks if task.name in self.deep])
-                before: set[Path] = set()
                 for metrics, group in self.groups(tasks):
                     self._batches(path, group, metrics)
-                    for report in {*path.glob("*.ncu-rep")} - before:
-                        imports.submit(self._table, report, report.with_suffix(".csv.xz"))
-                        before.add(report)
+                    imports.submit(self._tables, path)
         except _Refused:
             return
         if missing := reported_in(_logs(path)):
