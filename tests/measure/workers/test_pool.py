@@ -188,7 +188,7 @@ def test_what_tasks_will_need_is_imported_while_there_are_none(tmp_path: Path, w
         "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"  # its import takes seconds
         "from flashcore.measure.workers.kernel_call import serve\n"
         "def perform(task, journal): return {'there': 'colorsys' in sys.modules}\n"
-        "sys.exit(serve(sys.argv[1:], perform, modules=('no_such_module', 'colorsys')))"
+        "serve(perform, modules=('no_such_module', 'colorsys'))"
     )
 
     def command(tasks: Path, journal: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 import secrets
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
 from flashcore.model.causes import Cause
@@ -158,4 +157,4 @@ def _kernel_clock(caller: Caller, inputs: Mapping[str, Any], timed: Timed) -> di
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform))
+    serve(perform)

@@ -10,7 +10,6 @@ Run as a program (``python -m flashcore.measure.bench.gpu_probe TASKFILE JOURNAL
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -143,4 +142,4 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], perform))
+    serve(perform)

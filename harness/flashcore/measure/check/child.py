@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from flashcore.measure.workers.accuracy import (
 )
 from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem, reads, watch
 from flashcore.measure.workers.references import Expected, References
 from flashcore.measure.workers.wrong_elements import locate
@@ -254,4 +253,4 @@ def _opcheck(caller: Caller, inputs: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform, modules=IMPORTS))
+    serve(perform, modules=IMPORTS)

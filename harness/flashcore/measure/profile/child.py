@@ -7,7 +7,6 @@ initializes libraries, is outside the range and runs at full speed.
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -73,4 +72,4 @@ def warmed_up(task: Task, journal: Journal) -> tuple[Caller, dict[str, Any], Out
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], perform, prepare))
+    serve(perform, prepare)

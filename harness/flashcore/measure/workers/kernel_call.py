@@ -370,17 +370,18 @@ def leave(code: int) -> NoReturn:
 
 
 def serve(
-    arguments: Sequence[str],
     perform: Perform,
     prepare: Callable[[], object] = lambda: None,
     modules: Sequence[str] = (),
-) -> int:
-    """Runs a kernel-calling child with the arguments ``TASKFILE JOURNAL``; returns its exit code.
+    end: Callable[[int], NoReturn] = leave,
+) -> NoReturn:
+    """Runs a kernel-calling child with this process's arguments, ``TASKFILE JOURNAL``; others are the child's.
 
     Args:
         perform: performs a task on the device that its payload names; may raise :class:`CapabilityError`.
         prepare: runs once the device is available; may raise :class:`CapabilityError`.
         modules: optional modules that tasks need besides torch, imported while the child waits for tasks.
+        end: ends the process with an exit code.
     """
     device = ""
 
@@ -393,4 +394,4 @@ def serve(
 
     imports = ahead()
     imports[:0] = [functools.partial(importlib.import_module, module) for module in ("torch", *modules)]
-    return child(arguments, perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device))
+    end(child(sys.argv[1:3], perform, prepare=ready, imports=imports, is_poisoned=lambda: is_poisoned(device)))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, rotated, timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers import journal
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 from flashcore.measure.workers.pool import Pool
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
@@ -229,4 +228,4 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], _perform))
+    serve(_perform)

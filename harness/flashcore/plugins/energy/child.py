@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import random
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.machine import python_process
 from flashcore.measure.machine.gpu import Nvml
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, leave, serve
+from flashcore.measure.workers.kernel_call import Caller, Case, serve
 from flashcore.plugins.energy.facts import facts
 
 if TYPE_CHECKING:
@@ -140,4 +139,4 @@ def energy(case: dict[str, Any], device: str, log: Journal) -> tuple[float | Non
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform))
+    serve(perform)

@@ -26,7 +26,7 @@ from flashcore.measure.bench.message import CaseTimes
 from flashcore.measure.bench.timing import rotated, timer_for
 from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before
-from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, leave, serve
+from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
 
@@ -182,4 +182,4 @@ def _dropped(mode: str, us: Sequence[float]) -> CaseTimes:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:3], functools.partial(perform, dispatchers=sys.argv[3:])))
+    serve(functools.partial(perform, dispatchers=sys.argv[3:]))

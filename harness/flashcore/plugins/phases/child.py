@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import Caller, Case, leave, serve, synchronize
+from flashcore.measure.workers.kernel_call import Caller, Case, serve, synchronize
 
 #: The command line of this process.
 TARGET = python_process.child("flashcore.plugins.phases.child")
@@ -56,4 +55,4 @@ def perform(task: Task, journal: Journal) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform))
+    serve(perform)

@@ -41,4 +41,4 @@ def _outputs(case: Case, device: str) -> dict[str, Tensor]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:], perform))
+    serve(perform, end=sys.exit)  # compute-sanitizer reports at the process's exit

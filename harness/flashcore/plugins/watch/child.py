@@ -6,14 +6,13 @@ were taken beside another process's context.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from flashcore.measure.bench import child as bench
 from flashcore.measure.check import child as check
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Task
-from flashcore.measure.workers.kernel_call import leave, serve
+from flashcore.measure.workers.kernel_call import serve
 from flashcore.plugins.watch import counters
 
 #: The command line of this process.
@@ -35,4 +34,4 @@ def prepare() -> None:
 
 
 if __name__ == "__main__":
-    leave(serve(sys.argv[1:], perform, prepare, check.IMPORTS))
+    serve(perform, prepare, check.IMPORTS)
