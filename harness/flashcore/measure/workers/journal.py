@@ -376,8 +376,8 @@ def _is_valid(line: Any) -> bool:
 
 
 def read_journal(path: Path) -> Iterator[dict[str, Any]]:
-    """The journal's complete lines, without truncated or malformed ones."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    """The journal's complete lines, without truncated or malformed ones; none of a device, which may have no end."""
+    if path.is_file():
         yield from parse(path.read_bytes())
 
 
