@@ -530,7 +530,8 @@ class Record:
 
     def trust_notes(self, names: Collection[str] = ()) -> list[str]:
         """A note on those of these variants, or of all that were measured, that are untrusted, if there are any."""
-        untrusted, names = self.untrusted, names or {o.variant for o in self.outcomes if o.stage in _MEASURING}
+        untrusted = self.untrusted
+        names = names or dict.fromkeys(o.variant for o in self.outcomes if o.stage in _MEASURING)
         those = [name for name in names if name in untrusted]
         some = ", ".join(those[:_NAMES]) + (f" and {len(those) - _NAMES} more" if those[_NAMES:] else "")
         text = "all variants" if len(those) == len(names) else some
