@@ -110,7 +110,7 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
 def add_measuring(parser: argparse.ArgumentParser) -> None:
     """Adds the options for running cases on a GPU."""
     parser.add_argument("--resume", action="store_true", help="continue the newest unfinished run")
-    parser.add_argument("--isolate", action="store_true", help="a process of its own for each case; takes longer")
+    parser.add_argument("--isolate", action="store_true", help="a separate process for each case; takes longer")
     add_gpus(parser)
     text = "time limit per case in seconds (default: %(default)g)"
     parser.add_argument("--time-limit", type=float, default=default("check.limits.time_limit"), metavar="S", help=text)

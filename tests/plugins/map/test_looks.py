@@ -129,11 +129,11 @@ def test_a_dispatcher_that_loses_and_the_winner_get_equal_samples_of_their_own(
     times = looks.perform(Task("shape", payload), log, dispatchers=["early", "chooses", "of_another_problem"])[
         "variants"
     ]
-    found = {name: one["samples"]["back_to_back"] for name, one in times.items()}
+    samples = {name: one["samples"]["back_to_back"] for name, one in times.items()}
     assert [set(names) for names in requested[1:]] == [{"a", "chooses"}] * again
-    assert len(found["a"]) == len(found["chooses"]) > len(found["near"]) * again
-    assert found["chooses"][0] / found["a"][0] == pytest.approx(us / 10)
-    assert found["near"][0] / found["a"][0] == pytest.approx(1.001), "at the pace of the rounds that count"
+    assert len(samples["a"]) == len(samples["chooses"]) > len(samples["near"]) * again
+    assert samples["chooses"][0] / samples["a"][0] == pytest.approx(us / 10)
+    assert samples["near"][0] / samples["a"][0] == pytest.approx(1.001), "at the pace of the rounds that count"
 
 
 def test_a_dispatcher_stays_however_slow_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

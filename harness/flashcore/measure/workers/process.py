@@ -1,7 +1,7 @@
 """One child process of this host: starts it, writes its journal, ends it if it hangs, and reports its death.
 
 The child sends the journal's lines through a pipe, whose name is removed when it has opened it. So code in a child can
-invent answers of its own tasks, but not change those of other processes or earlier ones, which are not read back.
+invent answers to its tasks, but not change those of other processes or earlier ones, which are not read back.
 
 :class:`LocalGpu` is the place where it runs.
 """

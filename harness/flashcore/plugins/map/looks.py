@@ -4,7 +4,7 @@ A look is some calls back to back, enqueued while the device waits, and takes fa
 Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
 a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
 by, and its answer is not checked. The others get a few samples each, all in the same rounds. If the dispatcher that is
-judged loses, it and the fastest other variant are timed again, in rounds of their own: their ratio is the regret.
+judged loses, it and the fastest other variant are timed again, in separate rounds: their ratio is the regret.
 Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.

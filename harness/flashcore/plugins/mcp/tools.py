@@ -185,7 +185,7 @@ class Judge(Tool):
         made = judging.judge_all(load(suite_folder(self.suite)), [*map(Path, self.candidates)], judging.Settings(), say)
         paths = [write(verdict, Path(self.verdicts), None) for verdict in made]
         verdicts = [json.loads(path.read_bytes()) for path in paths]
-        # Lists of their own: a verdict on many shapes is longer than a page.
+        # Separate lists: a verdict on many shapes is longer than a page.
         parts = {
             key: [{"candidate": v["candidate"]} | one for v in verdicts for one in v.pop(key)]
             for key in ("shapes", "kernels")
