@@ -128,14 +128,25 @@ def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
 
 
 @pytest.mark.parametrize(
-    ("new", "again", "void"),
-    [(100.0, 100.0, False), (118.0, 118.0, False), (118.0, 101.0, True), (300.0, 100.0, True)],
+    ("looks", "void"),
+    [
+        ([(100.0, 100.0)], False),
+        ([(118.0, 118.0)], False),
+        ([(118.0, 101.0)] * 3, True),
+        ([(300.0, 100.0)] * 3, True),
+        ([(300.0, 100.0), (100.0, 100.0)], False),
+        ([(300.0, 100.0), (300.0, 100.0), (100.0, 100.0)], False),
+    ],
 )
-def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again: float, void: bool) -> None:
-    """At the power limit, a call after large writes is slower on new data and on known data alike."""
+def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
+    looks: list[tuple[float, float]], void: bool
+) -> None:
+    """At the power limit, a call after large writes is slower on new and on seen data alike. A disturbance does not
+    repeat, and every look is at data that no call has read."""
     torch = pytest.importorskip("torch")
-    times = iter([[new], [again]])
+    times = iter([time for look in looks for time in look])
     unchanged: list[list[bool]] = []
+    contents: list[bytes] = []
     sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
     recorded = sets._values[sets._seeds[0]]["x"]
 
@@ -145,7 +156,8 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
             for i in range(count):
                 take(i)
             unchanged.append([torch.equal(copy["x"], recorded) for copy in sets.inputs])
-            return next(times)
+            contents.extend(copy["x"].numpy().tobytes() for copy in sets.inputs)
+            return [next(times)]
 
         def each(self, regime: str, *, calls: bool = True) -> list[float]:
             return [0.0]
@@ -155,7 +167,9 @@ def test_a_call_that_writes_alone_make_slower_is_no_saved_work(new: float, again
     one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
     one.meet_new_data()
     assert (one.void([[100.0]], 0.5) is not None) is void
-    assert not any(unchanged[0]) and all(unchanged[1]), "first on data that is new, then on data that is known"
+    assert next(times, None) is None
+    assert not any(map(any, unchanged[::2])) and all(map(all, unchanged[1::2])), "first on new data, then on seen data"
+    assert len(set(contents)) == len(looks) * len(sets.inputs) + 1, "each look is at other data"
 
 
 def test_a_process_has_one_timer() -> None:
