@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ HERE = Path(__file__).parent
 #: One launch under ncu: it has no samples, and so no interval.
 NCU = "under_ncu"
 TIMES = (*REGIMES, NCU)
+_TIMES = ("ncu_duration", *(f"{m}_p50" for m in REGIMES))  # their facts
 #: The most intervals of a page. With more pairs, a shape has only those of related variants: parents, the baseline,
 #: references, the winner.
 MOST_PAIRS = 50_000
@@ -80,30 +82,44 @@ class Side(NamedTuple):
         return Subject(self.variant.name, shape=self.fixed or shape.name)
 
 
-def page(book: Book) -> Page[dict[str, Any]]:
-    """The page ``compare``; the variants of the book's other record can be selected too."""
-    other = book.other
-    sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
-    if other is not None:
-        readings = Readings(other)
-        shared = any(diff.same_shape(other, book.record, name) for name in other.suite.shapes)
-        sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in other.suite.variants.values()]
-    data = _Figures(book, sides).data(diff.comparable(other, book.record) if other is not None else "")
-    first = next(iter(data["shapes"]), "")
-    verdict = None
-    if first and (pair := data["shapes"][first]["first"]) is not None:
-        verdict = _verdict(data, first, *pair)
-    notes = differences.remarks(other, book.record) if other is not None else []
-    scripts = ("charts.js", str(HERE / "compare.js")) if verdict else ()
-    view = {"data": data, "verdict": verdict, "other": other, "notes": notes}
-    return Page("compare", "Compare", str(HERE / "compare.html.j2"), view, scripts=scripts)
+class Comparison:
+    """The page's variables; the book's other record's variants can be selected too."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self.other = book.other
+        self.notes = differences.remarks(book.other, book.record) if book.other is not None else []
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The script's data."""
+        book, other = self._book, self.other
+        sides = [Side(v, book.readings, True) for v in book.record.suite.variants.values()]
+        if other is not None:
+            readings = Readings(other)
+            shared = any(diff.same_shape(other, book.record, name) for name in other.suite.shapes)
+            of_other = other.suite.variants.values()
+            sides += [Side(v, readings, False, "" if shared else _shape(other, v)) for v in of_other]
+        return _Figures(book, sides).data(diff.comparable(other, book.record) if other is not None else "")
+
+    @property
+    def verdict(self) -> dict[str, Any] | None:
+        """The first pair's; ``None`` if there is no pair."""
+        first = next(iter(self.data["shapes"]), "")
+        pair = self.data["shapes"][first]["first"] if first else None
+        return None if pair is None else _verdict(self.data, first, *pair)
+
+
+def page(book: Book) -> Page[Comparison]:
+    """The page ``compare``."""
+    scripts = ("charts.js", str(HERE / "compare.js")) if any(map(book.record.facts.named, _TIMES)) else ()
+    return Page("compare", "Compare", str(HERE / "compare.html.j2"), Comparison(book), scripts=scripts)
 
 
 def _shape(record: Record, variant: Variant) -> str:
     """The first shape that a variant has a time at, else the first it runs on; empty without one."""
     names = [s.name for s in record.suite.shapes.values() if variant.runs_on(s)]
-    times = ("ncu_duration", *(f"{m}_p50" for m in REGIMES))
-    timed = (n for n in names for time in times if record.facts.number(time, Subject(variant.name, shape=n)))
+    timed = (n for n in names for time in _TIMES if record.facts.number(time, Subject(variant.name, shape=n)))
     return next(timed, next(iter(names), ""))
 
 
