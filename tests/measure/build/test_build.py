@@ -322,9 +322,16 @@ def test_a_killed_build_is_built_again(stuck_nvcc: StuckNvcc, tmp_path: Path) ->
 
 
 def test_an_interrupted_build_ends_its_compilers(stuck_nvcc: StuckNvcc, tmp_path: Path) -> None:
+    """A build that ended before its compilers would leave them to one who then kills its process group, ninja with it:
+    ninja may not have had the time to end them."""
     first = spawn(tmp_path / "build", env=stuck_nvcc.environment)
     stuck_nvcc.await_start(first)
+    (ninja,) = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
+    os.kill(ninja, signal.SIGSTOP)
     os.kill(first.pid, signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(1)
+    os.kill(ninja, signal.SIGCONT)
     _, message = first.communicate(timeout=200)  # would wait for a compiler that still holds the pipe
     assert "KeyboardInterrupt" in message
     assert not list(tmp_path.glob("build/toy/.building-*"))

@@ -61,6 +61,7 @@ _COUNT = r"\[(\d+)/(\d+) "
 _MANIFEST = "unit"  # lists a complete folder's contents
 _MOST_CHARACTERS = 20_000  # of a compiler's output
 _MOST_LINES = 2000
+_END_S = 15  # that an interrupted ninja has for the compilers
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +396,9 @@ def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Ca
                     if not re.match(_CHATTER, line) and len(lines) < _MOST_LINES:
                         lines.append(line[:_MOST_CHARACTERS])
         except BaseException:
-            process.terminate()  # ninja ends its compilers
+            process.terminate()  # ninja ends its compilers, whose process groups are not ours
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)  # whoever waits for our end may kill ninja then
             raise
     return result
 
