@@ -48,7 +48,7 @@ KERNELS = (
 )
 _CHILDREN = (
     "flashcore.measure.bench.", "flashcore.measure.check.", "flashcore.plugins.against.time_pairs",
-    "flashcore.plugins.tune.trial",
+    "flashcore.plugins.tune.trial", "flashcore.plugins.judge.answers",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")
@@ -153,10 +153,10 @@ def close() -> None:
 
 
 class Forked:
-    """As much of ``subprocess.Popen`` as the supervisor needs."""
+    """As much of ``subprocess.Popen`` as those who start children need."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, stdin: IO[bytes] | None = None, stdout: IO[bytes] | None = None) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
         self.returncode: int | None = None
 
     def wait(self) -> int:
@@ -164,29 +164,58 @@ class Forked:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in filter(None, (self.stdin, self.stdout)):
+            pipe.close()
+        self.wait()
+
 
 @contextlib.contextmanager
 def supervised(forks: Forks) -> Iterator[None]:
-    """The children of stages are forked meanwhile, wherever the supervisor of this process starts one."""
+    """The children of stages are forked meanwhile, wherever the supervisor or the judge of this process starts one."""
 
-    def start(argv: list[str], *, env: dict[str, str], stdout: IO[bytes], **more: Any) -> Any:
+    def start(argv: list[str], *, env: dict[str, str], start_new_session: bool = False, **more: Any) -> Any:
         given = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
-        if argv[:3] == python_process.command("")[:3] and argv[3].startswith(_CHILDREN) and forks.can(given):
-            with open(os.devnull, "rb") as nothing:
-                files = [nothing.fileno(), stdout.fileno(), stdout.fileno()]
-                return Forked(forks.start(argv[2:], Path.cwd(), given, files, session=True))
-        return subprocess.Popen(argv, env=env, stdout=stdout, **more)
+        if not (argv[:3] == python_process.command("")[:3] and argv[3].startswith(_CHILDREN) and forks.can(given)):
+            return subprocess.Popen(argv, env=env, start_new_session=start_new_session, **more)
+        ours: dict[str, IO[bytes]] = {}
+        files: list[int] = []
+        with contextlib.ExitStack() as stack:
+            for name in ("stdin", "stdout", "stderr"):
+                if more[name] == subprocess.PIPE:
+                    ends = os.pipe()
+                    writes = int(name == "stdin")
+                    ours[name] = os.fdopen(ends[writes], "wb" if writes else "rb", 0)
+                    files.append(ends[1 - writes])
+                    stack.callback(os.close, files[-1])
+                elif more[name] == subprocess.STDOUT:
+                    files.append(files[-1])
+                else:
+                    nothing = more[name] == subprocess.DEVNULL
+                    files.append((stack.enter_context(open(os.devnull, "r+b")) if nothing else more[name]).fileno())
+            return Forked(forks.start(argv[2:], Path.cwd(), given, files, start_new_session), **ours)
 
     class Starter:
-        """The module as the supervisor's, with another way to start."""
+        """The module as theirs, with another way to start."""
 
         Popen = staticmethod(start)
-        DEVNULL, STDOUT = subprocess.DEVNULL, subprocess.STDOUT
+        PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 
     import pytest  # which the process that forks need not
 
+    starters = [process]
+    with contextlib.suppress(ImportError):
+        starters.append(importlib.import_module("flashcore.plugins.launcher.program"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "subprocess", Starter)
+        for module in starters:
+            patch.setattr(module, "subprocess", Starter)
         yield
 
 

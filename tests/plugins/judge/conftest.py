@@ -39,7 +39,7 @@ def written(folder: Path, cubin: Path | None = None, **changes: Any) -> Path:
 
 
 @pytest.fixture
-def judge(machine: Callable[..., Machine], made: Path, tmp_path: Path) -> Judge:
+def judge(forked: None, machine: Callable[..., Machine], made: Path, tmp_path: Path) -> Judge:
     plugins.load()
     here = machine()
 

@@ -33,7 +33,7 @@ def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
     assert sealed(tmp_path / "b", tmp_path / "4").digest not in (first, other)
 
 
-def test_a_name_that_is_no_text_ends_no_batch(tmp_path: Path) -> None:
+def test_a_name_that_is_no_text_ends_no_batch(forked: None, tmp_path: Path) -> None:
     plugins.load()
     folders = [written(tmp_path / os.fsdecode(b"c\xff"), tolerance="none"), written(tmp_path / "d", tolerance="none")]
     verdicts = [*judge_all(load(SUITE), folders, Settings(arch="sm_90a"), lambda _: None)]

@@ -20,6 +20,8 @@ from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
 from tests.plugins.launcher.conftest import Machine
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     verdict = judge()
