@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -11,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +25,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
 from flashcore.measure.machine import python_process
+from flashcore.plugins.mcp import command, server
 from flashcore.records import store
-from tests import factory
+from tests import factory, forks
 from tests.conftest import TESTS, TOY, StuckNvcc
 
 Answer = Mapping[str, Any]
@@ -44,17 +47,68 @@ def place(tmp_path: Path) -> Path:
     return root
 
 
+class _Child:
+    """A tool's process, forked from one that has imported what it needs; as the server sees it."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        (given, self._in), (self._out, out) = os.pipe(), os.pipe()
+        children = forks.of((*forks.COMMANDS, "flashcore.plugins.mcp.child"))
+        variables = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+        words = ["-m", "flashcore.plugins.mcp.child"]
+        self.pid = children.start(words, folder, variables, [given, out, 2], session=True)
+        os.close(given)
+        os.close(out)
+        self._forked = forks.Forked(self.pid)
+        self.stdin = SimpleNamespace(send=self._send, aclose=self._close)
+        self.stdout = SimpleNamespace(receive=self._receive)
+
+    async def _send(self, data: bytes) -> None:
+        os.write(self._in, data)
+
+    async def _close(self) -> None:
+        os.close(self._in)
+
+    async def _receive(self, most: int = 1 << 16) -> bytes:
+        if data := await anyio.to_thread.run_sync(os.read, self._out, most):
+            return data
+        raise anyio.EndOfStream
+
+    async def wait(self) -> int:
+        return await anyio.to_thread.run_sync(self._forked.wait)
+
+    async def aclose(self) -> None:
+        os.close(self._out)
+
+
+async def _started(command: list[str], *, cwd: Path, env: dict[str, str], **_: Any) -> _Child:
+    return _Child(cwd, env)
+
+
 @contextlib.asynccontextmanager
-async def connected(root: Path, *words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Client]:
-    command = python_process.command("flashcore", "mcp", "--root", str(root), *words)
-    variables = {**(env or python_process.environment()), "PYTHONDONTWRITEBYTECODE": "1"}
-    parameters = StdioServerParameters(command=command[0], args=command[1:], env=variables, cwd="/")
+async def connected(root: Path, *words: str) -> AsyncIterator[Client]:
+    """A client of a server in this process."""
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    given = parser.parse_args(["--root", str(root), *words])
+    made = server.server([*map(Path, given.roots)], given.answer_bytes, host_code=given.allow_host_code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "anyio", SimpleNamespace(**vars(anyio) | {"open_process": _started}))
+        async with Client(made, read_timeout_seconds=120) as client:
+            yield client
+
+
+@contextlib.asynccontextmanager
+async def apart(root: Path, *words: str, env: Mapping[str, str]) -> AsyncIterator[Client]:
+    """A client of a server of the command line."""
+    line = python_process.command("flashcore", "mcp", "--root", str(root), *words)
+    variables = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
+    parameters = StdioServerParameters(command=line[0], args=line[1:], env=variables, cwd="/")
     async with Client(parameters, read_timeout_seconds=120) as client:
         yield client
 
 
 def call(root: Path, tool: str, *words: str, **arguments: Any) -> CallToolResult:
-    """One call to a server of its own."""
+    """One call."""
 
     async def run() -> CallToolResult:
         async with connected(root, *words) as client:
@@ -84,7 +138,7 @@ def error(result: CallToolResult) -> Answer:
 
 def test_each_tool_is_listed_with_its_schema(place: Path) -> None:
     async def run() -> None:
-        async with connected(place) as client:
+        async with apart(place, env=python_process.environment()) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             names = {"doctor", "list", "check", "bench", "profile", "explain", "compare", "audit", "judge", "more"}
             assert tools.keys() == names
@@ -258,7 +312,7 @@ def test_a_profile_that_builds_answers_with_its_run_and_verdicts(place: Path, co
 
 def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: StuckNvcc) -> None:
     async def run() -> Answer:
-        async with connected(place, "--allow-host-code", env=stuck_nvcc.environment) as client:
+        async with apart(place, "--allow-host-code", env=stuck_nvcc.environment) as client:
             with anyio.move_on_after(60) as scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": "plain"})
@@ -280,7 +334,7 @@ def test_a_server_without_its_client_or_killed_leaves_no_process(
     killed: bool, place: Path, stuck_nvcc: StuckNvcc
 ) -> None:
     async def run() -> None:
-        server = connected(place, "--allow-host-code", env=stuck_nvcc.environment)
+        server = apart(place, "--allow-host-code", env=stuck_nvcc.environment)
         async with anyio.create_task_group() as group, server as client:
             group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": "plain"})
             with anyio.fail_after(60):

@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--answer-bytes: expected at least {_LEAST}, found {arguments.answer_bytes}")
     if find_spec("mcp") is None:
         raise CapabilityError("the Python package mcp is missing", "pip install 'flashcore-harness[mcp]'")
-    from flashcore.plugins.mcp.server import serve
+    from flashcore.plugins.mcp import server
 
-    serve([root.resolve() for root in roots], arguments.answer_bytes, host_code=arguments.allow_host_code)
+    resolved = [root.resolve() for root in roots]
+    server.serve(server.server(resolved, arguments.answer_bytes, host_code=arguments.allow_host_code))
     return Exit.OK

@@ -43,8 +43,8 @@ INSTRUCTIONS = (
 _GRACE, _LINE, _PROGRESS = 20, 1 << 28, 200
 
 
-def serve(roots: Sequence[Path], most: int, *, host_code: bool) -> None:
-    """Serves on standard input and output until the client closes it.
+def server(roots: Sequence[Path], most: int, *, host_code: bool) -> Server[Any]:
+    """The server.
 
     Args:
         roots: folders without links that tools may use; the first is the working folder.
@@ -52,7 +52,7 @@ def serve(roots: Sequence[Path], most: int, *, host_code: bool) -> None:
         host_code: whether tools may build suites and run their code.
     """
     tools = Tools(roots, most, host_code=host_code)
-    server = Server(
+    return Server(
         "flashcore",
         version=__version__,
         instructions=INSTRUCTIONS,
@@ -60,15 +60,19 @@ def serve(roots: Sequence[Path], most: int, *, host_code: bool) -> None:
         on_call_tool=tools.call,
     )
 
+
+def serve(made: Server[Any]) -> None:
+    """Serves on standard input and output until the client closes it."""
+
     async def run() -> None:
         async with stdio_server() as streams:
-            await server.run(streams[0], streams[1], server.create_initialization_options())
+            await made.run(streams[0], streams[1], made.create_initialization_options())
 
     anyio.run(run)
 
 
 class Tools:
-    """The tools of one server; see :func:`serve`."""
+    """The tools of one server; see :func:`server`."""
 
     def __init__(self, roots: Sequence[Path], most: int, *, host_code: bool) -> None:
         self._roots, self._host_code, self._answers = roots, host_code, Answers(most)
