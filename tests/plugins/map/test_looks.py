@@ -22,6 +22,7 @@ from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
 CHILD = python_process.child("flashcore.plugins.map.looks")
+RACE = {"first": 1, "full": {"chooses": []}}
 VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 
 
@@ -58,8 +59,8 @@ def test_the_more_looks_agree_the_nearer_a_case_must_be_to_the_fastest() -> None
     assert looks.limit(100.0, 0, []) == 150.0, "clocks still rise at the first call"
     assert looks.limit(100.0, 1, [1.2]) == pytest.approx(140.0)
     assert looks.limit(100.0, 2, [1.01, 1.01, 1.5]) == 102.0
-    assert looks.limit(100.0, 3, [1.01, 1.05, 1.5]) == pytest.approx(110.0)
-    assert looks.limit(4.0, 3, [1.0]) == 4.3, "looks at short calls are no more exact"
+    assert looks.limit(100.0, 2, [1.01, 1.05, 1.5]) == pytest.approx(110.0)
+    assert looks.limit(4.0, 2, [1.0]) == 4.5, "looks at short calls are no more exact"
 
 
 def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +81,7 @@ def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.Mo
     payload = {"device": "cpu", "cases": [one.to_json() for one in cases]}
     monkeypatch.setattr(looks, "Entrant", Stub)
     monkeypatch.setattr(References, "get", lambda *_: None)
-    near, far = looks.looks(Task("shape", payload), Journal(tmp_path / "journal-001.jsonl"), References())
+    near, far = looks.looks(Task("shape", payload), Journal(tmp_path / "journal-001.jsonl"), References(), "abc")
     assert near.keys() == {"a", "b"} and far == {"c": [90.0]}
 
 
@@ -98,7 +99,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     monkeypatch.setattr(looks, "looks", lambda *_: (near, far))
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
     cases = [replace(case("right"), variant=name, rank_by="back_to_back").to_json() for name in "abcd"]
-    task = Task("shape", {"cases": cases, "race": {"first": 1}, "rule": {"least": 20, "seconds": 0.5}})
+    task = Task("shape", {"cases": cases, "race": RACE, "rule": {"least": 20, "seconds": 0.5}})
     times = looks.perform(task, Journal(tmp_path / "journal-001.jsonl"))["variants"]
     assert [case["variant"] for case in requested[0]["cases"]] == ["a", "b"]
     assert requested[0]["rule"]["least"] < 20, "all that are left get few samples"
@@ -107,33 +108,26 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     assert loser == round(loser, 4) and 9.99995 < loser < 10.001, "slower than the fastest, as its record will say"
 
 
-@pytest.mark.parametrize(("us", "again"), [(10.3, True), (10.1, False)])
-def test_a_dispatcher_that_loses_and_the_winner_get_equal_samples_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, us: float, again: bool
+def test_the_dispatcher_that_is_judged_gets_all_samples_however_slow_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requested: list[list[str]] = []
+    requested: list[dict[str, Any]] = []
 
     def bench(task: Task, log: Journal, answers: object) -> dict[str, Any]:
-        requested.append(names := [c["variant"] for c in task.payload["cases"]])
-        clock = 1.1 if len(requested) == 2 else 1.0
-        each = {"a": 10.0, "near": 10.01, "library": 9.0, "early": 9.5, "chooses": us}
-        samples = {n: [each[n] * clock] * task.payload["rule"]["least"] for n in names}
-        return {"variants": {n: {"samples": {"back_to_back": x}} for n, x in samples.items()}, "failed": {}}
+        requested.append(dict(task.payload))
+        each = {"a": 10.0, "library": 9.0, "early": 9.5, "chooses": 10.3}
+        return {"variants": {n: {"samples": {"back_to_back": [us]}} for n, us in each.items()}, "failed": {}}
 
-    variants = ("a", "near", "early", "chooses", "far")
-    monkeypatch.setattr(looks, "looks", lambda *_: ({name: [10.0] for name in variants[:4]}, {"far": [20.0]}))
+    monkeypatch.setattr(looks, "looks", lambda *_: ({"a": [10.0]}, {"far": [9.9]}))
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
-    cases = [replace(case("right"), variant=name) for name in variants] + [case("library", peer=True)]
-    payload = {"cases": [replace(c, rank_by="back_to_back").to_json() for c in cases], "race": {"first": 1}, "rule": {}}
-    log = Journal(tmp_path / "journal-001.jsonl")
-    times = looks.perform(Task("shape", payload), log, dispatchers=["early", "chooses", "of_another_problem"])[
-        "variants"
-    ]
-    samples = {name: one["samples"]["back_to_back"] for name, one in times.items()}
-    assert [set(names) for names in requested[1:]] == [{"a", "chooses"}] * again
-    assert len(samples["a"]) == len(samples["chooses"]) > len(samples["near"]) * again
-    assert samples["chooses"][0] / samples["a"][0] == pytest.approx(us / 10)
-    assert samples["near"][0] / samples["a"][0] == pytest.approx(1.001), "at the pace of the rounds that count"
+    cases = [case("right"), case("library", peer=True)]
+    cases = [replace(cases[name == "library"], variant=name) for name in ("a", "early", "chooses", "far", "library")]
+    payload = {"cases": [replace(c, rank_by="back_to_back").to_json() for c in cases], "race": RACE, "rule": {}}
+    log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["early", "chooses", "of_another_problem"]
+    times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
+    assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}
+    assert requested[0]["rule"]["fewest"] < requested[0]["rule"]["least"], "bench's race drops what is slower"
+    assert times["far"]["samples"]["back_to_back"] == [10.0001], "neither dispatchers nor references win"
 
 
 def test_a_dispatcher_stays_however_slow_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +142,8 @@ def test_a_dispatcher_stays_however_slow_it_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(looks, "Entrant", Stub)
     monkeypatch.setattr(References, "get", lambda *_: None)
     log = Journal(tmp_path / "journal-001.jsonl")
-    assert looks.looks(Task("shape", payload), log, References(), ["b"], "b")[1] == {}
-    assert looks.looks(Task("shape", payload), log, References())[1].keys() == {"b"}
+    assert looks.looks(Task("shape", payload), log, References(), ["a"], "b")[1] == {}
+    assert looks.looks(Task("shape", payload), log, References(), ["a"])[1].keys() == {"b"}
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
 a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
-by, and its answer is not checked. The others get a few samples each, all in the same rounds. If the dispatcher that is
-judged loses, it and the fastest other variant are timed again, in separate rounds: their ratio is the regret.
-Without a race it is bench's child.
+by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher that is judged gets
+as many as the fastest. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -13,6 +12,7 @@ Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]`
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import sys
 import time
@@ -30,14 +30,13 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
 
-#: Rounds of looks after a first call; samples of each case that is left, and of a dispatcher that takes more than so
-#: many times the fastest variant's time.
-_ROUNDS, _SAMPLES, _AGAIN, _LOST = 3, 5, 11, 1.02
+#: Samples of the cases that are left: after the first, bench's race drops what is slower; and of those near the fastest.
+_FEW, _SAMPLES = 5, 10
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
-#: How far a case may be from the fastest, relative and in us: by its first call, and after each round; or this many
-#: times the median spread of a case's looks.
-_FAR, _SPREADS = ((0.3, 50.0), (0.1, 3.0), (0.02, 0.5), (0.012, 0.3)), 2.0
+#: How far a case may be from the fastest, relative and in us: by its first call, and after each round of looks; or this
+#: many times the median spread of a case's looks.
+_FAR, _SPREADS = ((0.3, 50.0), (0.1, 3.0), (0.02, 0.5)), 2.0
 #: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
 _LAUNCH_US = 1.5
 #: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
@@ -88,43 +87,28 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         return bench_child.perform(task, log)
     cases, answers = {case["variant"]: Case.from_json(case) for case in payload["cases"]}, References()
     mode, ran = next(iter(cases.values())).rank_by, ["", *(name for name in dispatchers if name in cases)][-1]
-
-    def timed(chosen: Collection[str], samples: int) -> dict[str, Any]:
-        rule = {**payload["rule"], "least": samples, "fewest": samples, "seconds": 0.0}
-        of = [case for case in payload["cases"] if case["variant"] in chosen]
-        return bench_child.perform(Task(task.name, {**payload, "cases": of, "rule": rule}), log, answers)
-
-    def medians() -> dict[str, float]:
-        return {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
-
-    near, far = looks(task, log, answers, dispatchers, ran)
-    times = timed(cases.keys() - far.keys(), _SAMPLES)
-    finals, pace = medians(), 1.0
-    excess = statistics.median([statistics.median(near[n]) - us for n, us in finals.items() if n in near] or [0.0])
-    choices = [name for name in finals if name not in dispatchers and not cases[name].is_reference]
-    best = min(choices, key=lambda name: finals[name], default="")
-    if choices and finals.get(ran, 0.0) > _LOST * finals[best]:
-        again = timed({ran, best}, _AGAIN)
-        times["failed"] |= again["failed"]
-        times["variants"] = {n: one for n, one in times["variants"].items() if n not in again["failed"]}
-        if best in again["variants"]:  # the others' times are at the pace of its new ones
-            pace = statistics.median(again["variants"][best]["samples"][mode]) / finals[best]
-        for one in times["variants"].values():
-            one["samples"][mode] = [round(x * pace, 4) for x in one["samples"][mode]]
-        times["variants"] |= again["variants"]
+    choices = [name for name, case in cases.items() if not case.is_reference and name not in dispatchers]
+    near, far = looks(task, log, answers, choices, ran)
+    left = {
+        "cases": [case for case in payload["cases"] if case["variant"] not in far],
+        "rule": {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0},
+        "race": {**payload["race"], "full": {**payload["race"]["full"], ran: [mode]}},
+    }
+    times = bench_child.perform(Task(task.name, payload | left), log, answers)
+    us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
+    excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
-    final = medians()
-    least = min((final[name] for name in choices if name in final), default=0.0) + 1e-4
-    for name, us in far.items():
-        times["variants"][name] = asdict(_dropped(mode, [round(max((x - excess) * pace, least), 4) for x in us]))
+    least = min((us[name] for name in choices if name in us), default=0.0) + 1e-4
+    for name, looked in far.items():
+        times["variants"][name] = asdict(_dropped(mode, [round(max(x - excess, least), 4) for x in looked]))
     return times
 
 
 def looks(
-    task: Task, log: Journal, answers: References, dispatchers: Collection[str] = (), ran: str = ""
+    task: Task, log: Journal, answers: References, choices: Collection[str], ran: str = ""
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The us of cases near the fastest that is no dispatcher, among which ``ran`` counts, and of those far from it;
-    bench then reports those that failed."""
+    """The us of cases near the fastest of the ``choices``, among which ``ran`` counts, and of those far from it; bench
+    then reports those that failed."""
     device = task.payload["device"]
     cases = [Case.from_json(case) for case in task.payload["cases"]]
     problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
@@ -140,27 +124,26 @@ def looks(
             if is_poisoned(device):
                 raise
     far: dict[str, list[float]] = {}
-    for number in range(_ROUNDS + 1):
+    for number in range(len(_FAR)):
         log.step(task.name, f"look {number}")
         for one in rotated(entrants, number) if number else ():
             one.look()
         entrants.sort(key=lambda one: one.least)
-        choices = [one for one in entrants if not one.case.is_reference and one.case.variant not in dispatchers]
-        for best in (one for one in choices or entrants if one.is_right):
-            most = limit(best.least, number, [max(one.us) / min(one.us) for one in entrants if one.us])
-            for one in entrants:
-                if one.least > most and one.case.variant != ran:
-                    one.look()  # the host may have disturbed a look
-            lost = [one for one in entrants if one.least > most and one.case.variant != ran]
-            far |= {one.case.variant: one.us for one in lost}
-            entrants = [one for one in entrants if one not in lost]
-            break
+        chosen = [one for one in entrants if one.case.variant in choices] or entrants
+        spreads = [max(one.us) / min(one.us) for one in entrants if one.us]
+        most = next((limit(one.least, number, spreads) for one in chosen if one.is_right), math.inf)
+        for one in entrants:
+            if one.least > most and one.case.variant != ran:
+                one.look()  # the host may have disturbed a look
+        lost = [one for one in entrants if one.least > most and one.case.variant != ran]
+        far |= {one.case.variant: one.us for one in lost}
+        entrants = [one for one in entrants if one not in lost]
     return {one.case.variant: one.us for one in entrants}, far
 
 
 def limit(best: float, number: int, spreads: Collection[float]) -> float:
     """us that a case may take after a round, given the fastest one's and each case's slowest look over its fastest."""
-    share, us = _FAR[min(number, len(_FAR) - 1)]
+    share, us = _FAR[number]
     return best + max(best * max(share, _SPREADS * (statistics.median(spreads or (1.0,)) - 1)), us)
 
 
