@@ -37,6 +37,19 @@ def test_cost_and_winners_decide(measured: dict[str, Any], code: int, missed: in
     assert sum("MISSED" in line for line in benchmark.table(measured)) == missed
 
 
+def test_two_runs_in_full_are_averaged_and_judge_each_other() -> None:
+    measured = data(0.35, *["best"] * 48, "slow", "slow")
+    assert benchmark.near(benchmark.of_race(measured)) == 0.96
+    for point in measured["points"].values():
+        point["us"].append({"best": 103.0, "near": 100.0, "slow": 101.0})
+        point["seconds"].append(3.0)
+    assert benchmark.losses(measured, 1, 2)[0] == pytest.approx(1.03)
+    assert benchmark.losses(measured, 2, 1)[0] == pytest.approx(1.01)
+    assert benchmark.near(benchmark.of_race(measured)) == 1.0, "100.5, 101.5 and 101.5 us"
+    assert benchmark.cost(measured) == pytest.approx(0.175)
+    assert any("at 0.0 % and 100.0 %" in line for line in benchmark.table(measured))
+
+
 def test_each_reference_and_the_fastest_have_a_share_of_points() -> None:
     assert benchmark.ahead(data(0.2, "best")) == [
         "as fast as r at 100.0 % of 2 points",
