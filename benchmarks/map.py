@@ -41,10 +41,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     plugins.load()
     with tempfile.TemporaryDirectory(prefix="flashcore-map-") as folder:
         if not (folders := options.folders):
-            _, before, raced, after = (_mapped(options, Path(folder, f"{i}"), f) for i, f in enumerate("1010"))
-            folders = [raced, before, after]
+            _, before, race, after = (_mapped(options, Path(folder, f"{i}"), f) for i, f in enumerate("1010"))
+            folders = [race, before, after]
         runs = [_run(Path(place)) for place in folders]
-    raced, times = runs[0][0], [_choices(regions) for regions, _ in runs]
+    raced, times = runs[0][0], [{s.shape.name: s.choices for s in regions.spots} for regions, _ in runs]
     points = {
         name: {"seconds": [of[name] for _, of in runs], "us": [us[name] for us in times]}
         for name in times[0]
@@ -63,11 +63,6 @@ def _mapped(options: argparse.Namespace, folder: Path, first: str) -> Path:
     if code not in (Exit.OK, Exit.FAILED):  # a limit on regret may be missed
         raise FlashcoreError("flashcore map: expected two maps to compare, but one could not be recorded")
     return folder
-
-
-def _choices(regions: Regions) -> dict[str, dict[str, float]]:
-    """The times of each point's choices."""
-    return {s.shape.name: {v: us for v, us in s.times.items() if v not in s.dispatchers} for s in regions.spots}
 
 
 def _run(folder: Path) -> tuple[Regions, dict[str, float]]:
@@ -157,7 +152,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default=str(raw.ROOT / "kernels/attention"), metavar="DIR")
     parser.add_argument("--points", type=int, default=100, metavar="N")
     parser.add_argument("--build", default="build", metavar="DIR")
-    parser.add_argument("--folders", nargs="+", metavar="DIR", help="folders of runs, each with a map: raced, then in full")
+    parser.add_argument(
+        "--folders", nargs="+", metavar="DIR", help="folders of runs, each with a map: raced, then in full"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

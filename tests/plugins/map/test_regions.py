@@ -23,20 +23,39 @@ def test_a_point_has_its_fastest_variant_and_the_regret_of_the_dispatcher() -> N
         library = of.pop("cudnn")
         least = min(of.values())
         assert spot.best != "chooses" and of[spot.best] == least and "cudnn" not in spot.times
-        assert spot.regret("chooses") == spot.dispatched == pytest.approx(of["chooses"] / least)
+        assert spot.regret("chooses") == spot.dispatched.value == pytest.approx(of["chooses"] / least)
         assert spot.margin == pytest.approx(max(of["small"], of["large"]) / least)
         assert spot.over_reference == pytest.approx(least / library)
         assert 0 < spot.share < 1
 
 
 def test_limits_on_regret_are_verdicts() -> None:
-    (verdict,) = Regions(maps.record()).verdicts
+    (verdict,) = (regions := Regions(maps.record())).verdicts
     assert (verdict.status, verdict.fact, verdict.limit) == ("fail", "regret", "≤ 1.05")
-    assert verdict.value == Regions(maps.record()).quantiles(lambda spot: spot.dispatched)["p99"].value
+    assert verdict.value == regions.quantiles(s.dispatched.value for s in regions.spots)["p99"].value
     (loose,) = Regions(maps.record(regret={"p50": 1.0})).verdicts
     assert (loose.status, loose.value) == ("pass", 1.0)
     (unknown,) = Regions(maps.record(dispatchers=[])).verdicts
     assert (unknown.status, unknown.value) == ("unmeasured", None) and unknown.cause is not None
+
+
+def slower(params: Params) -> dict[str, float]:
+    times = maps.times(params)
+    return {**times, "chooses": 1.1 * min(times["small"], times["large"])}
+
+
+def test_a_limit_is_missed_only_if_the_times_tell() -> None:
+    made = maps.record(30, of=slower)
+    noisy = {
+        name: tuple(x / (1 if i < 6 else 1.1) for i, x in enumerate(times)) if name.startswith("chooses/") else times
+        for name, times in made.samples.items()
+    }
+    (told,) = Regions(made).verdicts
+    (untold,) = (regions := Regions(replace(made, samples=noisy))).verdicts
+    assert (told.status, told.value, told.cause) == ("fail", pytest.approx(1.1), None)
+    assert (untold.status, untold.value) == ("unmeasured", pytest.approx(1.1)) and untold.cause is not None
+    assert "1.000 to 1.100 by the intervals of the times" in untold.reason
+    assert {spot.dispatched.text for spot in regions.spots} == {"1.100 [1.000, 1.100]"}
 
 
 def refuses_long_rows(params: Params) -> dict[str, float]:
@@ -47,7 +66,7 @@ def refuses_long_rows(params: Params) -> dict[str, float]:
 def test_a_dispatcher_that_does_not_run_has_infinite_regret() -> None:
     regions = Regions(maps.record(of=refuses_long_rows))
     lacking = [s for s in regions.spots if "chooses" not in s.times]
-    assert lacking and all(math.isinf(s.dispatched) and math.isnan(s.over_reference) for s in lacking)
+    assert lacking and all(math.isinf(s.dispatched.value) and math.isnan(s.over_reference) for s in lacking)
     (verdict,) = regions.verdicts
     assert (verdict.status, verdict.value) == ("fail", None)
 
@@ -81,7 +100,9 @@ def test_a_regret_over_points_that_are_left_after_failures_is_no_pass() -> None:
 
 def test_one_point_and_equal_times() -> None:
     (spot,) = Regions(maps.record(1, of=lambda p: {"small": 3.0, "large": 3.0, "chooses": 3.0})).spots
-    assert (spot.best, spot.margin, spot.dispatched) == ("large", 1.0, 1.0) and math.isnan(spot.over_reference)
+    assert (spot.best, spot.margin, spot.dispatched.text) == ("large", 1.0, "1.000 [1.000, 1.000]") and math.isnan(
+        spot.over_reference
+    )
     assert all(rows is not None for _, _, rows in Regions(maps.record(1)).tables)
 
 
@@ -101,7 +122,7 @@ def test_every_table_has_its_points() -> None:
     tables = {title: rows for title, _, rows in Regions(maps.record()).tables}
     assert sum(int(row[1]) for row in tables["Winners"]) == 60
     assert sum(float(row[2]) for row in tables["Winners"]) == pytest.approx(100, abs=0.2)
-    worst = [float(row[-1]) for row in tables["Largest regret"]]
+    worst = [float(row[-1].split()[0]) for row in tables["Largest regret"]]
     assert worst == sorted(worst, reverse=True) and min(worst) > 1 and len(worst) <= 20
 
 

@@ -30,7 +30,7 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import Expected, References
 
-#: Samples of the cases that are left: after the first, bench's race drops what is slower; and of those near the fastest.
+#: Samples of the cases that are left: of each, after which bench's race drops the slower ones, and of the others.
 _FEW, _SAMPLES = 5, 10
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
@@ -94,7 +94,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         "rule": {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0},
         "race": {**payload["race"], "full": {**payload["race"]["full"], ran: [mode]}},
     }
-    times = bench_child.perform(Task(task.name, payload | left), log, answers)
+    times = bench_child.perform(Task(task.name, {**payload, **left}), log, answers)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.

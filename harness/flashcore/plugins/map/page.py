@@ -30,6 +30,7 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
     drawn = {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
-    for name in ("margin", "dispatched", "share", "over_reference"):
-        drawn[name] = six_digits(value) if (value := getattr(spot, name)) < math.inf else None
-    return {"name": spot.shape.name, **drawn}
+    figures = {name: getattr(spot, name) for name in ("margin", "share", "over_reference")}
+    for name, value in {**figures, "dispatched": spot.dispatched.value}.items():
+        drawn[name] = six_digits(value) if value < math.inf else None
+    return {"name": spot.shape.name, "regret": spot.dispatched.text, **drawn}
