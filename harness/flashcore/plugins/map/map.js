@@ -5,6 +5,7 @@
   const NAMES = { margin: "margin to the second", dispatched: "regret of the dispatcher", share: "share of the floor", over_reference: "winner over the fastest reference" };
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
   const short = (x) => (x === null || x === undefined ? "unmeasured" : Number(x.toPrecision(4)).toString());
+  const regret = (p) => (p.dispatched === null ? "unmeasured" : p.regret);
   const first = (times) => Object.entries(times)[0];
   const values = (points, name) => [...new Set(points.map((p) => p.params[name]))].sort((a, b) => (typeof a === "number" ? a - b : a < b ? -1 : 1));
   const number = (points, name) => points.every((p) => typeof p.params[name] === "number");
@@ -25,7 +26,8 @@
     const sliders = choices.querySelector(".sliders");
     sliders.innerHTML = names.map((n) => {
       const most = values(points, n).length;
-      return `<label data-param="${escaped(n)}">${escaped(n)} <input type="range" min="0" max="${most}" value="0" name="only-${escaped(n)}"> <output>all</output></label> `;
+      const at = n === "problem" ? 1 : 0; // a variant is of one problem
+      return `<label data-param="${escaped(n)}">${escaped(n)} <input type="range" min="0" max="${most}" value="${at}" name="only-${escaped(n)}"> <output>all</output></label> &emsp;`;
     }).join("");
     const redraw = () => window.charts.draw(plot);
     choices.addEventListener("input", redraw);
@@ -36,17 +38,17 @@
   function tell(point) {
     const rows = (times) => Object.entries(times).map(([n, us]) => `<tr><td>${escaped(n)}</td><td class="number">${short(us)}</td></tr>`).join("");
     const link = document.getElementById(point.name)?.querySelector("a")?.getAttribute("href");
-    document.querySelector(".map-point").innerHTML = `<h2>${escaped(point.name)}</h2><p>${escaped(Object.entries(point.params).map(([k, v]) => `${k}=${v}`).join(", "))}${link ? `; <a href="${escaped(link)}">the fastest variant's page</a>` : ""}</p><table><thead><tr><th scope="col">variant or reference</th><th scope="col">µs</th></tr></thead><tbody>${rows(point.times)}${rows(point.references)}</tbody></table>`;
+    document.querySelector(".map-point").innerHTML = `<h2>${escaped(point.name)}</h2><p>${escaped(Object.entries(point.params).map(([k, v]) => `${k}=${v}`).join(", "))}; regret ${regret(point)}${link ? `; <a href="${escaped(link)}">the fastest variant's page</a>` : ""}</p><table><thead><tr><th scope="col">variant or reference</th><th scope="col">µs</th></tr></thead><tbody>${rows(point.times)}${rows(point.references)}</tbody></table>`;
   }
   // Each place's winner among its five nearest points, as a background; none over categories.
-  function regions(placed, across, up, winner, all) {
+  function regions(plot, placed, across, up, winner, all) {
     if (across.type === "category" || up.type === "category" || placed.length < 5) return [];
     const scaled = (axis, at) => (axis.type === "log" ? Math.log(at) : at);
     const steps = (axis, key, count) => {
       const of = placed.map((p) => scaled(axis, p[key])), low = Math.min(...of), span = Math.max(...of) - low || 1;
       return Array.from({ length: count }, (_, i) => low - 0.02 * span + (1.04 * span * i) / (count - 1));
     };
-    const [xs, ys] = [steps(across, "px", 80), steps(up, "py", 40)];
+    const [xs, ys] = [steps(across, "px", Math.ceil((plot.clientWidth || 800) / 12.5)), steps(up, "py", 40)];
     const spots = placed.map((p) => [scaled(across, p.px), scaled(up, p.py), winner(p)]);
     const [wide, high] = [xs.at(-1) - xs[0], ys.at(-1) - ys[0]];
     const won = (x, y) => {
@@ -96,7 +98,7 @@
       return { ...p, px: moved(p, x, across, turn), py: moved(p, y, up, turn), better: p.over_reference > 1 };
     });
     const winner = (p) => (choices.elements.references.checked && p.better ? first(p.references)[0] : p.best);
-    const text = (p) => `<b>${escaped(winner(p))}</b><br>${escaped(Object.entries(p.params).map(([k, v]) => `${k}=${v}`).join(", "))}<br>${Object.entries(p.times).slice(0, 3).map(([n, us]) => `${escaped(n)} ${short(us)} µs`).join("<br>")}${first(p.references) ? `<br>${escaped(first(p.references)[0])} ${short(first(p.references)[1])} µs` : ""}<br>regret ${short(p.dispatched)}, of the floor ${short(p.share)}`;
+    const text = (p) => `<b>${escaped(winner(p))}</b><br>${escaped(Object.entries(p.params).map(([k, v]) => `${k}=${v}`).join(", "))}<br>${Object.entries(p.times).slice(0, 3).map(([n, us]) => `${escaped(n)} ${short(us)} µs`).join("<br>")}${first(p.references) ? `<br>${escaped(first(p.references)[0])} ${short(first(p.references)[1])} µs` : ""}<br>regret ${regret(p)}, of the floor ${short(p.share)}`;
     const size = (p) => 8 + 14 * Math.min(1, ((p.margin ?? 1) - 1) / 0.5);
     const trace = (list, marker, name) => ({
       type: "scatter", mode: "markers", name, x: list.map((p) => p.px), y: list.map((p) => p.py), customdata: list.map((p) => p.name),
@@ -107,13 +109,13 @@
     if (layer === "best") {
       const all = [...new Set([...source.points.map((p) => p.best), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
       const names = [...new Set(placed.map(winner))].sort();
-      return { data: [...regions(placed, across, up, winner, all), ...names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n))], layout };
+      return { data: [...regions(plot, placed, across, up, winner, all), ...names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n))], layout };
     }
     const timed = placed.filter((p) => p[layer] !== null);
     const from = layer === "share" ? 0 : layer === "over_reference" ? 0.5 : 1;
-    const to = layer === "share" ? 1 : 1.5;
-    const scale = layer === "share" ? "Viridis" : layer === "over_reference" ? "RdBu" : "YlOrRd";
-    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, reversescale: layer === "margin" || layer === "dispatched", cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
+    const to = layer === "share" ? 1 : layer === "dispatched" ? Math.max(1.05, ...timed.map((p) => p[layer])) : 1.5;
+    const scale = layer === "share" ? "Viridis" : layer === "over_reference" ? "RdBu" : "Bluered";
+    return { data: [trace(timed, { color: timed.map((p) => p[layer]), colorscale: scale, cmin: from, cmax: to, colorbar: { title: { text: NAMES[layer], side: "right" } } }, NAMES[layer])], layout };
   }
   window.charts.kinds.map = build;
 })();
