@@ -47,14 +47,14 @@ def record(
 ) -> Record:
     """The record of a map of ``count`` points; a variant that ``of`` leaves out at a point has no time there."""
     chosen = points(declared := suite(**changes), "rows", count, seed)
-    mapped = measure.mapped(declared, "rows", chosen)
+    mapped = measure.mapped(declared, chosen)
     facts: list[Fact] = []
     samples: dict[str, tuple[float, ...]] = {}
-    for shape, _ in chosen.values():
+    for shape in chosen.shapes.values():
         for variant, us in of(shape.params).items():
             facts += [*_facts(variant, shape, us), *factory.formula_facts(variant, shape)]
             samples[f"{variant}/{shape.name}/back_to_back"] = (us,) * 10
-    outcomes = [factory.outcome(v, s.name, "bench") for s, _ in chosen.values() for v in of(s.params)]
+    outcomes = [factory.outcome(v, s.name, "bench") for s in chosen.shapes.values() for v in of(s.params)]
     return factory.bare_record(mapped, facts, samples=samples, outcomes=tuple(outcomes), plans=())
 
 

@@ -60,7 +60,7 @@ def test_the_more_looks_agree_the_nearer_a_case_must_be_to_the_fastest() -> None
     assert looks.limit(100.0, 1, [1.2]) == pytest.approx(140.0)
     assert looks.limit(100.0, 2, [1.01, 1.01, 1.5]) == 102.0
     assert looks.limit(100.0, 2, [1.01, 1.05, 1.5]) == pytest.approx(110.0)
-    assert looks.limit(4.0, 2, [1.0]) == 4.5, "looks at short calls are no more exact"
+    assert looks.limit(4.0, 3, [1.0]) == 4.3, "looks at short calls are no more exact"
 
 
 def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,17 +17,17 @@ def test_a_map_replaces_the_shapes_by_its_points() -> None:
     suite = replace(suite, budgets=budgets, variants={**suite.variants, "other_problem": elsewhere})
     suite = replace(suite, variants={n: replace(v, parent="large") for n, v in suite.variants.items()})
     chosen = points(suite, "rows", 5, None)
-    mapped = measure.mapped(suite, "rows", chosen)
-    assert mapped.shapes == {name: shape for name, (shape, _) in chosen.items()}
+    mapped = measure.mapped(suite, chosen)
+    assert mapped.shapes == chosen.shapes
     assert list(mapped.variants) == ["small", "chooses"] and mapped.baseline == "small" and not mapped.budgets
     for variant in mapped.variants.values():
         assert all(variant.runs_on(shape) for shape in mapped.shapes.values())
         assert variant.parent is None and not variant.predictions, "no case is timed for another's sake"
-    assert mapped.tables["map"]["rows"]["points"] == dict.fromkeys(chosen, 1.0)
+    assert mapped.tables["map"]["rows"]["points"] == dict.fromkeys(chosen.shapes, 1.0)
 
 
 def test_a_variants_shapes_in_the_suite_do_not_limit_its_points() -> None:
     suite = maps.suite()
     limited = {n: replace(v, where=replace(v.where, shapes=("mission",))) for n, v in suite.variants.items()}
-    mapped = measure.mapped(replace(suite, variants=limited), "rows", points(suite, "rows", 3, None))
+    mapped = measure.mapped(replace(suite, variants=limited), points(suite, "rows", 3, None))
     assert all(v.runs_on(s) for v in mapped.variants.values() for s in mapped.shapes.values())

@@ -17,16 +17,17 @@ from tests.plugins.map import maps
 
 
 def shapes(suite: Suite, count: int, seed: int | None = None) -> list[dict[str, Any]]:
-    return [dict(shape.params) for shape, _ in points(suite, "rows", count, seed).values()]
+    return [dict(shape.params) for shape in points(suite, "rows", count, seed).shapes.values()]
 
 
 def test_a_seed_draws_the_same_points_and_more_points_begin_with_them() -> None:
     suite = maps.suite()
     first = points(suite, "rows", 50, 7)
-    assert list(points(suite, "rows", 80, 7))[:50] == list(first) and len({*first}) == 50
+    assert list(points(suite, "rows", 80, 7).shapes)[:50] == list(first.shapes) and len(first.shapes) == 50
     assert points(suite, "rows", 50, 8) != first and points(suite, "rows", 50, 0) == points(suite, "rows", 50, None)
-    for name, (shape, weight) in first.items():
-        assert shape.name == name and weight == 1.0 and (shape.stages, shape.rank_by) == (("bench",), "back_to_back")
+    assert first.name == "rows" and first.weights == dict.fromkeys(first.shapes, 1.0)
+    for name, shape in first.shapes.items():
+        assert shape.name == name and (shape.stages, shape.rank_by) == (("bench",), "back_to_back")
 
 
 def test_params_are_in_their_ranges_and_meet_the_conditions() -> None:
@@ -53,14 +54,11 @@ def test_a_repeated_value_is_more_likely() -> None:
     [
         ({}, []),
         ({"problems": ["atention"]}, ["problems", "dispatchers"]),
-        ({"params": {"B": 1, "H": 1, "S": 64}, "features": ["S"]}, ["params"]),
         ({"params": {**maps.TABLE["params"], "S": {"from": 65, "to": 100, "step": 64}}}, ["params.S"]),
         ({"variants": ["nothing*"], "dispatchers": []}, ["variants"]),
         ({"dispatchers": ["choose"]}, ["dispatchers"]),
-        ({"features": ["LENGTH"]}, ["derived, conditions or features"]),
         ({"features": ["S == 64"]}, ["features"]),
         ({"file": "absent.py"}, ["file"]),
-        ({"conditions": ["__import__('os')"]}, ["derived, conditions or features"]),
     ],
 )
 def test_mistakes_are_told_with_their_field(changes: dict[str, Any], fields: list[str]) -> None:
@@ -72,6 +70,10 @@ def test_mistakes_are_told_with_their_field(changes: dict[str, Any], fields: lis
 def test_conditions_that_hardly_anything_meets_end_with_a_hint() -> None:
     with pytest.raises(UsageError, match=r"expected 5 points, 1 meet the conditions\n  hint: loosen"):
         points(maps.suite(params={"B": 1, "H": 8, "S": 64, "D": 64}), "rows", 5, None)
+    with pytest.raises(UsageError, match=r"rows: expected a number for each of B, H, S, D, found none for D, found \{"):
+        points(maps.suite(params={"B": 1, "H": 1, "S": 64}), "rows", 5, None)
+    with pytest.raises(UsageError, match=r"map\.rows: expected only the names problem, B, H, S, D"):
+        points(maps.suite(conditions=["LENGTH > 3"]), "rows", 5, None)
     with pytest.raises(UsageError, match=r"B // \(S - 64\).*found \{"):
         points(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
 
@@ -88,18 +90,22 @@ def traffic(folder: Path, text: str, **changes: Any) -> Suite:
 def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> None:
     text = "B,S,weight\n1,64,2\n2,128,5\n1,64,4\n4,8192,100\n8,256,0\n"
     chosen = points(traffic(tmp_path, text), "rows", 10, None)
-    assert [(s.params["B"], s.params["S"], w) for s, w in chosen.values()] == [(1, 64, 6.0), (2, 128, 5.0)]
-    assert len(points(traffic(tmp_path, text), "rows", 1, None)) == 1
-    assert [w for _, w in points(traffic(tmp_path, "B,S\n1,64\n1,64\n"), "rows", 9, None).values()] == [2.0]
+    assert [(s.params["B"], s.params["S"]) for s in chosen.shapes.values()] == [(1, 64), (2, 128)]
+    assert list(chosen.weights.values()) == [6.0, 5.0]
+    assert len(points(traffic(tmp_path, text), "rows", 1, None).shapes) == 1
+    assert [*points(traffic(tmp_path, "B,S\n1,64\n1,64\n"), "rows", 9, None).weights.values()] == [2.0]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("B,S,weight\n1,64,many\n", ":2: expected a weight of 0 or more, found 'many'"),
-        ("B,S,weight\n1,64,1\n1,64,-1\n", ":3: expected a weight of 0 or more, found '-1'"),
-        ("B,S\n1,64,5\n", ":2: expected 2 values, one for each of B, S, found 3"),
-        ("B,S\n\n1\n", ":3: expected 2 values, one for each of B, S, found 1"),
+        ("B,S,weight\n1,64,many\n", ":2: expected a value in each column and a weight of 0 or more, found .*'many'"),
+        (
+            "B,S,weight\n1,64,1\n1,64,-1\n",
+            ":3: expected a value in each column and a weight of 0 or more",
+        ),
+        ("B,S\n1,64,5\n", ":2: expected a value in each column"),
+        ("B,S\n\n1\n", ":3: expected a value in each column"),
         ("B\n1\n", ":2: expected a number for each of B, H, S, D, found none for S"),
         ("B,S\nx,64\n", ":2: expected a number for each of B, H, S, D, found none for B"),
         ("problem,B,S\nother,1,64\n", ":2: expected a problem, one of attention, found 'other'"),

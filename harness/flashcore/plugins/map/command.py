@@ -7,8 +7,8 @@ import argparse
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.model.text import misspelled, number
-from flashcore.plugins.map import measure
+from flashcore.gate.wording import sentence
+from flashcore.plugins.map.measure import measured
 from flashcore.plugins.map.regions import Regions
 from flashcore.plugins.map.table import points
 from flashcore.plugins.map.tree import dispatcher
@@ -43,18 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--seed, --resume: expected --points, found none\n  hint: --points N times N points")
         records = [options.recorded(arguments)]
     else:
-        if count < 1:
-            raise UsageError(f"--points {count}: expected a number above 0")
         settings = options.settings(arguments, upto="bench", join=False)
-        suite = load(settings.suite)
-        maps = suite.tables.get("map", {})
-        name = name or next(iter(maps), "")
-        if name not in maps:
-            hint = f"--map, one of {', '.join(maps)}" if maps else "the manifest a table [map.NAME]"
-            raise UsageError(f"{suite.root}: expected a map, found {misspelled(name, maps)}\n  hint: give {hint}")
         with progress.shown(arguments.quiet) as say:
-            chosen = points(suite, name, count, arguments.seed)
-            records = measure.measured(settings, name, chosen, arguments.resume, say)
+            chosen = points(load(settings.suite), name, count, arguments.seed)
+            records = measured(settings, chosen, arguments.resume, say)
     codes = [Exit.OK]
     for regions in map(Regions, records):
         if name not in (None, regions.name):
@@ -69,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         for title, heads, rows in regions.tables:
             print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
-            text = f"{verdict.budget} {number(verdict.value)}, limit {verdict.limit} ({verdict.reason})"
-            print(f"\n{verdict.status}: {text}")
+            print(f"\n{verdict.status}: {sentence(verdict)}")
             codes.append(_CODES[verdict.status])
         if not regions.spots:
             codes.append(Exit.UNMEASURED)

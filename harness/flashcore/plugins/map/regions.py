@@ -151,7 +151,7 @@ class Regions:
                 status="unmeasured" if cause else "pass" if value <= limit else "fail",
                 value=value if math.isfinite(value) else None,
                 unit="1",
-                limit=f"≤ {limit:g}",
+                limit=f"{name} ≤ {limit:g}",
                 source=f"map.{self.name}",
                 reason=f"{points}; {low:.3f} to {high:.3f} by the intervals of the times" if ends[0] else points,
                 cause=cause,

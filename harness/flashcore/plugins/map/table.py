@@ -13,8 +13,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -36,7 +37,12 @@ class RangeForm(Form):
     log: bool = False
 
 
-Points = dict[str, tuple[Shape, float]]
+class Points(NamedTuple):
+    """The points of the map ``name``, and their weights."""
+
+    name: str
+    shapes: dict[str, Shape]
+    weights: dict[str, float]
 
 
 class MapForm(TableForm):
@@ -62,46 +68,43 @@ class MapForm(TableForm):
     regret: dict[Literal["p50", "p90", "p99", "p100"], Annotated[float | int, Field(ge=1)]] = Field(default={})
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
-        variants = {n: v for n, v in suite.variants.items() if v.problem in self.problems}
-        names = ["problem", *self.params, *self.derived]
-        chosen = [name for name in variants if matches_any(name, self.variants)]
+        of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
         for name in self.problems:
-            if (problem := suite.problems.get(name)) is None:
+            if name not in suite.problems:
                 yield "problems", "a problem of the suite", misspelled(name, suite.problems)
-            elif missing := [dim for dim in problem.dims if not self.csv and dim not in names]:
-                yield "params", f"every dimension of {name}", f"no {', '.join(missing)}"
-            elif not any(variants[n].problem == name for n in chosen):
+            elif name not in of_problems.values():
                 yield "variants", f"globs that match a variant of {name}", repr(self.variants)
+        for name in self.dispatchers:
+            if of_problems.get(name) not in self.problems:
+                yield "dispatchers", "one of its variants", misspelled(name, of_problems)
         if self.file and not Path(suite.root, self.file).is_file():
             yield "file", "a problem file of the suite", f"no {self.file}"
-        for name in self.dispatchers:
-            if name not in chosen:
-                yield "dispatchers", "one of its variants", misspelled(name, chosen)
         for name, given in self.params.items():
             if isinstance(given, RangeForm) and given.high // given.step * given.step < given.low:
                 yield f"params.{name}", "a range that has a multiple of its step", repr(given)
-        for text in () if self.csv else (*self.derived.values(), *self.conditions, *self.features):
-            try:
-                parse(text, names)
-            except ValueError as error:
-                yield "derived, conditions or features", str(error), repr(text)
         for text in self.features:
             if re.search(r"[^\w +*/%()-]|\b(and|or|not|in)\b", text):
                 yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
-def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
-    """The first ``count`` different points, with their weights: drawn with the seed, or the most frequent in the CSV
-    file, which may have fewer.
+def points(suite: Suite, name: str | None, count: int, seed: int | None) -> Points:
+    """The first ``count`` different points of a map, by default the first: drawn with the seed, or the most frequent in
+    the CSV file, which may have fewer.
 
     Raises:
-        UsageError: a CSV file that does not fit the map, or conditions that too few draws meet.
+        UsageError: no such map, a CSV file that does not fit the map, or conditions that too few draws meet.
     """
-    table = suite.tables["map"][name]
-    rng = random.Random(table["seed"] if seed is None else seed)
-    draws = _traffic(suite, table) if table["csv"] else _drawn(table, rng, _MOST_DRAWS * count)
-    chosen: Points = {}
-    for place, drawn, weight in draws:
+    maps = suite.tables.get("map", {})
+    name = name or next(iter(maps), "")
+    if name not in maps or count < 1:
+        raise UsageError(
+            f"{suite.root}: expected a map and a number above 0, found {name!r} and {count}\n"
+            f"  hint: give one of the manifest's tables [map.NAME]: {', '.join(maps) or 'it has none'}"
+        )
+    table = maps[name]
+    draws = _traffic(suite, table) if table["csv"] else _drawn(table, table["seed"] if seed is None else seed)
+    chosen = Points(name, {}, {})
+    for place, drawn, weight in islice(draws, _MOST_DRAWS * count):
         problem = drawn["problem"]
         try:
             if problem not in table["problems"]:
@@ -120,12 +123,13 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
             digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
             params = {k: v for k, v in drawn.items() if k != "problem"}
             shape = Shape(f"p{digest[:8]}", problem, params, ("bench",), table["rank_by"])
-            chosen.setdefault(shape.name, (shape, weight))
-        if len(chosen) == count:
+            chosen.shapes.setdefault(shape.name, shape)
+            chosen.weights.setdefault(shape.name, weight)
+        if len(chosen.shapes) == count:
             break
-    if len(chosen) < (1 if table["csv"] else count):
+    if len(chosen.shapes) < (1 if table["csv"] else count):
         raise UsageError(
-            f"map.{name}: expected {count} points, {len(chosen)} meet the conditions\n"
+            f"map.{name}: expected {count} points, {len(chosen.shapes)} meet the conditions\n"
             "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
         )
     return chosen
@@ -134,8 +138,9 @@ def points(suite: Suite, name: str, count: int, seed: int | None) -> Points:
 Draws = Iterator[tuple[str, dict[str, Any], float]]
 
 
-def _drawn(table: Mapping[str, Any], rng: random.Random, most: int) -> Draws:
-    for _ in range(most):
+def _drawn(table: Mapping[str, Any], seed: int) -> Draws:
+    rng = random.Random(seed)
+    while True:
         drawn: dict[str, Any] = {}
         for name, given in {"problem": table["problems"], **table["params"]}.items():
             match given:
@@ -156,26 +161,22 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Draws:
     weights: Counter[str] = Counter()
     places: dict[str, str] = {}
     try:
-        header, *rows = [*csv.reader(file.read_text("utf-8").splitlines())] or [[]]
+        reader = csv.DictReader(file.read_text("utf-8").splitlines(), restval="")
+        rows = [(f"{file}:{reader.line_num}", row) for row in reader]
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(
             f"{file}: expected a CSV file whose first line names params, found {error}\n"
             "  hint: write one, or correct `csv` in the manifest"
         ) from error
-    for number, values in enumerate(rows, 2):
-        if not values:
-            continue
-        row = dict(zip(header, values, strict=False))
+    for place, row in rows:
         weight = row.pop("weight", "1")
-        if len(values) != len(header):
-            expected, actual = f"{len(header)} values, one for each of {', '.join(header)}", f"{len(values)}"
-        elif not re.fullmatch(r"\d+(\.\d*)?", weight):
-            expected, actual = "a weight of 0 or more", repr(weight)
-        else:
-            numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
-            text = json.dumps({"problem": table["problems"][0], **same, **numbers})
-            weights[text] += float(weight)  # type: ignore[assignment]
-            places.setdefault(text, f"{file}:{number}")
-            continue
-        raise UsageError(f"{file}:{number}: expected {expected}, found {actual}\n  hint: correct or delete this line")
+        if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
+            raise UsageError(
+                f"{place}: expected a value in each column and a weight of 0 or more, "
+                f"found {row | {'weight': weight}}\n  hint: correct or delete this line"
+            )
+        numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
+        text = json.dumps({"problem": table["problems"][0], **same, **numbers})
+        weights[text] += float(weight)  # type: ignore[assignment]
+        places.setdefault(text, place)
     yield from ((places[text], json.loads(text), weight) for text, weight in weights.most_common() if weight)

@@ -31,15 +31,13 @@ class Part:
     variants: Sequence[str]
     spots: Sequence[Spot]
 
+    def has(self, spot: Spot) -> bool:
+        """Whether its conditions hold."""
+        return all(holds(parse(test, spot.params), spot.params) for test in self.tests)
+
     def regret(self, spot: Spot) -> float:
         """The regret of its choice; infinite if no variant runs."""
         return next((spot.regret(v) for v in self.variants if v in spot.times), math.inf)
-
-
-def part_of(parts: Sequence[Part], spot: Spot) -> Part:
-    """The part that a point is in."""
-    at = spot.params
-    return next(part for part in parts if all(holds(parse(test, at), at) for test in part.tests))
 
 
 def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
@@ -47,8 +45,8 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     import numpy as np
 
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
-    weights = [spot.weight for spot in spots]
-    losses = np.array([[s.weight / sum(weights) * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
+    losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
+    gain = _GAIN * sum(spot.weight for spot in spots)
     try:
         at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
     except ValueError as error:
@@ -56,7 +54,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
 
     def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
-        least, split = loss.min() - _GAIN, None
+        least, split = loss.min() - gain, None
         for i, feature in enumerate(features if depth else ()):
             order = sorted(rows, key=lambda row: at[row, i])
             below, values = losses[order].cumsum(axis=0), at[order, i]
@@ -86,7 +84,7 @@ def dispatcher(regions: Regions) -> str:
     """
     features, dispatchers = regions.table["features"], regions.table["dispatchers"]
     lines: list[str] = []
-    regrets: dict[str, float] = {}
+    regrets: dict[Spot, float] = {}
     for problem in regions.table["problems"]:
         spots = [spot for spot in regions.spots if spot.shape.problem == problem]
         if len(spots) < 2 or not features:
@@ -97,7 +95,7 @@ def dispatcher(regions: Regions) -> str:
         order = random.Random(0).sample(spots, len(spots))
         for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
             parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
-            regrets |= {spot.shape.name: part_of(parts, spot).regret(spot) for spot in fold}
+            regrets |= {spot: next(part for part in parts if part.has(spot)).regret(spot) for spot in fold}
         lines += ["", "template <typename Shape, typename Runs>"]
         lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
         parts = fitted(spots, features, dispatchers)
@@ -110,7 +108,7 @@ def dispatcher(regions: Regions) -> str:
                 lines.append(f'  {condition}return "{variant}";{remark}')
                 remark = ""
         lines.append("}")
-    quantiles = regions.quantiles(regrets[spot.shape.name] for spot in regions.spots).items()
+    quantiles = regions.quantiles(regrets[spot] for spot in regions.spots).items()
     head = (
         f"// Which variant where on {regions.record.gpu}: {len(regions.spots)} points of the map {regions.record.id}.",
         "// `runs(variant)`: whether a variant runs on the shape.",
