@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +13,8 @@ from flashcore.measure.bench import case_times
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers.journal import Journal, Task
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Limits
-from flashcore.measure.workers.references import References
 from flashcore.model.causes import FirstRound, WrongTimedAnswer
 from flashcore.model.record import Facts, StageResult, Subject
 from flashcore.plugins.map import looks
@@ -22,7 +23,6 @@ from tests.softmax_cases import case
 
 pytestmark = pytest.mark.usefixtures("forked")
 CHILD = python_process.child("flashcore.plugins.map.looks")
-RACE = {"first": 1, "full": {"chooses": []}}
 VARIANTS = ("right", "slower", "raises", "exits", "wrong_scale")
 
 
@@ -63,90 +63,78 @@ def test_the_more_looks_agree_the_nearer_a_case_must_be_to_the_fastest() -> None
     assert looks.limit(4.0, 3, [1.0]) == 4.3, "looks at short calls are no more exact"
 
 
-def test_one_disturbed_look_drops_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = {"a": iter([10.0] * 9), "b": iter([90.0, *[10.0] * 9]), "c": iter([90.0] * 9)}
+class Stub:
+    """An entrant with these us of its looks, the first call's first."""
 
-    class Stub:
-        is_right = True
+    is_right = True
 
-        def __init__(self, case: Any, *_: object) -> None:
-            self.case = case
-            self.us: list[float] = []
-            self.first = next(times[case.variant])
-            self.look = lambda: self.us.append(next(times[case.variant]))
+    def __init__(self, variant: str, *us: float) -> None:
+        self.case = replace(case("right"), variant=variant)
+        self._next, self.us = iter(us), list[float]()
+        self.first = next(self._next)
 
-        least = property(lambda self: min(self.us, default=self.first))
+    least = property(lambda self: min(self.us, default=self.first))
 
-    cases = [replace(case("right"), variant=name, rank_by="back_to_back") for name in "abc"]
-    payload = {"device": "cpu", "cases": [one.to_json() for one in cases]}
-    monkeypatch.setattr(looks, "Entrant", Stub)
-    monkeypatch.setattr(References, "get", lambda *_: None)
-    near, far = looks.looks(Task("shape", payload), Journal(tmp_path / "journal-001.jsonl"), References(), "abc")
-    assert near.keys() == {"a", "b"} and far == {"c": [90.0]}
+    def look(self) -> None:
+        self.us.append(next(self._next))
 
 
+def lost(entrants: Sequence[Stub], choices: str, ran: str = "", number: int = 0) -> list[str]:
+    return [one.case.variant for one in looks.look(cast("Any", entrants), number, choices, ran)]
+
+
+def test_one_disturbed_look_drops_no_case() -> None:
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 90.0)]
+    assert lost(entrants, "abc") == ["c"]
+    assert [one.us for one in entrants] == [[], [10.0], [90.0]], "only those that are far are looked at again"
+
+
+def test_far_is_from_the_fastest_right_choice() -> None:
+    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0)
+    wrong.is_right = False
+    entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
+    assert lost(entrants, "abce") == ["e"]
+    assert lost([Stub("d", 2.0), Stub("r", 90.0, 90.0)], "") == ["r"], "without a choice, from the fastest"
+
+
+def test_a_dispatcher_stays_however_slow_it_is() -> None:
+    entrants = [Stub("a", 10.0, 10.0, 10.0), Stub("b", 90.0, 90.0, 90.0)]
+    assert lost(entrants, "a", ran="b", number=1) == [] and lost(entrants, "a", number=0) == ["b"]
+
+
+@pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
     requested: list[dict[str, Any]] = []
+    left: list[str] = []
+    us = {"a": 12.0, "far": 17.0, "library": 9.0, "early": 12.0, "chooses": 90.0}
 
-    def bench(task: Task, log: Journal, answers: object) -> dict[str, Any]:
+    def bench(task: Task, log: Journal, choose: Callable[..., Sequence[Case]]) -> dict[str, Any]:
         requested.append(dict(task.payload))
-        timed = {"a": [9.0, 9.9999, 10.0, 11.0], "b": [12.0]}
-        return {"variants": {v: {"samples": {"back_to_back": us}} for v, us in timed.items()}}
+        left.extend(one.variant for one in choose([Case.from_json(c) for c in task.payload["cases"]], None))
+        each = {"a": fastest, "library": 7.0, "early": 10.0, "chooses": 88.0}
+        return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in each.items()}, "failed": {}}
 
-    near, far = {"a": [12.0, 14.0], "b": [14.0]}, {"c": [17.0, 15.0], "d": [11.0]}
-    monkeypatch.setattr(looks, "looks", lambda *_: (near, far))
+    monkeypatch.setattr(looks, "Entrant", lambda case, *_: Stub(case.variant, *[us[case.variant]] * 9))
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
-    cases = [replace(case("right"), variant=name, rank_by="back_to_back").to_json() for name in "abcd"]
-    task = Task("shape", {"cases": cases, "race": RACE, "rule": {"least": 20, "seconds": 0.5}})
-    times = looks.perform(task, Journal(tmp_path / "journal-001.jsonl"))["variants"]
-    assert [case["variant"] for case in requested[0]["cases"]] == ["a", "b"]
-    assert requested[0]["rule"]["least"] < 20, "all that are left get few samples"
-    assert times["c"]["samples"] == {"back_to_back": [14.5, 12.5]} and times["c"]["stopped"] == ["back_to_back"]
-    (loser,) = times["d"]["samples"]["back_to_back"]
-    assert loser == round(loser, 4) and 9.99995 < loser < 10.001, "slower than the fastest, as its record will say"
-
-
-def test_the_dispatcher_that_is_judged_gets_all_samples_however_slow_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requested: list[dict[str, Any]] = []
-
-    def bench(task: Task, log: Journal, answers: object) -> dict[str, Any]:
-        requested.append(dict(task.payload))
-        each = {"a": 10.0, "library": 9.0, "early": 9.5, "chooses": 10.3}
-        return {"variants": {n: {"samples": {"back_to_back": [us]}} for n, us in each.items()}, "failed": {}}
-
-    monkeypatch.setattr(looks, "looks", lambda *_: ({"a": [10.0]}, {"far": [9.9]}))
-    monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
-    cases = [case("right"), case("library", peer=True)]
-    cases = [replace(cases[name == "library"], variant=name) for name in ("a", "early", "chooses", "far", "library")]
-    payload = {"cases": [replace(c, rank_by="back_to_back").to_json() for c in cases], "race": RACE, "rule": {}}
+    cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in us]
+    payload = {
+        "device": "cpu",
+        "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
+        "race": {"first": 1, "full": {"chooses": []}},
+        "rule": {"least": 20, "seconds": 0.5},
+    }
     log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["early", "chooses", "of_another_problem"]
     times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
-    assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}
-    assert requested[0]["rule"]["fewest"] < requested[0]["rule"]["least"], "bench's race drops what is slower"
-    assert times["far"]["samples"]["back_to_back"] == [10.0001], "neither dispatchers nor references win"
-
-
-def test_a_dispatcher_stays_however_slow_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stub:
-        is_right = True
-
-        def __init__(self, case: Any, *_: object) -> None:
-            self.case, self.us, self.least = case, [1.0], 50.0 if case.variant == "b" else 2.0
-            self.look = lambda: None
-
-    payload = {"device": "cpu", "cases": [replace(case("right"), variant=name).to_json() for name in "ab"]}
-    monkeypatch.setattr(looks, "Entrant", Stub)
-    monkeypatch.setattr(References, "get", lambda *_: None)
-    log = Journal(tmp_path / "journal-001.jsonl")
-    assert looks.looks(Task("shape", payload), log, References(), ["a"], "b")[1] == {}
-    assert looks.looks(Task("shape", payload), log, References(), ["a"])[1].keys() == {"b"}
+    assert left == ["a", "library", "early", "chooses"]
+    assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}, "as many samples as the fastest"
+    assert requested[0]["rule"]["fewest"] < requested[0]["rule"]["least"] < 20, "bench's race drops what is slower"
+    assert times["far"]["samples"] == {"back_to_back": [dropped] * 2}, "above the fastest, which no dispatcher is"
+    assert times["far"]["stopped"] == ["back_to_back"]
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log: {"whole": task.payload["cases"]})
+    monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
     task = Task("shape", {"cases": [1, 2], "race": None})
     assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}

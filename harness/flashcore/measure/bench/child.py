@@ -6,7 +6,7 @@ import functools
 import random
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.references import References
 from flashcore.model.causes import Cause
 
 #: The shortest span (ns) that ``globaltimer`` resolves well enough.
@@ -29,14 +28,18 @@ _SHORTEST_SPAN = 20_000
 _EMPTY = "(empty)"
 
 
-def perform(task: Task, log: Journal, references: References | None = None) -> dict[str, Any]:
-    """Times the cases of one shape; ``references`` may have answers already."""
-    times = _timed(task, log, references or References())
+#: Of these cases, those to set up and time, looked at with the shape's sets.
+Choose = Callable[[Sequence[Case], Sets], Sequence[Case]]
+
+
+def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str, Any]:
+    """Times the cases of one shape, or those that ``choose`` leaves."""
+    times = _timed(task, log, choose)
     release(task.payload["device"])
     return times.to_json()
 
 
-def _timed(task: Task, log: Journal, answers: References) -> ShapeTimes:
+def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     payload = task.payload
     device = payload["device"]
     rule = StopRule(**payload["rule"])
@@ -44,16 +47,14 @@ def _timed(task: Task, log: Journal, answers: References) -> ShapeTimes:
     problem = load_problem(cases[0].root, cases[0].problem_file)
     make_inputs_once(problem)  # the references need the timed inputs too
     timer = timer_for(device)
-    sets = Sets(timer, cases[0], problem, device, answers)
+    sets = Sets(timer, cases[0], problem, device)
     rng = random.Random(drawn := secrets.randbelow(1 << 32))
     proofs: dict[str, Proof] = {}
-    failed: dict[str, Cause] = {}
     # Variants that hung on an earlier shape: wait for a time limit only once.
     hung = hung_before(log.path.parent)
-    for case in cases:
-        if case.variant in hung:
-            failed[case.variant] = hung[case.variant]
-            continue
+    failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
+    left: Sequence[Case] = [case for case in cases if case.variant not in failed]
+    for case in choose(left, sets) if choose else left:
         log.step(task.name, "set up", case.variant)
         try:
             caller = Caller(case, problem, device)

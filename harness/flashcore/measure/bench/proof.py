@@ -47,9 +47,7 @@ class Sets:
     the seed, or the tensors exceed :data:`_MOST_BYTES`, each set keeps its values.
     """
 
-    def __init__(
-        self, timer: Timer, case: Case, problem: ModuleType, device: str, references: References | None = None
-    ) -> None:
+    def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
         self.rotation = Rotation(timer, case, problem, device)
         self.inputs = self.rotation.inputs
         first, params = case.seeds[0], dict(case.params)
@@ -67,7 +65,7 @@ class Sets:
         self._stage = (
             [{name: copied(x) for name, x in _tensors(inputs).items()} for inputs in self.inputs] if new else []
         )
-        self._references = references or References()
+        self._references = References()
         self._where = (problem, device, problem.KINDS[0])
 
     def renew(self, i: int) -> None:

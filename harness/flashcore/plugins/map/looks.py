@@ -18,17 +18,14 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from types import ModuleType
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.message import CaseTimes
+from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.timing import rotated, timer_for
-from flashcore.measure.workers.inputs import make_inputs_once
-from flashcore.measure.workers.journal import Journal, Task, hung_before
+from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
-from flashcore.measure.workers.problem_file import load_problem
-from flashcore.measure.workers.references import Expected, References
 
 #: Samples of the cases that are left: of each, after which bench's race drops the slower ones, and of the others.
 _FEW, _SAMPLES = 5, 10
@@ -47,10 +44,10 @@ _COVER, _CLOCKS, _MOST_HOST_US = 100_000, 3_000, 200.0
 class Entrant:
     """A case that can be called: us of its ``first`` call after a warm-up, and per call of each look."""
 
-    def __init__(self, case: Case, expected: Expected, problem: ModuleType, device: str) -> None:
-        caller = Caller(case, problem, device)
-        self.case, self._expected, self._outputs = case, expected, caller.outputs()
-        self._call = functools.partial(caller.call, expected.inputs, self._outputs)
+    def __init__(self, case: Case, sets: Sets, device: str) -> None:
+        caller = Caller(case, device=device)
+        self.case, self._sets, self._outputs = case, sets, caller.outputs()
+        self._call = functools.partial(caller.call, sets.inputs[0], self._outputs)
         self._timer, self._calls, self._host_us = timer_for(device), 1, 0.0
         self._enqueue()
         self.us: list[float] = []
@@ -64,7 +61,7 @@ class Entrant:
 
     @functools.cached_property
     def is_right(self) -> bool:
-        return not self._expected.complaints(self._outputs)
+        return not self._sets.complaints(self.case, 0, self._outputs)[1]
 
     def look(self) -> None:
         self.us.append(self._look())
@@ -82,19 +79,35 @@ class Entrant:
 
 def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
     """Times the cases of one shape; of its ``dispatchers`` the last is judged."""
-    payload = task.payload
-    if not payload["race"]:
+    payload, race = task.payload, task.payload["race"]
+    if not race:
         return bench_child.perform(task, log)
-    cases, answers = {case["variant"]: Case.from_json(case) for case in payload["cases"]}, References()
+    cases = {case["variant"]: Case.from_json(case) for case in payload["cases"]}
     mode, ran = next(iter(cases.values())).rank_by, ["", *(name for name in dispatchers if name in cases)][-1]
     choices = [name for name, case in cases.items() if not case.is_reference and name not in dispatchers]
-    near, far = looks(task, log, answers, choices, ran)
-    left = {
-        "cases": [case for case in payload["cases"] if case["variant"] not in far],
-        "rule": {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0},
-        "race": {**payload["race"], "full": {**payload["race"]["full"], ran: [mode]}},
-    }
-    times = bench_child.perform(Task(task.name, {**payload, **left}), log, answers)
+    near: dict[str, list[float]] = {}
+    far: dict[str, list[float]] = {}
+
+    def choose(cases: Sequence[Case], sets: Sets) -> list[Case]:
+        entrants: list[Entrant] = []
+        for case in cases:
+            log.step(task.name, "first look", case.variant)
+            try:
+                entrants.append(Entrant(case, sets, payload["device"]))
+            except Exception:  # bench reports it
+                if is_poisoned(payload["device"]):
+                    raise
+        for number in range(len(_FAR)):
+            log.step(task.name, f"look {number}")
+            lost = look(entrants, number, choices, ran)
+            far.update((one.case.variant, one.us) for one in lost)
+            entrants = [one for one in entrants if one not in lost]
+        near.update((one.case.variant, one.us) for one in entrants)
+        return [case for case in cases if case.variant not in far]
+
+    rule = {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0}
+    race = {**race, "full": {**race["full"], ran: [mode]}}
+    times = bench_child.perform(Task(task.name, {**payload, "rule": rule, "race": race}), log, choose)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
@@ -104,41 +117,19 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     return times
 
 
-def looks(
-    task: Task, log: Journal, answers: References, choices: Collection[str], ran: str = ""
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The us of cases near the fastest of the ``choices``, among which ``ran`` counts, and of those far from it; bench
-    then reports those that failed."""
-    device = task.payload["device"]
-    cases = [Case.from_json(case) for case in task.payload["cases"]]
-    problem, seed = load_problem(cases[0].root, cases[0].problem_file), cases[0].seeds[0]
-    make_inputs_once(problem)
-    hung = hung_before(log.path.parent)
-    entrants: list[Entrant] = []
-    for case in (case for case in cases if case.variant not in hung):
-        log.step(task.name, "first look", case.variant)
-        try:
-            expected = answers.get(case, problem, device, seed, problem.KINDS[0])
-            entrants.append(Entrant(case, expected, problem, device))
-        except Exception:
-            if is_poisoned(device):
-                raise
-    far: dict[str, list[float]] = {}
-    for number in range(len(_FAR)):
-        log.step(task.name, f"look {number}")
-        for one in rotated(entrants, number) if number else ():
-            one.look()
-        entrants.sort(key=lambda one: one.least)
-        chosen = [one for one in entrants if one.case.variant in choices] or entrants
-        spreads = [max(one.us) / min(one.us) for one in entrants if one.us]
-        most = next((limit(one.least, number, spreads) for one in chosen if one.is_right), math.inf)
-        for one in entrants:
-            if one.least > most and one.case.variant != ran:
-                one.look()  # the host may have disturbed a look
-        lost = [one for one in entrants if one.least > most and one.case.variant != ran]
-        far |= {one.case.variant: one.us for one in lost}
-        entrants = [one for one in entrants if one not in lost]
-    return {one.case.variant: one.us for one in entrants}, far
+def look(entrants: Sequence[Entrant], number: int, choices: Collection[str], ran: str) -> list[Entrant]:
+    """Looks at each case, but not in round 0, and returns those far from the fastest of the ``choices``, without
+    ``ran``."""
+    for one in rotated(entrants, number) if number else ():
+        one.look()
+    fastest = sorted(entrants, key=lambda one: one.least)
+    chosen = [one for one in fastest if one.case.variant in choices] or fastest
+    spreads = [max(one.us) / min(one.us) for one in entrants if one.us]
+    most = next((limit(one.least, number, spreads) for one in chosen if one.is_right), math.inf)
+    for one in entrants:
+        if one.least > most and one.case.variant != ran:
+            one.look()  # the host may have disturbed a look
+    return [one for one in entrants if one.least > most and one.case.variant != ran]
 
 
 def limit(best: float, number: int, spreads: Collection[float]) -> float:
