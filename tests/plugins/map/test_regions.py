@@ -17,16 +17,16 @@ from tests.plugins.map import maps
 
 def test_a_point_has_its_fastest_variant_and_the_regret_of_the_dispatcher() -> None:
     regions = Regions(maps.record())
-    assert len(regions.spots) == 60 and not regions.untimed
+    assert len(regions.spots) == 60 and not regions.lost
     for spot in regions.spots:
         of = maps.times(spot.shape.params)
         library = of.pop("cudnn")
         least = min(of.values())
         assert spot.best != "chooses" and of[spot.best] == least and "cudnn" not in spot.times
         assert spot.regret("chooses") == spot.dispatched.value == pytest.approx(of["chooses"] / least)
-        assert spot.margin == pytest.approx(max(of["small"], of["large"]) / least)
-        assert spot.over_reference == pytest.approx(least / library)
-        assert 0 < spot.share < 1
+        assert spot.figures["margin"] == pytest.approx(max(of["small"], of["large"]) / least)
+        assert spot.figures["over_reference"] == pytest.approx(least / library)
+        assert 0 < spot.figures["share"] < 1
 
 
 def test_limits_on_regret_are_verdicts() -> None:
@@ -66,7 +66,7 @@ def refuses_long_rows(params: Params) -> dict[str, float]:
 def test_a_dispatcher_that_does_not_run_has_infinite_regret() -> None:
     regions = Regions(maps.record(of=refuses_long_rows))
     lacking = [s for s in regions.spots if "chooses" not in s.times]
-    assert lacking and all(math.isinf(s.dispatched.value) and math.isnan(s.over_reference) for s in lacking)
+    assert lacking and all(math.isinf(s.dispatched.value) and math.isnan(s.figures["over_reference"]) for s in lacking)
     (verdict,) = regions.verdicts
     assert (verdict.status, verdict.value) == ("fail", None)
 
@@ -80,10 +80,10 @@ def test_of_several_dispatchers_the_last_is_judged_and_none_is_a_choice() -> Non
 
 def test_points_without_a_timed_variant_are_counted() -> None:
     regions = Regions(maps.record(of=lambda p: maps.times(p) if float(p["S"]) < 2048 else {"cudnn": 5.0}))
-    assert regions.untimed == sum(float(s.params["S"]) >= 2048 for s in regions.record.suite.shapes.values()) > 0
-    assert len(regions.spots) + regions.untimed == 60
+    long = sum(float(s.params["S"]) >= 2048 for s in regions.record.suite.shapes.values())
+    assert 0 < len(regions.spots) == 60 - long < 60
     (verdict,) = regions.verdicts
-    assert f"{len(regions.spots)} points, {regions.untimed} without a time, of which {regions.lost}" in verdict.reason
+    assert f"{len(regions.spots)} of 60 points have times, {regions.lost} failed" in verdict.reason
 
 
 def test_a_regret_over_points_that_are_left_after_failures_is_no_pass() -> None:
@@ -100,9 +100,11 @@ def test_a_regret_over_points_that_are_left_after_failures_is_no_pass() -> None:
 
 def test_one_point_and_equal_times() -> None:
     (spot,) = Regions(maps.record(1, of=lambda p: {"small": 3.0, "large": 3.0, "chooses": 3.0})).spots
-    assert (spot.best, spot.margin, spot.dispatched.text) == ("large", 1.0, "1.000 [1.000, 1.000]") and math.isnan(
-        spot.over_reference
-    )
+    assert (spot.best, spot.figures["margin"], spot.dispatched.text) == (
+        "large",
+        1.0,
+        "1.000 [1.000, 1.000]",
+    ) and math.isnan(spot.figures["over_reference"])
     assert all(rows is not None for _, _, rows in Regions(maps.record(1)).tables)
 
 
@@ -114,7 +116,7 @@ def test_other_records_are_refused() -> None:
 
 def test_a_map_in_which_all_failed_is_unmeasured() -> None:
     regions = Regions(maps.record(of=lambda p: {}))
-    assert not regions.spots and regions.untimed == 60 and all(rows is not None for _, _, rows in regions.tables)
+    assert not regions.spots and regions.lost == 60 and all(rows is not None for _, _, rows in regions.tables)
     assert [(v.status, v.value) for v in regions.verdicts] == [("unmeasured", None)]
 
 

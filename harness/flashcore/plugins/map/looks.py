@@ -113,7 +113,20 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
     least = min((us[name] for name in choices if name in us), default=0.0) + 1e-4
     for name, looked in far.items():
-        times["variants"][name] = asdict(_dropped(mode, [round(max(x - excess, least), 4) for x in looked]))
+        dropped = CaseTimes(
+            samples={mode: [round(max(x - excess, least), 4) for x in looked]},
+            calls={},
+            kernel_clock={},
+            kernels=None,
+            copies=0,
+            launches=1,
+            eager_calls=1,
+            seconds=0.0,
+            proved={},
+            new=None,
+            stopped=[mode],
+        )
+        times["variants"][name] = asdict(dropped)
     return times
 
 
@@ -136,23 +149,6 @@ def limit(best: float, number: int, spreads: Collection[float]) -> float:
     """us that a case may take after a round, given the fastest one's and each case's slowest look over its fastest."""
     share, us = _FAR[number]
     return best + max(best * max(share, _SPREADS * (statistics.median(spreads or (1.0,)) - 1)), us)
-
-
-def _dropped(mode: str, us: Sequence[float]) -> CaseTimes:
-    """The times of a case that was timed no further after a few calls in a mode."""
-    return CaseTimes(
-        samples={mode: us},
-        calls={},
-        kernel_clock={},
-        kernels=None,
-        copies=0,
-        launches=1,
-        eager_calls=1,
-        seconds=sum(us) / 1e6,
-        proved={},
-        new=None,
-        stopped=[mode],
-    )
 
 
 if __name__ == "__main__":

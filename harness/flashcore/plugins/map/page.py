@@ -22,15 +22,15 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         return None
     if not regions.spots:
         return None
-    drawn = {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}
-    view = {"regions": regions, "drawn": drawn}
+    view = {"regions": regions, "drawn": {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}}
     return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),))
 
 
 def _drawn(spot: Spot) -> dict[str, Any]:
     """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
-    drawn = {name: getattr(spot, name) for name in ("params", "best", "times", "references")}
-    figures = {name: getattr(spot, name) for name in ("margin", "share", "over_reference")}
-    for name, value in {**figures, "dispatched": spot.dispatched.value}.items():
-        drawn[name] = six_digits(value) if value < math.inf else None
-    return {"name": spot.shape.name, "regret": spot.dispatched.text, **drawn}
+    return {
+        "name": spot.shape.name,
+        "regret": spot.dispatched.text,
+        **{name: getattr(spot, name) for name in ("params", "best", "times", "references")},
+        **{name: six_digits(value) if value < math.inf else None for name, value in spot.figures.items()},
+    }

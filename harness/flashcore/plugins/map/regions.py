@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
-from flashcore.explain.roofline import CaseBounds, case_bounds
+from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FactSpec, Kind
@@ -34,34 +34,30 @@ class Spot:
         times, references: us by variant and by reference, fastest first.
         choices: the variants that are no dispatchers, or all if there are no others.
         best: the fastest choice.
-        margin: the second fastest choice's time over the fastest's.
-        share: the floor, us, over the fastest choice's time.
-        over_reference: the fastest choice's time over the fastest reference's.
         regrets: of the problem's dispatchers; infinite for one that has no time here.
         ran, dispatched: the dispatcher that is judged, the last, and its regret; empty without one.
-
-    A figure is NaN if there is nothing to compute it from.
+        figures: ``margin``, the second fastest choice's time over the fastest's; ``dispatched``; ``share``, the floor
+            over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(
-        self, row: Row, weight: float, dispatchers: Sequence[str], bounds: Mapping[Subject, CaseBounds]
-    ) -> None:
+    def __init__(self, row: Row, weight: float, dispatchers: Sequence[str], shares: Mapping[Subject, float]) -> None:
         self.shape, self.weight, variants = row.shape, weight, row.readings.record.suite.variants
         self.params = {"problem": self.shape.problem, **self.shape.params}
         self.references = {name: us for name, us in row.times.items() if variants[name].is_reference}
         self.times = {name: us for name, us in row.times.items() if name not in self.references}
         self.choices = {name: us for name, us in self.times.items() if name not in dispatchers} or self.times
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        case = bounds.get(Subject(self.best, shape=self.shape.name))
-        self.margin, self.share = second / least, math.nan
-        if case and (gap := case.gap(self.shape.time)):
-            self.share = gap.floor_us / least
-        self.over_reference = least / next(iter(self.references.values()), math.nan)
         self.regrets: dict[str, Ratio] = {}
         for name in (n for n in dispatchers if variants[n].problem == self.shape.problem):
             value, low, high = row.over(next(iter(self.times)), name) or [math.inf] * 3
             self.regrets[name] = Ratio(value, low or value, high or value)
         self.ran, self.dispatched = [("", UNKNOWN), *self.regrets.items()][-1]
+        self.figures = {
+            "margin": second / least,
+            "dispatched": self.dispatched.value,
+            "share": shares.get(Subject(self.best, shape=self.shape.name), math.nan),
+            "over_reference": least / next(iter(self.references.values()), math.nan),
+        }
 
     def regret(self, choice: str) -> float:
         """The regret of a choice by its time; infinite if it has none here."""
@@ -69,8 +65,8 @@ class Spot:
 
 
 class Regions:
-    """A recorded map. ``untimed`` counts the points without a timed variant; the others are ``spots``. ``lost`` are the
-    untimed ones where a variant may have run, had nothing failed.
+    """A recorded map. The points with a timed variant are ``spots``; ``lost`` counts those of the others where a variant
+    may have run, had nothing failed.
 
     Raises:
         UsageError: the record is of no map.
@@ -78,23 +74,23 @@ class Regions:
 
     def __init__(self, record: Record) -> None:
         suite, readings = record.suite, Readings(record)
-        maps = [(name, table) for name, table in suite.tables.get("map", {}).items() if table.get("points")]
+        maps = [(name, table) for name, table in suite.tables.get("map", {}).items() if "points" in table]
         if not maps:
             raise UsageError(
                 f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
             )
         (self.name, self.table), self.record = maps[0], record
-        bounds = {b.subject: b for b in case_bounds(record)}
+        gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
+        shares = {subject: 1 / gap.ratio for subject, gap in gaps if gap}
         status = grouped((o.shape, o.status) for o in record.outcomes if not suite.variants[o.variant].is_reference)
         self.spots: list[Spot] = []
-        self.lost = self.untimed = 0
+        self.lost = 0
         for point, weight in self.table["points"].items():
             row = Row(readings, [suite.shapes[point]])
-            if any(not suite.variants[name].is_reference for name in row.times):
-                self.spots.append(Spot(row, weight, self.table["dispatchers"], bounds))
-            else:
-                self.untimed += 1
+            if all(suite.variants[name].is_reference for name in row.times):
                 self.lost += {*status.get(point, ())} != {"unsupported"}
+            else:
+                self.spots.append(Spot(row, weight, self.table["dispatchers"], shares))
 
     def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
         """The weighted quantiles of the points' figures, without those that are NaN; empty if all are."""
@@ -114,11 +110,11 @@ class Regions:
                 f"regret of {name}": [s.regrets.get(name, UNKNOWN).value for s in self.spots]
                 for name in self.table["dispatchers"]
             },
-            "fastest variant over fastest reference": [s.over_reference for s in self.spots],
-            "floor over fastest variant": [s.share for s in self.spots],
+            "fastest variant over fastest reference": [s.figures["over_reference"] for s in self.spots],
+            "floor over fastest variant": [s.figures["share"] for s in self.spots],
         }
-        texts = ((name, [ratio.text for ratio in self.quantiles(of).values()]) for name, of in figures.items())
-        rows = [[name, *(quantiles or [UNMEASURED] * len(QUANTILES))] for name, quantiles in texts]
+        ratios = ((name, self.quantiles(of)) for name, of in figures.items())
+        rows = [[name, *(q[p].text if q else UNMEASURED for p in QUANTILES)] for name, q in ratios]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)[:20]
         rows = [
@@ -131,7 +127,7 @@ class Regions:
     def verdicts(self) -> Iterator[Verdict]:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
         ends = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value", "high")]
-        points = f"{len(self.spots)} points, {self.untimed} without a time, of which {self.lost} failed"
+        points = f"{len(self.spots)} of {len(self.table['points'])} points have times, {self.lost} failed"
         for name, limit in self.table["regret"].items():
             low, value, high = (end.get(name, UNKNOWN).value for end in ends)
             cause: Cause | None = None
