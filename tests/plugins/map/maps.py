@@ -8,8 +8,7 @@ from typing import Any
 
 from flashcore.model.record import Fact, Record
 from flashcore.model.suite import Params, Shape, Suite
-from flashcore.plugins.map import measure
-from flashcore.plugins.map.table import MapForm, points
+from flashcore.plugins.map.table import MapForm, mapped
 from tests import factory
 
 TABLE: dict[str, Any] = {
@@ -46,8 +45,7 @@ def record(
     count: int = 60, of: Callable[[Params], Mapping[str, float]] = times, seed: int = 0, **changes: Any
 ) -> Record:
     """The record of a map of ``count`` points; a variant that ``of`` leaves out at a point has no time there."""
-    chosen = points(declared := suite(**changes), "rows", count, seed)
-    mapped = measure.mapped(declared, chosen)
+    chosen = mapped(suite(**changes), "rows", count, seed)
     facts: list[Fact] = []
     samples: dict[str, tuple[float, ...]] = {}
     for shape in chosen.shapes.values():
@@ -55,7 +53,7 @@ def record(
             facts += [*_facts(variant, shape, us), *factory.formula_facts(variant, shape)]
             samples[f"{variant}/{shape.name}/back_to_back"] = (us,) * 10
     outcomes = [factory.outcome(v, s.name, "bench") for s in chosen.shapes.values() for v in of(s.params)]
-    return factory.bare_record(mapped, facts, samples=samples, outcomes=tuple(outcomes), plans=())
+    return factory.bare_record(chosen, facts, samples=samples, outcomes=tuple(outcomes), plans=())
 
 
 def _facts(variant: str, shape: Shape, us: float) -> list[Fact]:

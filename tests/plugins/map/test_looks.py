@@ -121,6 +121,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in us]
     payload = {
         "device": "cpu",
+        "modes": ["back_to_back"],
         "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
         "race": {"first": 1, "full": {"chooses": []}},
         "rule": {"least": 20, "seconds": 0.5},

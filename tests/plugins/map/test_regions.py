@@ -17,7 +17,7 @@ from tests.plugins.map import maps
 
 def test_a_point_has_its_fastest_variant_and_the_regret_of_the_dispatcher() -> None:
     regions = Regions(maps.record())
-    assert len(regions.spots) == 60 and not regions.lost
+    assert len(regions.spots) == 60 and not regions.untimed
     for spot in regions.spots:
         of = maps.times(spot.shape.params)
         library = of.pop("cudnn")
@@ -83,17 +83,12 @@ def test_points_without_a_timed_variant_are_counted() -> None:
     long = sum(float(s.params["S"]) >= 2048 for s in regions.record.suite.shapes.values())
     assert 0 < len(regions.spots) == 60 - long < 60
     (verdict,) = regions.verdicts
-    assert f"{len(regions.spots)} of 60 points have times, {regions.lost} failed" in verdict.reason
+    assert f"{len(regions.spots)} points, {long} more without a time" in verdict.reason
 
 
-def test_a_regret_over_points_that_are_left_after_failures_is_no_pass() -> None:
-    made = maps.record(regret={"p99": 9.0}, of=lambda p: maps.times(p) if float(p["S"]) < 2048 else {"cudnn": 5.0})
-    untimed = {s.name for s in made.suite.shapes.values()} - {s.shape.name for s in Regions(made).spots}
-    for status, verdict in (("failed", "unmeasured"), ("skipped", "unmeasured"), ("unsupported", "pass")):
-        lost = [factory.outcome(v, s, "bench", status) for s in untimed for v in ("small", "large", "chooses")]
-        record = replace(made, outcomes=(*made.outcomes, *lost))
-        assert [v.status for v in Regions(record).verdicts] == [verdict]
-        assert Regions(record).lost == (len(untimed) if verdict == "unmeasured" else 0)
+def test_a_regret_over_the_points_that_have_times_is_no_pass_while_others_have_none() -> None:
+    (lacking,) = Regions(maps.record(regret={"p99": 9.0}, of=lambda p: maps.times(p) if p["D"] == 64 else {})).verdicts
+    assert lacking.status == "unmeasured" and lacking.cause is not None
     (strict,) = Regions(maps.record(regret={"p99": 1.0}, of=lambda p: maps.times(p) if p["D"] == 64 else {})).verdicts
     assert strict.status == "fail"
 
@@ -116,7 +111,7 @@ def test_other_records_are_refused() -> None:
 
 def test_a_map_in_which_all_failed_is_unmeasured() -> None:
     regions = Regions(maps.record(of=lambda p: {}))
-    assert not regions.spots and regions.lost == 60 and all(rows is not None for _, _, rows in regions.tables)
+    assert not regions.spots and regions.untimed == 60 and all(rows is not None for _, _, rows in regions.tables)
     assert [(v.status, v.value) for v in regions.verdicts] == [("unmeasured", None)]
 
 

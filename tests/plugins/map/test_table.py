@@ -11,21 +11,25 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Suite
-from flashcore.plugins.map.table import MapForm, points
+from flashcore.plugins.map.table import MapForm, mapped
 from tests import factory
 from tests.plugins.map import maps
 
 
 def shapes(suite: Suite, count: int, seed: int | None = None) -> list[dict[str, Any]]:
-    return [dict(shape.params) for shape in points(suite, "rows", count, seed).shapes.values()]
+    return [dict(shape.params) for shape in mapped(suite, "rows", count, seed).shapes.values()]
+
+
+def weights(mapped: Suite) -> dict[str, float]:
+    return dict(mapped.tables["map"]["rows"]["points"])
 
 
 def test_a_seed_draws_the_same_points_and_more_points_begin_with_them() -> None:
     suite = maps.suite()
-    first = points(suite, "rows", 50, 7)
-    assert list(points(suite, "rows", 80, 7).shapes)[:50] == list(first.shapes) and len(first.shapes) == 50
-    assert points(suite, "rows", 50, 8) != first and points(suite, "rows", 50, 0) == points(suite, "rows", 50, None)
-    assert first.name == "rows" and first.weights == dict.fromkeys(first.shapes, 1.0)
+    first = mapped(suite, "rows", 50, 7)
+    assert list(mapped(suite, "rows", 80, 7).shapes)[:50] == list(first.shapes) and len(first.shapes) == 50
+    assert mapped(suite, "rows", 50, 8) != first and mapped(suite, "rows", 50, 0) == mapped(suite, "rows", 50, None)
+    assert weights(first) == dict.fromkeys(first.shapes, 1.0)
     for name, shape in first.shapes.items():
         assert shape.name == name and (shape.stages, shape.rank_by) == (("bench",), "back_to_back")
 
@@ -69,13 +73,15 @@ def test_mistakes_are_told_with_their_field(changes: dict[str, Any], fields: lis
 
 def test_conditions_that_hardly_anything_meets_end_with_a_hint() -> None:
     with pytest.raises(UsageError, match=r"expected 5 points, 1 meet the conditions\n  hint: loosen"):
-        points(maps.suite(params={"B": 1, "H": 8, "S": 64, "D": 64}), "rows", 5, None)
+        mapped(maps.suite(params={"B": 1, "H": 8, "S": 64, "D": 64}), "rows", 5, None)
     with pytest.raises(UsageError, match=r"rows: expected a number for each of B, H, S, D, found none for D, found \{"):
-        points(maps.suite(params={"B": 1, "H": 1, "S": 64}), "rows", 5, None)
+        mapped(maps.suite(params={"B": 1, "H": 1, "S": 64}), "rows", 5, None)
     with pytest.raises(UsageError, match=r"map\.rows: expected only the names problem, B, H, S, D"):
-        points(maps.suite(conditions=["LENGTH > 3"]), "rows", 5, None)
+        mapped(maps.suite(conditions=["LENGTH > 3"]), "rows", 5, None)
+    with pytest.raises(UsageError, match=r"1 // \(H - 8\)"):
+        mapped(maps.suite(features=["1 // (H - 8)"]), "rows", 5, None)
     with pytest.raises(UsageError, match=r"B // \(S - 64\).*found \{"):
-        points(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
+        mapped(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
 
 
 # --- traffic --------------------------------------------------------------------------------------
@@ -89,11 +95,11 @@ def traffic(folder: Path, text: str, **changes: Any) -> Suite:
 
 def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> None:
     text = "B,S,weight\n1,64,2\n2,128,5\n1,64,4\n4,8192,100\n8,256,0\n"
-    chosen = points(traffic(tmp_path, text), "rows", 10, None)
+    chosen = mapped(traffic(tmp_path, text), "rows", 10, None)
     assert [(s.params["B"], s.params["S"]) for s in chosen.shapes.values()] == [(1, 64), (2, 128)]
-    assert list(chosen.weights.values()) == [6.0, 5.0]
-    assert len(points(traffic(tmp_path, text), "rows", 1, None).shapes) == 1
-    assert [*points(traffic(tmp_path, "B,S\n1,64\n1,64\n"), "rows", 9, None).weights.values()] == [2.0]
+    assert list(weights(chosen).values()) == [6.0, 5.0]
+    assert len(mapped(traffic(tmp_path, text), "rows", 1, None).shapes) == 1
+    assert [*weights(mapped(traffic(tmp_path, "B,S\n1,64\n1,64\n"), "rows", 9, None)).values()] == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
 )
 def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as error:
-        points(traffic(tmp_path, text), "rows", 5, None)
+        mapped(traffic(tmp_path, text), "rows", 5, None)
     assert "hint: " in str(error.value)
 
 
@@ -125,4 +131,4 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"traffic.csv: expected a CSV file whose first line names params, found .*No such file"
     ):
-        points(suite, "rows", 5, None)
+        mapped(suite, "rows", 5, None)

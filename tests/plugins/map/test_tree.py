@@ -94,12 +94,6 @@ def test_the_last_variant_of_each_part_runs_everywhere() -> None:
     assert p99(source) == 1.0
 
 
-def test_a_feature_that_is_no_number_is_refused() -> None:
-    regions = Regions(maps.record(40))
-    with pytest.raises(UsageError, match="expected expressions that are numbers at every point"):
-        tree.fitted(regions.spots, ["1 // (S - S)"], [])
-
-
 def test_what_cannot_be_fitted_says_so() -> None:
     with pytest.raises(UsageError, match=r"expected features .*, found \[\]"):
         tree.dispatcher(Regions(maps.record(features=[])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
@@ -10,10 +11,9 @@ from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate.wording import sentence
 from flashcore.plugins.map.measure import measured
 from flashcore.plugins.map.regions import Regions
-from flashcore.plugins.map.table import points
+from flashcore.plugins.map.table import mapped
 from flashcore.plugins.map.tree import dispatcher
 from flashcore.suites.find import of_project
-from flashcore.suites.load import load
 
 EXAMPLES = (
     ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         settings = options.settings(arguments, upto="bench", join=False)
         with progress.shown(arguments.quiet) as say:
-            chosen = points(load(settings.suite), name, count, arguments.seed)
-            records = measured(settings, chosen, arguments.resume, say)
+            draw = partial(mapped, name=name, count=count, seed=arguments.seed)
+            records = measured(settings, draw, arguments.resume, say)
     codes = [Exit.OK]
     for regions in map(Regions, records):
         if name not in (None, regions.name):

@@ -82,13 +82,13 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     payload, race = task.payload, task.payload["race"]
     if not race:
         return bench_child.perform(task, log)
-    cases = {case["variant"]: Case.from_json(case) for case in payload["cases"]}
-    mode, ran = next(iter(cases.values())).rank_by, ["", *(name for name in dispatchers if name in cases)][-1]
-    choices = [name for name, case in cases.items() if not case.is_reference and name not in dispatchers]
+    (mode,), ran = payload["modes"], [name for name in dispatchers if name in race["full"]][-1:]
+    choices: list[str] = []
     near: dict[str, list[float]] = {}
     far: dict[str, list[float]] = {}
 
     def choose(cases: Sequence[Case], sets: Sets) -> list[Case]:
+        choices.extend(c.variant for c in cases if not c.is_reference and c.variant not in dispatchers)
         entrants: list[Entrant] = []
         for case in cases:
             log.step(task.name, "first look", case.variant)
@@ -106,7 +106,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         return [case for case in cases if case.variant not in far]
 
     rule = {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0}
-    race = {**race, "full": {**race["full"], ran: [mode]}}
+    race = {**race, "full": {**race["full"], **dict.fromkeys(ran, payload["modes"])}}
     times = bench_child.perform(Task(task.name, {**payload, "rule": rule, "race": race}), log, choose)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
@@ -130,7 +130,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     return times
 
 
-def look(entrants: Sequence[Entrant], number: int, choices: Collection[str], ran: str) -> list[Entrant]:
+def look(entrants: Sequence[Entrant], number: int, choices: Collection[str], ran: Collection[str]) -> list[Entrant]:
     """Looks at each case, but not in round 0, and returns those far from the fastest of the ``choices``, without
     ``ran``."""
     for one in rotated(entrants, number) if number else ():
@@ -139,10 +139,13 @@ def look(entrants: Sequence[Entrant], number: int, choices: Collection[str], ran
     chosen = [one for one in fastest if one.case.variant in choices] or fastest
     spreads = [max(one.us) / min(one.us) for one in entrants if one.us]
     most = next((limit(one.least, number, spreads) for one in chosen if one.is_right), math.inf)
-    for one in entrants:
-        if one.least > most and one.case.variant != ran:
-            one.look()  # the host may have disturbed a look
-    return [one for one in entrants if one.least > most and one.case.variant != ran]
+
+    def far() -> list[Entrant]:
+        return [one for one in entrants if one.least > most and one.case.variant not in ran]
+
+    for one in far():
+        one.look()  # the host may have disturbed a look
+    return far()
 
 
 def limit(best: float, number: int, spreads: Collection[float]) -> float:

@@ -65,8 +65,7 @@ class Spot:
 
 
 class Regions:
-    """A recorded map. The points with a timed variant are ``spots``; ``lost`` counts those of the others where a variant
-    may have run, had nothing failed.
+    """A recorded map. The points with a timed variant are ``spots``; ``untimed`` counts the others.
 
     Raises:
         UsageError: the record is of no map.
@@ -82,15 +81,13 @@ class Regions:
         (self.name, self.table), self.record = maps[0], record
         gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
         shares = {subject: 1 / gap.ratio for subject, gap in gaps if gap}
-        status = grouped((o.shape, o.status) for o in record.outcomes if not suite.variants[o.variant].is_reference)
-        self.spots: list[Spot] = []
-        self.lost = 0
-        for point, weight in self.table["points"].items():
-            row = Row(readings, [suite.shapes[point]])
-            if all(suite.variants[name].is_reference for name in row.times):
-                self.lost += {*status.get(point, ())} != {"unsupported"}
-            else:
-                self.spots.append(Spot(row, weight, self.table["dispatchers"], shares))
+        rows = ((Row(readings, [suite.shapes[point]]), weight) for point, weight in self.table["points"].items())
+        self.spots = [
+            Spot(row, weight, self.table["dispatchers"], shares)
+            for row, weight in rows
+            if not all(suite.variants[name].is_reference for name in row.times)
+        ]
+        self.untimed = len(self.table["points"]) - len(self.spots)
 
     def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
         """The weighted quantiles of the points' figures, without those that are NaN; empty if all are."""
@@ -127,13 +124,13 @@ class Regions:
     def verdicts(self) -> Iterator[Verdict]:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
         ends = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value", "high")]
-        points = f"{len(self.spots)} of {len(self.table['points'])} points have times, {self.lost} failed"
+        points = f"{len(self.spots)} points, {self.untimed} more without a time"
         for name, limit in self.table["regret"].items():
             low, value, high = (end.get(name, UNKNOWN).value for end in ends)
             cause: Cause | None = None
             if math.isnan(value):
                 cause = NotRecorded()
-            elif value <= limit and self.lost:
+            elif value <= limit and self.untimed:
                 cause = NotTimed()
             elif low <= limit < value:
                 cause = Message("the times are not exact enough")

@@ -13,9 +13,10 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -35,14 +36,6 @@ class RangeForm(Form):
     high: int = Field(alias="to")
     step: int = Field(default=1, ge=1)
     log: bool = False
-
-
-class Points(NamedTuple):
-    """The points of the map ``name``, and their weights."""
-
-    name: str
-    shapes: dict[str, Shape]
-    weights: dict[str, float]
 
 
 class MapForm(TableForm):
@@ -87,9 +80,10 @@ class MapForm(TableForm):
                 yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
-def points(suite: Suite, name: str | None, count: int, seed: int | None) -> Points:
-    """The first ``count`` different points of a map, by default the first: drawn with the seed, or the most frequent in
-    the CSV file, which may have fewer.
+def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suite:
+    """The suite of a map's variants and of its first ``count`` different points: drawn with the seed, or the most
+    frequent in the CSV file, which may have fewer. Without budgets, which are on the suite's shapes. ``name``: by
+    default the first map's.
 
     Raises:
         UsageError: no such map, a CSV file that does not fit the map, or conditions that too few draws meet.
@@ -103,7 +97,8 @@ def points(suite: Suite, name: str | None, count: int, seed: int | None) -> Poin
         )
     table = maps[name]
     draws = _traffic(suite, table) if table["csv"] else _drawn(table, table["seed"] if seed is None else seed)
-    chosen = Points(name, {}, {})
+    shapes: dict[str, Shape] = {}
+    weights: dict[str, float] = {}
     for place, drawn, weight in islice(draws, _MOST_DRAWS * count):
         problem = drawn["problem"]
         try:
@@ -115,6 +110,8 @@ def points(suite: Suite, name: str | None, count: int, seed: int | None) -> Poin
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
             met = all(holds(parse(text, drawn), drawn) for text in table["conditions"])
+            for text in table["features"]:
+                value(parse(text, drawn), drawn)
         except ValueError as error:
             raise UsageError(
                 f"{place or f'map.{name}'}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
@@ -123,16 +120,30 @@ def points(suite: Suite, name: str | None, count: int, seed: int | None) -> Poin
             digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
             params = {k: v for k, v in drawn.items() if k != "problem"}
             shape = Shape(f"p{digest[:8]}", problem, params, ("bench",), table["rank_by"])
-            chosen.shapes.setdefault(shape.name, shape)
-            chosen.weights.setdefault(shape.name, weight)
-        if len(chosen.shapes) == count:
+            shapes.setdefault(shape.name, shape)
+            weights.setdefault(shape.name, weight)
+        if len(shapes) == count:
             break
-    if len(chosen.shapes) < (1 if table["csv"] else count):
+    if len(shapes) < (1 if table["csv"] else count):
         raise UsageError(
-            f"map.{name}: expected {count} points, {len(chosen.shapes)} meet the conditions\n"
+            f"map.{name}: expected {count} points, {len(shapes)} meet the conditions\n"
             "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
         )
-    return chosen
+    variants = {
+        n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
+        for n, v in suite.variants.items()
+        if v.problem in table["problems"] and matches_any(n, table["variants"])
+    }
+    return replace(
+        suite,
+        problems={n: replace(p, file=table["file"] or p.file) for n, p in suite.problems.items()},
+        shapes=shapes,
+        variants=variants,
+        baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
+        budgets=(),
+        waivers=(),
+        tables={"map": {name: {**table, "points": weights}}},
+    )
 
 
 Draws = Iterator[tuple[str, dict[str, Any], float]]

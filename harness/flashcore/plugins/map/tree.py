@@ -47,10 +47,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
     losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     gain = _GAIN * sum(spot.weight for spot in spots)
-    try:
-        at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
-    except ValueError as error:
-        raise UsageError(f"features: expected expressions that are numbers at every point: {error}") from error
+    at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
 
     def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
