@@ -12,8 +12,11 @@ import pytest
 from flashcore.measure.bench import case_times
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
+from flashcore.measure.workers import journal
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.measure.workers.pool import Pool
+from flashcore.measure.workers.process import LocalGpu
 from flashcore.measure.workers.program import Limits
 from flashcore.model.causes import FirstRound, WrongTimedAnswer
 from flashcore.model.record import Facts, StageResult, Subject
@@ -46,6 +49,23 @@ def test_a_variant_falls_by_itself_and_the_others_are_timed(tmp_path: Path, firs
     assert Facts(result.facts).number("isolated_p50", Subject("right", shape="small"))
     processes = len(list(tmp_path.glob("child-*.log")))
     assert timed(tmp_path, first) == result and len(list(tmp_path.glob("child-*.log"))) == processes
+
+
+def test_gpus_share_the_points_and_an_interrupted_race_times_only_what_is_left(tmp_path: Path) -> None:
+    two = (LocalGpu("GPU-a"), LocalGpu("GPU-b"))
+    points = {s: [case(v, s, columns=37 + i) for v in ("right", "slower")] for i, s in enumerate(("p", "q", "r", "s"))}
+    bench = Bench(samples=12, first=1, max_samples=12, modes=("isolated",))
+
+    def race(count: int, *places: LocalGpu) -> list[str]:
+        context = stages.context(tmp_path, "slower", bench=bench, resident=CHILD, workers=Pool(places))
+        with context.workers:
+            cases = [one for name in list(points)[:count] for one in points[name]]
+            assert {o.status for o in case_times.run(context, cases, tmp_path).outcomes} == {"ok"}
+        lines = (line for path in tmp_path.glob("journal-*.jsonl") for line in journal.parse(path.read_bytes()))
+        return sorted(line["name"] for line in lines if line["event"] == "begin")
+
+    assert race(2, *two) == ["p", "q"]
+    assert race(4, *two) == race(4, two[0]) == ["p", "q", "r", "s"]
 
 
 def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
