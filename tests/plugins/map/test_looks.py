@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from flashcore.measure.bench import case_times
+from flashcore.measure.bench.child import Choose
+from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
@@ -127,13 +129,16 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
     requested: list[dict[str, Any]] = []
+    rules: list[StopRule] = []
     left: list[str] = []
     us = {"a": 12.0, "far": 17.0, "library": 9.0, "early": 12.0, "chooses": 90.0}
 
-    def bench(task: Task, log: Journal, choose: Callable[..., Sequence[Case]]) -> dict[str, Any]:
+    def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
         requested.append(dict(task.payload))
-        left.extend(one.variant for one in choose([Case.from_json(c) for c in task.payload["cases"]], None))
-        each = {"a": fastest, "library": 7.0, "early": 10.0, "chooses": 88.0}
+        chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        left.extend(one.variant for one in chosen)
+        rules.append(rule)
+        each = {"a": fastest, "library": 7.0, "chooses": 88.0}
         return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in each.items()}, "failed": {}}
 
     monkeypatch.setattr(looks, "Entrant", lambda case, *_: Stub(case.variant, *[us[case.variant]] * 9))
@@ -144,15 +149,17 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
         "modes": ["back_to_back"],
         "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
         "race": {"first": 1, "full": {"chooses": []}},
-        "rule": {"least": 20, "seconds": 0.5},
     }
     log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["early", "chooses", "of_another_problem"]
     times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
-    assert left == ["a", "library", "early", "chooses"]
+    assert left == ["a", "library", "chooses"], "a dispatcher that is not judged keeps its looks too"
     assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}, "as many samples as the fastest"
-    assert requested[0]["rule"]["fewest"] < requested[0]["rule"]["least"] < 20, "bench's race drops what is slower"
+    assert rules[0].least == rules[0].fewest < 10, "short calls need few samples"
     assert times["far"]["samples"] == {"back_to_back": [dropped] * 2}, "above the fastest, which no dispatcher is"
-    assert times["far"]["stopped"] == ["back_to_back"]
+    assert times["far"]["stopped"] == times["early"]["stopped"] == ["back_to_back"]
+    us.update({name: 1e6 * x for name, x in us.items()})
+    looks.perform(Task("shape", payload), log, dispatchers)
+    assert rules[1].least > rules[1].fewest == rules[0].fewest, "of long calls bench's race drops the slower ones first"
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

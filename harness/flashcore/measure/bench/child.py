@@ -28,8 +28,8 @@ _SHORTEST_SPAN = 20_000
 _EMPTY = "(empty)"
 
 
-#: Of these cases, those to set up and time, looked at with the shape's sets.
-Choose = Callable[[Sequence[Case], Sets], Sequence[Case]]
+#: Of these cases, looked at with the shape's sets, those to set up and time, and when they have enough samples.
+Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], StopRule]]
 
 
 def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str, Any]:
@@ -54,7 +54,9 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     hung = hung_before(log.path.parent)
     failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
     left: Sequence[Case] = [case for case in cases if case.variant not in failed]
-    for case in choose(left, sets) if choose else left:
+    if choose:
+        left, rule = choose(left, sets)
+    for case in left:
         log.step(task.name, "set up", case.variant)
         try:
             caller = Caller(case, problem, device)

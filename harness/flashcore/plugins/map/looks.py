@@ -3,8 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
 a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
-by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher that is judged gets
-as many as the fastest. Without a race it is bench's child.
+by, and its answer is not checked. So are those of dispatchers that are not judged. The others race as in bench, with
+fewer samples; the dispatcher that is judged gets as many as the fastest. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -23,12 +23,14 @@ from typing import Any
 from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.message import CaseTimes
 from flashcore.measure.bench.proof import Sets
+from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import rotated, timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: Samples of the cases that are left: of each, after which bench's race drops the slower ones, and of the others.
-_FEW, _SAMPLES = 5, 10
+#: Samples of the cases that are left, and the most us of a call for so few; samples of longer calls, whose clock varies
+#: more: after the first few, bench's race drops the slower ones.
+_FEW, _SHORT_US, _MORE = 5, 1000.0, 10
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: How far a case may be from the fastest, relative and in us: by its first call, and after each round of looks; or this
@@ -87,7 +89,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     near: dict[str, list[float]] = {}
     far: dict[str, list[float]] = {}
 
-    def choose(cases: Sequence[Case], sets: Sets) -> list[Case]:
+    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
         choices.extend(c.variant for c in cases if not c.is_reference and c.variant not in dispatchers)
         entrants: list[Entrant] = []
         for case in cases:
@@ -102,12 +104,15 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             lost = look(entrants, number, choices, ran)
             far.update((one.case.variant, one.us) for one in lost)
             entrants = [one for one in entrants if one not in lost]
-        near.update((one.case.variant, one.us) for one in entrants)
-        return [case for case in cases if case.variant not in far]
+        for one in entrants:
+            idle = one.case.variant in dispatchers and one.case.variant not in ran
+            (far if idle else near)[one.case.variant] = one.us
+        samples = _FEW if min((one.least for one in entrants), default=0.0) <= _SHORT_US else _MORE
+        rule = StopRule(least=samples, fewest=_FEW, seconds=0.0)
+        return [case for case in cases if case.variant not in far], rule
 
-    rule = {**payload["rule"], "least": _SAMPLES, "fewest": _FEW, "seconds": 0.0}
     race = {**race, "full": {**race["full"], **dict.fromkeys(ran, payload["modes"])}}
-    times = bench_child.perform(Task(task.name, {**payload, "rule": rule, "race": race}), log, choose)
+    times = bench_child.perform(Task(task.name, {**payload, "race": race}), log, choose)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
