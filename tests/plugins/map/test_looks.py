@@ -131,7 +131,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     requested: list[dict[str, Any]] = []
     rules: list[StopRule] = []
     left: list[str] = []
-    us = {"a": 12.0, "far": 17.0, "library": 9.0, "early": 12.0, "chooses": 90.0}
+    us = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 90.0}
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
         requested.append(dict(task.payload))
@@ -150,13 +150,13 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
         "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
         "race": {"first": 1, "full": {"chooses": []}},
     }
-    log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["early", "chooses", "of_another_problem"]
+    log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["chooses", "of_another_problem"]
     times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
-    assert left == ["a", "library", "chooses"], "a dispatcher that is not judged keeps its looks too"
+    assert left == ["a", "library", "chooses"]
     assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}, "as many samples as the fastest"
     assert rules[0].least == rules[0].fewest < 10, "short calls need few samples"
     assert times["far"]["samples"] == {"back_to_back": [dropped] * 2}, "above the fastest, which no dispatcher is"
-    assert times["far"]["stopped"] == times["early"]["stopped"] == ["back_to_back"]
+    assert times["far"]["stopped"] == ["back_to_back"]
     us.update({name: 1e6 * x for name, x in us.items()})
     looks.perform(Task("shape", payload), log, dispatchers)
     assert rules[1].least > rules[1].fewest == rules[0].fewest, "of long calls bench's race drops the slower ones first"

@@ -3,8 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
 a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
-by, and its answer is not checked. So are those of dispatchers that are not judged. The others race as in bench, with
-fewer samples; the dispatcher that is judged gets as many as the fastest. Without a race it is bench's child.
+by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher gets as many as the
+fastest. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -80,11 +80,11 @@ class Entrant:
 
 
 def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
-    """Times the cases of one shape; of its ``dispatchers`` the last is judged."""
+    """Times the cases of one shape."""
     payload, race = task.payload, task.payload["race"]
     if not race:
         return bench_child.perform(task, log)
-    (mode,), ran = payload["modes"], [name for name in dispatchers if name in race["full"]][-1:]
+    (mode,), ran = payload["modes"], [name for name in dispatchers if name in race["full"]]
     choices: list[str] = []
     near: dict[str, list[float]] = {}
     far: dict[str, list[float]] = {}
@@ -104,9 +104,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             lost = look(entrants, number, choices, ran)
             far.update((one.case.variant, one.us) for one in lost)
             entrants = [one for one in entrants if one not in lost]
-        for one in entrants:
-            idle = one.case.variant in dispatchers and one.case.variant not in ran
-            (far if idle else near)[one.case.variant] = one.us
+        near.update((one.case.variant, one.us) for one in entrants)
         samples = _FEW if min((one.least for one in entrants), default=0.0) <= _SHORT_US else _MORE
         rule = StopRule(least=samples, fewest=_FEW, seconds=0.0)
         return [case for case in cases if case.variant not in far], rule

@@ -34,8 +34,7 @@ class Spot:
         times, references: us by variant and by reference, fastest first.
         choices: the variants that are no dispatchers, or all if there are no others.
         best: the fastest choice.
-        regrets: of the problem's dispatchers; infinite for one that has no time here.
-        ran, dispatched: the dispatcher that is judged, the last, and its regret; empty without one.
+        ran, dispatched: the problem's dispatcher, and its regret, infinite if it has no time here; empty without one.
         figures: ``margin``, the second fastest choice's time over the fastest's; ``dispatched``; ``share``, the floor
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
@@ -47,11 +46,9 @@ class Spot:
         self.times = {name: us for name, us in row.times.items() if name not in self.references}
         self.choices = {name: us for name, us in self.times.items() if name not in dispatchers} or self.times
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        self.regrets: dict[str, Ratio] = {}
-        for name in (n for n in dispatchers if variants[n].problem == self.shape.problem):
-            value, low, high = row.over(next(iter(self.times)), name) or [math.inf] * 3
-            self.regrets[name] = Ratio(value, low or value, high or value)
-        self.ran, self.dispatched = [("", UNKNOWN), *self.regrets.items()][-1]
+        self.ran = ["", *(name for name in dispatchers if variants[name].problem == self.shape.problem)][-1]
+        value, low, high = row.over(next(iter(self.times)), self.ran) or [math.inf if self.ran else math.nan] * 3
+        self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
             "margin": second / least,
             "dispatched": self.dispatched.value,
@@ -103,10 +100,6 @@ class Regions:
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
         figures = {
             "regret of the dispatcher": [s.dispatched.value for s in self.spots],
-            **{
-                f"regret of {name}": [s.regrets.get(name, UNKNOWN).value for s in self.spots]
-                for name in self.table["dispatchers"]
-            },
             "fastest variant over fastest reference": [s.figures["over_reference"] for s in self.spots],
             "floor over fastest variant": [s.figures["share"] for s in self.spots],
         }

@@ -43,7 +43,7 @@ class MapForm(TableForm):
 
     A param is a constant, a list to choose from, in which a value may be repeated, or a range. ``derived`` params are
     computed from those before them. ``file`` replaces the problems' files, for example to make inputs on the GPU.
-    ``dispatchers`` are variants that choose a kernel by the shape; ``features`` are
+    ``dispatchers`` are variants that choose a kernel by the shape; of each problem the last is timed. ``features`` are
     expressions that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
     """
 
@@ -129,10 +129,12 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             f"map.{name}: expected {count} points, {len(shapes)} meet the conditions\n"
             "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
         )
+    judged = {suite.variants[n].problem: n for n in table["dispatchers"]}
     variants = {
         n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
         for n, v in suite.variants.items()
         if v.problem in table["problems"] and matches_any(n, table["variants"])
+        if n not in table["dispatchers"] or n in judged.values()
     }
     return replace(
         suite,
@@ -142,7 +144,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**table, "points": weights}}},
+        tables={"map": {name: {**table, "dispatchers": [*judged.values()], "points": weights}}},
     )
 
 
