@@ -80,6 +80,7 @@ def test_conditions_that_hardly_anything_meets_end_with_a_hint() -> None:
         mapped(maps.suite(conditions=["LENGTH > 3"]), "rows", 5, None)
     with pytest.raises(UsageError, match=r"1 // \(H - 8\)"):
         mapped(maps.suite(features=["1 // (H - 8)"]), "rows", 5, None)
+    assert mapped(maps.suite(features=["1 // (S - 64)"], conditions=["S > 64"]), "rows", 5, None).shapes
     with pytest.raises(UsageError, match=r"B // \(S - 64\).*found \{"):
         mapped(maps.suite(conditions=["B // (S - 64) > 0"]), "rows", 50, None)
 
@@ -112,9 +113,9 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
         ),
         ("B,S\n1,64,5\n", ":2: expected a value in each column"),
         ("B,S\n\n1\n", ":3: expected a value in each column"),
-        ("B\n1\n", ":2: expected a number for each of B, H, S, D, found none for S"),
-        ("B,S\nx,64\n", ":2: expected a number for each of B, H, S, D, found none for B"),
-        ("problem,B,S\nother,1,64\n", ":2: expected a problem, one of attention, found 'other'"),
+        ("B\n1\n", "rows: expected a number for each of B, H, S, D, found none for S, found {.*'B': 1"),
+        ("B,S\nx,64\n", "rows: expected a number for each of B, H, S, D, found none for B, found {.*'B': 'x'"),
+        ("problem,B,S\nother,1,64\n", "rows: expected a problem, one of attention, found 'other'"),
         ("B,S\n1,8192\n", "0 meet the conditions"),
         ("", "0 meet the conditions"),
     ],

@@ -99,7 +99,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     draws = _traffic(suite, table) if table["csv"] else _drawn(table, table["seed"] if seed is None else seed)
     shapes: dict[str, Shape] = {}
     weights: dict[str, float] = {}
-    for place, drawn, weight in islice(draws, _MOST_DRAWS * count):
+    for drawn, weight in islice(draws, _MOST_DRAWS * count):
         problem = drawn["problem"]
         try:
             if problem not in table["problems"]:
@@ -110,11 +110,11 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
             met = all(holds(parse(text, drawn), drawn) for text in table["conditions"])
-            for text in table["features"]:
+            for text in table["features"] if met else ():
                 value(parse(text, drawn), drawn)
         except ValueError as error:
             raise UsageError(
-                f"{place or f'map.{name}'}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
+                f"map.{name}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
             ) from error
         if met:
             digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
@@ -148,7 +148,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     )
 
 
-Draws = Iterator[tuple[str, dict[str, Any], float]]
+Draws = Iterator[tuple[dict[str, Any], float]]
 
 
 def _drawn(table: Mapping[str, Any], seed: int) -> Draws:
@@ -164,15 +164,14 @@ def _drawn(table: Mapping[str, Any], seed: int) -> Draws:
                     drawn[name] = rng.choice(given)
                 case _:
                     drawn[name] = given
-        yield "", drawn, 1.0
+        yield drawn, 1.0
 
 
 def _traffic(suite: Suite, table: Mapping[str, Any]) -> Draws:
-    """The rows of a CSV file by falling weight, each with its line; a ``weight`` counts a row several times."""
+    """The rows of a CSV file by falling weight; a ``weight`` counts a row several times."""
     file = Path(suite.root, table["csv"])
     same = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
     weights: Counter[str] = Counter()
-    places: dict[str, str] = {}
     try:
         reader = csv.DictReader(file.read_text("utf-8").splitlines(), restval="")
         rows = [(f"{file}:{reader.line_num}", row) for row in reader]
@@ -191,5 +190,4 @@ def _traffic(suite: Suite, table: Mapping[str, Any]) -> Draws:
         numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
         text = json.dumps({"problem": table["problems"][0], **same, **numbers})
         weights[text] += float(weight)  # type: ignore[assignment]
-        places.setdefault(text, place)
-    yield from ((places[text], json.loads(text), weight) for text, weight in weights.most_common() if weight)
+    yield from ((json.loads(text), weight) for text, weight in weights.most_common() if weight)
