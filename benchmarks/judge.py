@@ -267,7 +267,6 @@ def some_of(shapes: Sequence[Shape], number: int) -> list[Shape]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Each candidate's verdict."""
     plugins.load()
-    until = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.build or options.candidates or made)
         if options.build or not options.candidates:
@@ -277,20 +276,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         wanted = sorted((p for p in folder.iterdir() if any(word in p.name for word in words)), key=_turn)
         if options.batch:
             wanted = _batch(wanted, options.batch, Path(made))
-        for suite in dict.fromkeys((p / "suite").read_text() for p in wanted if not options.no_judging):
-            of_suite = [p for p in wanted if (p / "suite").read_text() == suite]
-            verdicts = judging.judge_all(load(raw.ROOT / suite), of_suite, judging.Settings(), lambda _: None)
-            with contextlib.closing(verdicts):
-                for place in of_suite:
-                    if time.monotonic() > until:
-                        break
-                    start = time.monotonic()
-                    one = json.loads(next(verdicts).to_json())
-                    results[place.name] = one | {"wall_s": round(time.monotonic() - start, 2)}
-                    spent = f"{results[place.name]['wall_s']:.1f} s {one['seconds']}"
-                    print(f"{place.name} {one['status']} {spent} {one['reasons'][:1] or _times(one)}", file=sys.stderr)
-                    if options.json:
-                        raw.write(Path(options.json), "judge", options, results)
+        names = [] if options.no_judging else [(p / "suite").read_text() for p in wanted]
+        suites = {name: load(raw.ROOT / name) for name in {*names}}
+        candidates = [(suites[name], place) for name, place in zip(names, wanted, strict=False)]
+        start, until = time.monotonic(), time.monotonic() + options.seconds
+        with contextlib.closing(judging.judge_all(candidates, judging.Settings(), lambda _: None)) as verdicts:
+            for place, verdict in verdicts:
+                one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
+                results[place.name] = one
+                said = f"{one['at_s']:.1f} s {one['seconds']} {one['reasons'][:1] or _times(one)}"
+                print(f"{place.name} {one['status']} {said}", file=sys.stderr)
+                if options.json:
+                    raw.write(Path(options.json), "judge", options, results)
+                if time.monotonic() > until:
+                    break
         return results
 
 

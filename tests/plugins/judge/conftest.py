@@ -49,7 +49,7 @@ def judge(forked: None, machine: Callable[..., Machine], made: Path, tmp_path: P
         del environment["LIBCUDA_LOG"]  # it would take time by the host's clock
         folder = written(tmp_path / f"c{len(list(tmp_path.iterdir()))}", cubin or made / "k.cubin", **changes)
         settings = Settings(arch="sm_90a", environment=environment)
-        (verdict,) = judge_all(load(suite), [folder], settings, lambda _: None)
+        ((_, verdict),) = judge_all([(load(suite), folder)], settings, lambda _: None)
         return verdict
 
     return judge

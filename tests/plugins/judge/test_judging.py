@@ -56,8 +56,9 @@ def test_each_gpu_judges_candidates_of_its_own(
     changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
     folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
     settings = Settings(arch="sm_90a", environment=environment)
-    verdicts = [*judge_all(load(SUITE), folders, settings, said.append)]
-    assert [one.status for one in verdicts] == ["accepted", "rejected", "rejected", "accepted"]
+    suite = load(SUITE)
+    verdicts = dict(judge_all([(suite, folder) for folder in folders], settings, said.append))
+    assert [verdicts[folder].status for folder in folders] == ["accepted", "rejected", "rejected", "accepted"]
     assert {line.split()[-1] for line in said} == {*gpus}
 
 

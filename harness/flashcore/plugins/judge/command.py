@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings = judging.Settings(arguments.limit)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
-        for verdict in judging.judge_all(suite, list(_folders(arguments.candidates)), settings, say):
+        candidates = [(suite, folder) for folder in _folders(arguments.candidates)]
+        for _, verdict in judging.judge_all(candidates, settings, say):
             path = write(verdict, Path(arguments.output), arguments.key)
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])

@@ -44,10 +44,10 @@ _PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
 #: apart by a few elements knows nothing.
 _MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
-#: Sets of processes that are started ahead: a candidate may be rejected sooner than a context is made.
-_SPARE = 3
 #: Processes whose first calls must all be slow to convict.
 _FIRSTS = 2
+#: Sets of processes that are started ahead, by the number in each: what a candidate takes.
+_SPARE = {1: 1 + _FIRSTS, PROCESSES: 1}
 #: Timed calls that are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
@@ -64,32 +64,38 @@ class Settings:
     environment: Mapping[str, str] | None = None
 
 
-def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Say) -> Generator[Verdict]:
-    """The verdict on each candidate. The next ones are sealed and compiled while some are measured, one on each GPU."""
+def judge_all(
+    candidates: Sequence[tuple[Suite, Path]], settings: Settings, say: Say
+) -> Generator[tuple[Path, Verdict]]:
+    """Each candidate's folder and verdict, as they are judged. The next ones are sealed and compiled while some are
+    measured, one on each GPU."""
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     gpu = next(iter(gpus.values()), None)
-    arch = settings.arch or (gpu and gpu.arch_of(suite.archs)) or ""
+    suites = {suite.root: suite for suite, _ in candidates}
+    archs = {root: settings.arch or (gpu and gpu.arch_of(suite.archs)) or "" for root, suite in suites.items()}
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
-    idle = queue.SimpleQueue[_Judge]()
+    idle, finished = queue.SimpleQueue[_Judge](), queue.SimpleQueue[Future[Any]]()
 
-    def judged(number: int, one: Prepared | Verdict) -> Verdict:
+    def judged(number: int, one: Prepared | Verdict) -> tuple[Path, Verdict]:
+        suite, folder = candidates[number]
         try:
             if isinstance(one, Verdict):
-                return one
-            if not arch:
-                return one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
+                return folder, one
+            if not archs[suite.root]:
+                return folder, one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
             judge = idle.get()
-            say(f"judge {number + 1}/{len(folders)} {untrusted(folders[number].name)} {judge.gpu}")
+            say(f"judge {number + 1}/{len(candidates)} {untrusted(folder.name)} {judge.gpu}")
             try:
-                return judge.verdict(one)
+                return folder, judge.verdict(one)
             finally:
                 idle.put(judge)
         finally:
             shutil.rmtree(Path(place, str(number)), ignore_errors=True)
 
-    def prepare(number: int) -> Future[Verdict]:
-        one = prepared(suite, arch or suite.archs[-1], folders[number], Path(place, str(number)))
-        return measuring.submit(judged, number, one)  # those that are ready first are judged first
+    def prepare(number: int) -> None:
+        suite, folder = candidates[number]
+        one = prepared(suite, archs[suite.root] or suite.archs[-1], folder, Path(place, str(number)))
+        measuring.submit(judged, number, one).add_done_callback(finished.put)  # the first that is ready comes first
 
     with (
         gpu_choice.leases(gpus, say),
@@ -98,28 +104,31 @@ def judge_all(suite: Suite, folders: Sequence[Path], settings: Settings, say: Sa
         ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
-        if arch:
-            baseline = ahead.submit(planning.baseline, suite, arch, Path(place, "baseline"))
+        if any(archs.values()):
+            baselines = {
+                root: ahead.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
+                for number, (root, suite) in enumerate(suites.items())
+            }
             for name in gpus or ("",):
                 count = min(max(2 * workers // max(len(gpus), 1), 1), 8)
-                judge = _Judge(suite, name, settings, Path(place, name or "gpu"), baseline, count)
+                judge = _Judge(name, settings, Path(place, name or "gpu"), baselines, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
         stack.callback(sandbox.stop)
         for pool in (ahead, measuring):  # if no more verdicts are wanted
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        pending: deque[Future[Future[Verdict]]] = deque()
-        late = 2 * workers + 2  # candidates that are prepared or measured while the first one is
-        for i in range(len(folders) + late):
-            if i < len(folders):
-                pending.append(ahead.submit(prepare, i))
-            if i >= late:
-                yield pending.popleft().result().result()
+        late = 2 * workers + 2  # candidates that are prepared or measured at a time
+        for number in range(len(candidates) + late):
+            if number < len(candidates):
+                ahead.submit(prepare, number).add_done_callback(lambda one: finished.put(one) if one.exception() else None)
+            if number >= late:
+                yield finished.get().result()
 
 
 class _Run(NamedTuple):
     """A candidate on a shape, checked or timed: its runs, and the seeds and kinds of their inputs by number."""
 
     case: Case
+    is_drawn: bool
     problem: Any
     trials: Trials
     inputs: dict[int, tuple[int, str]]
@@ -127,20 +136,24 @@ class _Run(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Judge:
-    """What judges on a GPU: ``count`` of the suite's processes, those for the next candidate, and the rival's."""
+    """What judges on a GPU: ``count`` of the suites' processes, those for the next candidate, and the rival's.
 
-    suite: Suite
+    Args:
+        baselines: each suite's, by its root.
+    """
+
     gpu: str
     settings: Settings
     place: Path
-    baseline: Future[Planned]
+    baselines: Mapping[str, Future[Planned]]
     count: int
+    _is_closed: bool = False
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
-    _lacking: dict[str, str] = field(default_factory=dict)  # of the baseline, by problem
+    _lacking: str = ""  # of the baseline
     _answers: Answers = field(init=False)
     _spare: dict[int, deque[Processes]] = field(init=False)
     _rival: Processes | None = None
-    _rival_inputs: dict[str, Sequence[int]] = field(default_factory=dict)  # by shape
+    _rival_inputs: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)  # by root and shape
 
     def __post_init__(self) -> None:
         self.place.mkdir()
@@ -150,15 +163,24 @@ class _Judge:
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
         visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})
         self._answers = Answers("cpu" if self.settings.arch else "cuda", self.count, visible)
-        self._spare = {count: deque(self._started(count) for _ in range(_SPARE)) for count in (1, PROCESSES)}
+        self._spare = {1: deque([self._started(1)]), PROCESSES: deque()}
         self._rival = None
         self._rival_inputs = {}
 
     def _started(self, count: int) -> Processes:
         return Processes(self.place / str(next(self._numbers)), count, self.gpu, self.settings.environment)
 
+    def _refill(self) -> None:
+        """Starts processes for the next candidate, while nothing is timed."""
+        for count, most in _SPARE.items():
+            self._spare[count].extend(self._started(count) for _ in range(most - len(self._spare[count])))
+
     def close(self) -> None:
-        """Ends all processes."""
+        """Ends all processes, and a candidate's that is judged."""
+        self._is_closed = True
+        self._end()
+
+    def _end(self) -> None:
         self._answers.close()
         for one in (*itertools.chain(*self._spare.values()), *filter(None, [self._rival])):
             one.close()
@@ -167,20 +189,28 @@ class _Judge:
         """Checks and times a candidate."""
         form, until = one.candidate.form, time.monotonic() + self.settings.seconds
         seconds, shapes, reasons, device = Counter[str](), list[dict[str, Any]](), list[str](), dict[str, Any]()
+        self._lacking = ""
         try:
+            self._refill()
             for stage in ("check", "bench"):
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
                 runs: list[_Run] = []
-                with self._processes(PROCESSES if stage == "bench" else 1, timed=stage == "bench") as processes:
+                self._answers.forget()
+                with contextlib.ExitStack() as stack:
+                    processes = self._taken(PROCESSES if stage == "bench" else 1, stage, stack, seconds)
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
                             trials = Trials(processes, one.state, form.deterministic, until, seconds)
                             runs.append(self._measured(one, shape, trials, stage))
-                if stage == "bench" and not runs[-1].trials.reasons:
-                    runs.append(self._first(one, secrets.choice(runs)))
+                    if stage == "bench" and not runs[-1].trials.reasons:
+                        runs.append(self._first(one, secrets.choice(runs), stack))
+                    with _adding(seconds, "waits"):
+                        stack.close()
                 # Every process of the candidate's kernels has ended: from here on there are answers.
+                if stage == "bench":
+                    self._refill()
                 with _adding(seconds, "answers"):
                     for run in runs:
                         device = run.trials.device or device
@@ -194,14 +224,15 @@ class _Judge:
             reasons = [str(error)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
             with contextlib.suppress(FlashcoreError, OSError):
-                self.close()
-                self._open()
+                self._end()
+                if not self._is_closed:
+                    self._open()
             return one.verdict.but("unmeasured", f"{type(error).__name__}: {error}")
         timed = any(result["times"] for result in shapes)
         verdict = replace(
             one.verdict,
             device=device,
-            rival={"name": self.suite.baseline, "lacking": self._lacking.get(form.problem, "")} if timed else {},
+            rival={"name": one.suite.baseline, "lacking": self._lacking} if timed else {},
             shapes=tuple(shapes),
             seconds={what: round(spent, 3) for what, spent in seconds.items()},
         )
@@ -209,29 +240,23 @@ class _Judge:
             return verdict.but("rejected" if reasons else "accepted", *reasons)
         return verdict.but("unmeasured", "no shape of it is timed")
 
-    @contextlib.contextmanager
-    def _processes(self, count: int, *, timed: bool) -> Iterator[Processes]:
-        """Processes for a candidate. When they have ended, others are started for the next one; what it costs to make
-        their contexts disturbs no times."""
+    def _taken(self, count: int, stage: str, stack: contextlib.ExitStack, seconds: Counter[str]) -> Processes:
+        """Processes for a candidate, which end with the stack. To make contexts would disturb times."""
         processes = self._spare[count].popleft()
-        self._answers.forget()
-        try:
-            for each in (processes, *(itertools.chain(*self._spare.values()) if timed else ())):
+        stack.callback(processes.close)
+        with _adding(seconds, "waits"):
+            for each in (processes, *(itertools.chain(*self._spare.values()) if stage != "check" else ())):
                 each.ready()
-            yield processes
-        finally:
-            processes.close()
-            self._spare[count].append(self._started(count))
+        return processes
 
-    def _first(self, one: Prepared, timed: _Run) -> _Run:
+    def _first(self, one: Prepared, timed: _Run, stack: contextlib.ExitStack) -> _Run:
         """The first call of a process, on a shape that was timed."""
         shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
+        usual = timed.trials
         for _ in range(_FIRSTS):
-            with self._processes(1, timed=True) as processes:
-                trials = Trials(
-                    processes, one.state, timed.trials.deterministic, timed.trials.until, timed.trials.seconds
-                )
-                run = self._measured(one, shape, trials, "first", timed.trials.times["cold"]["us"])
+            processes = self._taken(1, "first", stack, usual.seconds)
+            trials = Trials(processes, one.state, usual.deterministic, usual.until, usual.seconds)
+            run = self._measured(one, shape, trials, "first", usual.times["cold"]["us"])
             if not run.trials.reasons:
                 break
         return run
@@ -244,7 +269,7 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case = case_of(self.suite, one.candidate, shape)
+        case = case_of(one.suite, one.candidate, shape)
         problem = load_problem(case.root, case.problem_file)
         kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
         given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
@@ -264,7 +289,7 @@ class _Judge:
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
-                rival = self._rival_of(case, one.candidate.form.problem, json.loads(next(iter(groups))), kinds)
+                rival = self._rival_of(case, one, json.loads(next(iter(groups))), kinds)
         with _adding(trials.seconds, "kernels"), contextlib.ExitStack() as stack:
             stack.callback(_remove, trials.processes.folder.glob("*.raw"))
             for text, contents in groups.items():
@@ -277,7 +302,7 @@ class _Judge:
                     trials.time(runnable, rival, contents, ours)
                 else:
                     trials.check(runnable, contents)
-        return _Run(case, problem, trials, inputs)
+        return _Run(case, shape.name not in one.suite.shapes, problem, trials, inputs)
 
     def _inputs(
         self, case: Case, processes: Processes, kinds: Sequence[str]
@@ -292,20 +317,21 @@ class _Judge:
         ]
         return inputs, {n: made["scalars"] for n, made in zip(inputs, self._answers.ask(case, tasks), strict=True)}
 
-    def _rival_of(self, case: Case, problem: str, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
+    def _rival_of(self, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
         answers is on the GPU, so that no call of a candidate has its inputs."""
         try:
-            if problem != self.suite.variants[self.suite.baseline].problem:
+            if one.candidate.form.problem != one.suite.variants[one.suite.baseline].problem:
                 raise UsageError("it solves another problem")
-            runnable = _runnable(case, self.baseline.result(), scalars)
+            runnable = _runnable(case, self.baselines[one.suite.root].result(), scalars)
         except FlashcoreError as error:
-            self._lacking.setdefault(problem, untrusted(error, 300))
+            self._lacking = untrusted(error, 300)
             return None
         self._rival = self._rival or self._started(1)
-        if case.shape not in self._rival_inputs:
-            self._rival_inputs[case.shape] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])[0]]
-        return Rival(self._rival, runnable, self._rival_inputs[case.shape])
+        inputs = self._rival_inputs
+        if (key := (case.root, case.shape)) not in inputs:
+            inputs[key] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])[0]]
+        return Rival(self._rival, runnable, inputs[key])
 
     def _judged(self, run: _Run, roof: str, most: int) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
@@ -328,7 +354,7 @@ class _Judge:
         return {
             "shape": run.case.shape,
             "params": dict(run.case.params),
-            "drawn": run.case.shape not in self.suite.shapes,
+            "drawn": run.is_drawn,
             "seeds": grouped((kind, seed) for seed, kind in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "times": trials.times,

@@ -26,6 +26,7 @@ from flashcore.suites import parts
 class Prepared(NamedTuple):
     """A candidate that may run, with its shapes and launches."""
 
+    suite: Suite
     verdict: Verdict
     candidate: Candidate
     shapes: Sequence[Shape]
@@ -68,7 +69,7 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
         kernels = tuple(k for name, each in inspected.items() for k in each.kernels if (name, k["kernel"]) in launched)
         verdict = replace(verdict, kernels=kernels)
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-        return verdict.but("rejected", *reasons) if reasons else Prepared(verdict, one, shapes, planned, state)
+        return verdict.but("rejected", *reasons) if reasons else Prepared(suite, verdict, one, shapes, planned, state)
     except (UsageError, RecursionError) as error:
         return verdict.but("rejected", error)
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it

@@ -49,6 +49,9 @@ class Launcher:
             self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
         return self.event()
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def read(self, tensor: str, call: int = 0) -> bytes:
         """The content of a tensor after a call."""
         self.ask("read", tensor, "answer.raw", call)
@@ -58,7 +61,7 @@ class Launcher:
         """What it writes next."""
         assert self._process.stdout
         if not select.select([self._process.stdout], [], [], self.limit)[0]:
-            self._process.kill()
+            self.kill()
             raise LauncherError(f"launcher: no answer within {self.limit:g} s")
         if not (line := self._process.stdout.readline()).endswith(b"\n"):
             raise LauncherError(f"launcher: it ended with exit code {self._process.wait()}")

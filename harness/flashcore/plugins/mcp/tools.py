@@ -182,8 +182,9 @@ class Judge(Tool):
     def run(self, say: Say) -> Any:
         judging = plugin.resolve("flashcore.plugins.judge.judging")
         write = plugin.resolve("flashcore.plugins.judge.verdict:write")
-        made = judging.judge_all(load(suite_folder(self.suite)), [*map(Path, self.candidates)], judging.Settings(), say)
-        paths = [write(verdict, Path(self.verdicts), None) for verdict in made]
+        suite = load(suite_folder(self.suite))
+        made = judging.judge_all([(suite, Path(one)) for one in self.candidates], judging.Settings(), say)
+        paths = [write(verdict, Path(self.verdicts), None) for _, verdict in made]
         verdicts = [json.loads(path.read_bytes()) for path in paths]
         # Separate lists: a verdict on many shapes is longer than a page.
         parts = {
