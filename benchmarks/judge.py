@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from typing import Any
 from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import toolchain
+from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape, manifest_keys
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, planning
@@ -321,19 +322,30 @@ def table(results: raw.Results) -> list[str]:
     counts = Counter((name.partition(".")[0], _outcome(name, results)) for name in results)
     lines += ["", *(f"{kind}: {outcome} {count}" for (kind, outcome), count in sorted(counts.items()))]
     lines += [f"{gpu} was busy for {share:.0%} of the time" for gpu, share in busy(results).items()]
-    if walls := sorted(verdict["wall_s"] for verdict in results.values() if verdict["device"]):
-        lines.append(f"seconds per candidate on the GPU: median {statistics.median(walls):.1f}, most {walls[-1]:.1f}")
+    if spent := [verdict["seconds"] for verdict in results.values() if verdict["device"]]:
+        sums = sorted(sum(each.values()) for each in spent)
+        lines.append(f"seconds per candidate on the GPU: median {statistics.median(sums):.1f}, most {sums[-1]:.1f}")
+        lines.append("in all: " + ", ".join(f"{what} {seconds:.0f}" for what, seconds in _summed(spent).items()))
     return lines
+
+
+def _summed(spent: Iterable[Mapping[str, float]]) -> Counter[str]:
+    """Seconds by what they were spent on."""
+    total = Counter[str]()
+    for seconds in spent:
+        total.update(seconds)  # type: ignore[arg-type]
+    return total
 
 
 def busy(results: raw.Results) -> dict[str, float]:
     """GPU → the share of the time, from the first context to the last verdict, that it had inputs, kernels or answers
-    of a candidate."""
-    spent, wall = Counter[str](), sum(verdict["wall_s"] for verdict in results.values())
-    for verdict in results.values():
-        if verdict["device"]:
-            spent[verdict["device"]["uuid"]] += sum(verdict["seconds"].values())
-    return {gpu: seconds / wall for gpu, seconds in sorted(spent.items())}
+    of a candidate, and did not wait for a context to be made or freed."""
+    wall = max((verdict["at_s"] for verdict in results.values()), default=0.0)
+    spent = grouped((one["device"]["uuid"], one["seconds"]) for one in results.values() if one["device"])
+    return {
+        gpu: sum(s for what, s in _summed(every).items() if what != "waits") / wall
+        for gpu, every in sorted(spent.items())
+    }
 
 
 def _times(verdict: Mapping[str, Any]) -> dict[str, float]:

@@ -14,7 +14,7 @@ def judged(status: str, low: float = 0.0, high: float = 0.0, reasons: tuple[str,
     same = {"low": 1.0, "high": 1.0}
     times = {"cold": {"us": (low + high) / 2, "speedup": speedup, "a_a": same}} if high else {}
     shapes = [{"shape": "main", "times": times}]
-    return {"status": status, "reasons": [*reasons], "shapes": shapes, "wall_s": 1.0, "device": {}}
+    return {"status": status, "reasons": [*reasons], "shapes": shapes, "at_s": 1.0, "device": {}, "seconds": {}}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_a_difference_within_that_of_two_processes_is_no_win() -> None:
 
 
 def test_a_gpu_is_busy_while_it_has_a_candidate() -> None:
-    on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": {"inputs": 1.0, "kernels": 0.5}} for gpu in "aab"]
-    elsewhere = judged("rejected")  # before it needs a GPU
+    seconds = {"inputs": 1.0, "kernels": 0.5, "waits": 0.25}
+    on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": seconds} for gpu in "aab"]
+    elsewhere = {**judged("rejected"), "at_s": 4.0}  # before it needs a GPU
     assert busy({f"batch.{i}": one for i, one in enumerate([*on, elsewhere])}) == {"a": 0.75, "b": 0.375}

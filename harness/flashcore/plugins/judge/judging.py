@@ -119,7 +119,9 @@ def judge_all(
         late = 2 * workers + 2  # candidates that are prepared or measured at a time
         for number in range(len(candidates) + late):
             if number < len(candidates):
-                ahead.submit(prepare, number).add_done_callback(lambda one: finished.put(one) if one.exception() else None)
+                ahead.submit(prepare, number).add_done_callback(
+                    lambda one: finished.put(one) if one.exception() else None
+                )
             if number >= late:
                 yield finished.get().result()
 

@@ -270,17 +270,13 @@ class Session {
     }
     CUDA(cuStreamSynchronize, nullptr);
   }
-  std::string bytes_at(Address at, Size bytes) const {
-    std::string made(bytes, '\0');
-    CUDA(cuMemcpyDtoH, made.data(), at, bytes);
-    return made;
-  }
   // Takes a call's outputs; their hash.
   std::string taken() {
     std::uint64_t whole = 0;
     for (std::size_t t = 0; t < results_.size(); ++t) {
       if (!is_written(t)) continue;
-      results_[t] = bytes_at(addresses_[t], plan_->tensors[t].bytes);
+      results_[t].resize(plan_->tensors[t].bytes);
+      CUDA(cuMemcpyDtoH, results_[t].data(), addresses_[t], results_[t].size());
       whole = whole * 0x100000001b3u + std::hash<std::string_view>()(results_[t]);
     }
     return member("hash", std::to_string(whole));
@@ -291,20 +287,25 @@ class Session {
     before(value);
     launch(driver, *plan_, addresses_, machine_.stream);
     machine_.wait();
-    const std::string arena = bytes_at(arena_.at, arena_.bytes);
     std::map<Size, Size> tensors{{arena_.bytes, arena_.bytes}};  // from, to
     std::string changed;
+    const auto copy = [this](Size from, Size bytes) {  // into room that the next call has, too
+      if (copy_.size() < bytes) copy_.resize(bytes);
+      CUDA(cuMemcpyDtoH, copy_.data(), arena_.at + from, bytes);
+    };
     for (std::size_t t = 0; t < addresses_.size(); ++t) {
       const Tensor& one = plan_->tensors[t];
       const Size from = addresses_[t] - arena_.at;
       tensors[from] = from + one.bytes;
-      const bool is_changed = one.role == Tensor::input && arena.compare(from, one.bytes, contents_[t]) != 0;
-      if (is_changed) changed += (changed.empty() ? "" : " ") + one.name;
+      if (one.role != Tensor::input) continue;
+      copy(from, one.bytes);
+      if (copy_.compare(0, one.bytes, contents_[t]) != 0) changed += (changed.empty() ? "" : " ") + one.name;
     }
     int outside = 0;
     Size at = 0;
     for (const auto& [from, to] : tensors) {
-      for (; at < from; ++at) outside += static_cast<unsigned char>(arena[at]) != (value & 255);
+      if (at < from) copy(at, from - at);
+      for (Size i = 0; at < from; ++at, ++i) outside += static_cast<unsigned char>(copy_[i]) != (value & 255);
       at = to;
     }
     return member("outside", outside) + member("changed", changed) + taken();
@@ -367,6 +368,7 @@ class Session {
   Block arena_;
   std::vector<Address> addresses_;               // of each tensor
   std::vector<std::string> contents_, results_;  // of each tensor, of the last call
+  std::string copy_;
 };
 
 }  // namespace
