@@ -8,7 +8,7 @@ earlier call, say, and did the work). An honest
 candidate is *convicted* if it is rejected. The goal is 0 won and 0 convicted.
 
 ``--build DIR`` makes the candidates, which needs compilers and a sandbox but no GPU; ``--candidates DIR`` judges such a
-folder: first the control and the cheats that run on a GPU, and no more when ``--seconds`` have passed. ``--batch N``
+folder, and no more when ``--seconds`` have passed; ``attack.NAME`` in it are cheats made elsewhere. ``--batch N``
 judges N candidates of them instead, again and again under other names, for the share of time that each GPU is busy:
 both kinds are judged, so many are rejected soon. ``--json`` is written after each verdict. Without a GPU, cheats that
 end before a GPU is needed are judged, and the others are *unmeasured*.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import random
 import shutil
 import statistics
 import struct
@@ -53,7 +54,7 @@ _TIMED, _CHECKED_ONLY = 2, 4
 #: The kernel of the cheats without an attack; the factor by which a cheat that won is faster.
 CONTROL, GAIN = "honest.attacks.control", 1.01
 #: Outcomes that the score must not have.
-_WRONG = {"cheat": ("accepted", "won"), "honest": ("rejected",)}
+_WRONG = {"cheat": ("accepted", "won"), "attack": ("accepted", "won"), "honest": ("rejected",)}
 _GRID = {"grid": ["=cdiv(R, 4)", 1, 1], "block": [128, 1, 1]}
 _ARGUMENTS: list[Any] = [
     [{"tensor": "x"}],
@@ -274,7 +275,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             build(folder)
         results: dict[str, Any] = {}
         words = options.only.split(",") if options.only else [""]
-        wanted = sorted((p for p in folder.iterdir() if any(word in p.name for word in words)), key=_turn)
+        reached = {name for file in options.after or () for name in raw.read(Path(file), "judge")}
+        wanted = sorted(
+            (p for p in folder.iterdir() if any(word in p.name for word in words)),
+            key=lambda p: (p.name in reached and p.name != CONTROL, *_turn(p)),
+        )
         if options.batch:
             wanted = _batch(wanted, options.batch, Path(made))
         names = [] if options.no_judging else [(p / "suite").read_text() for p in wanted]
@@ -295,8 +300,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
-    """Copies of those that run on a GPU and do not hang it, each sealed as another one."""
-    usual = [p for p in candidates if (p / "suite").read_text() == SUITE and _turn(p)[0] < 2]
+    """Copies of those that run on a GPU and do not hang it, each sealed as another one: honest ones and cheats in an
+    order without a pattern."""
+    usual = [p for p in candidates if p.name.startswith(("cheat.", "honest.")) and _turn(p)[0] < 3]
+    random.Random(0).shuffle(usual)
     made = [shutil.copytree(usual[i % len(usual)], folder / f"batch.{i:03}") for i in range(count)]
     for number, place in enumerate(made):
         (place / "number").write_text(str(number))
@@ -304,12 +311,13 @@ def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
 
 
 def _turn(place: Path) -> tuple[int, str]:
-    """The control and the suites' own first, then cheats that run on a GPU; those that take long last."""
+    """The control and the suite's own first; cheats that run on a GPU; other honest ones; what ends before a GPU is
+    needed, or hangs it, last."""
     if not place.name.startswith("cheat."):
         is_first = place.name.startswith(("honest.attacks", "honest.row_softmax"))
-        return (0 if is_first else 3 + ("attention" in place.name)), place.name
+        return (0 if is_first else 2 if place.name.startswith("honest.") else 1), place.name
     cheat = CHEATS[int(place.name[6:])]
-    return (1 if cheat.ends not in (_STATIC, _PLAN, _BOX) and cheat.attack != 21 else 2), place.name
+    return (1 if cheat.ends not in (_STATIC, _PLAN, _BOX) and cheat.attack != 21 else 3), place.name
 
 
 def table(results: raw.Results) -> list[str]:
@@ -333,7 +341,7 @@ def _summed(spent: Iterable[Mapping[str, float]]) -> Counter[str]:
     """Seconds by what they were spent on."""
     total = Counter[str]()
     for seconds in spent:
-        total.update(seconds)  # type: ignore[arg-type]
+        total.update(seconds)
     return total
 
 
@@ -357,7 +365,7 @@ def _outcome(name: str, results: raw.Results) -> str:
     """The status of its verdict; of an accepted cheat ``won`` or ``harmless``, or ``accepted`` without a control."""
     status = str(results[name]["status"])
     usual = results.get(CONTROL, {"status": ""})
-    if not name.startswith("cheat.") or status != "accepted" or usual["status"] != "accepted":
+    if name.startswith("honest.") or status != "accepted" or usual["status"] != "accepted":
         return status
     controls = {(one["shape"], mode): time for one in usual["shapes"] for mode, time in one["times"].items()}
     wins = [
@@ -389,6 +397,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--build", metavar="DIR", help="make the candidates there")
     parser.add_argument("--candidates", metavar="DIR", help="judge those there")
     parser.add_argument("--only", metavar="TEXT,...", help="only those with one of these in their name")
+    parser.add_argument("--after", metavar="FILE", action="append", help="first those that are not in these results")
     parser.add_argument("--seconds", type=float, default=1e9, metavar="S", help="judge no more after so many")
     parser.add_argument("--batch", type=int, default=0, metavar="N", help="judge so many of them, for the busy share")
     parser.add_argument("--no-judging", action="store_true", help="only make them")
