@@ -17,10 +17,13 @@ from flashcore.pipeline import plugins
 from flashcore.plugins.judge.candidate import sealed
 from flashcore.plugins.judge.formulas import filled
 from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge.preparing import prepared
 from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import write
+from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.load import load
-from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
+from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, machine, made, written
+
+__all__ = ["machine", "made"]
 
 
 def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
@@ -173,6 +176,12 @@ def test_typed_numbers_are_bytes() -> None:
 def test_a_wrong_candidate_is_rejected_with_its_reason(judge: Judge, changes: dict[str, Any], reason: str) -> None:
     verdict = judge(**changes)
     assert verdict.status == "rejected" and reason in verdict.reasons[0]
+
+
+def test_launches_are_read_within_the_limit(made: Path, tmp_path: Path) -> None:
+    folder = written(tmp_path / "c", made / "k.cubin")
+    one = prepared(load(SUITE), "sm_90a", folder, tmp_path / "p", seconds=-1.0)
+    assert isinstance(one, Verdict) and one.status == "unmeasured" and "longer than its limit" in one.reasons[0]
 
 
 def test_text_of_candidates_is_on_one_line_and_short(judge: Judge) -> None:

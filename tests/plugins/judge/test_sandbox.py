@@ -162,6 +162,14 @@ def test_limits(path: None, code: str, reason: str) -> None:
         sandbox.run(python(code), [], 2.0)
 
 
+def test_memory_is_limited_in_all(path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import os, time\nfor _ in range(8):\n    os.fork() or (bytearray(64 << 20), time.sleep(9))\ntime.sleep(9)"
+    assert sandbox.run(python("bytearray(64 << 20)"), []) == b""
+    monkeypatch.setattr(sandbox, "MEMORY", 400 << 20)
+    with pytest.raises(UsageError, match="400 MiB of memory in the sandbox"):
+        sandbox.run(python(code), [], 20.0)
+
+
 def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("bwrap", "python"):
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name}: No permissions to create namespaces >&2\nexit 1\n")

@@ -94,7 +94,7 @@ def judge_all(
 
     def prepare(number: int) -> None:
         suite, folder = candidates[number]
-        one = prepared(suite, archs[suite.root] or suite.archs[-1], folder, Path(place, str(number)))
+        one = prepared(suite, archs[suite.root] or suite.archs[-1], folder, Path(place, str(number)), settings.seconds)
         measuring.submit(judged, number, one).add_done_callback(finished.put)  # the first that is ready comes first
 
     with (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from flashcore import __version__
-from flashcore.errors import UsageError
+from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
@@ -34,8 +35,9 @@ class Prepared(NamedTuple):
     state: Sequence[tuple[str, str]]  # cubin and name of global variables
 
 
-def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | Verdict:
-    """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files."""
+def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared | Verdict:
+    """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files. To read its
+    launches may take so many seconds."""
     files = (parts.MANIFEST, *suite.manifests, *(p.file for p in suite.problems.values()))
     verdict = Verdict(
         candidate=hashlib.sha256(b"path " + os.fsencode(source.absolute())).hexdigest(),  # until it is sealed
@@ -57,10 +59,12 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path) -> Prepared | 
                 raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
         shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
         planned = planning.planned(suite, one, shapes, arch)
-        launched: set[tuple[str, str]] = set()
+        launched, until = set[tuple[str, str]](), time.monotonic() + seconds
         for shape in shapes:
             case = case_of(suite, one, shape)
             for given in planned.shapes[shape.name]:
+                if time.monotonic() > until:
+                    raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
                 plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
                 launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
         names = sorted({cubin for cubin, _ in launched})

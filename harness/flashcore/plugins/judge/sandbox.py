@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,8 @@ LIMITS = {
     "RLIMIT_CORE": 0,
 }
 _SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
+#: Resident bytes of all processes together.
+MEMORY = 16 << 30
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
@@ -117,8 +120,10 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
                 if time.monotonic() > until:
                     late = f"expected an answer of the sandbox within {seconds:g} s"
                     raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")
-                if _are_too_many(process.pid):
-                    raise UsageError(f"expected at most {LIMITS['RLIMIT_NPROC']} processes in the sandbox")
+                processes, memory = _used(process.pid)
+                if processes > LIMITS["RLIMIT_NPROC"] or memory > MEMORY:
+                    limits = f"{LIMITS['RLIMIT_NPROC']} processes and {MEMORY >> 20} MiB of memory"
+                    raise UsageError(f"expected at most {limits} in the sandbox")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -132,12 +137,15 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
         return process.returncode, output.read(), error.read(1 << 20)
 
 
-def _are_too_many(process: int) -> bool:
-    """Whether a process has more descendants than it may: root's have no limit of their number."""
-    left, count = [process], 0
+def _used(process: int) -> tuple[int, int]:
+    """A process and its descendants, at most one more than it may have, and the bytes of memory that they have, shared
+    ones each: nothing else limits their sum, nor the number of root's processes."""
+    left, count, pages = [process], 0, 0
     while left and count <= LIMITS["RLIMIT_NPROC"]:
         count += 1
         with contextlib.suppress(OSError):  # it may have ended
-            for children in Path(f"/proc/{left.pop()}/task").glob("*/children"):
+            folder = Path(f"/proc/{left.pop()}")
+            pages += int((folder / "statm").read_text().split()[1])
+            for children in (folder / "task").glob("*/children"):
                 left += map(int, children.read_text().split())
-    return count > LIMITS["RLIMIT_NPROC"]
+    return count, pages * resource.getpagesize()
