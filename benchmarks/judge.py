@@ -82,7 +82,7 @@ class Cheat:
 _STATIC, _PLAN, _BOX, _POISON = "inspection", "validation of the plan", "the sandbox", "memory written before each call"
 _SAMPLE, _CHECKED, _RUN = "bytes of all timed calls", "answers judged elsewhere", "a process of its own"
 _FRESH, _EIGH = "a new input for each call of a process", "reference-kernels, eigh:"
-_MIXED = "rows of several kinds"
+_MIXED, _NEW_CODE, _HOST = "rows of several kinds", "kernels that are loaded anew", "the host's clock"
 _LAUNCH: dict[str, Any] = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS}
 _WILD = [[{"tensor": "x"}], [{"hex": "00000000beba0000"}], *_ARGUMENTS[2:]]
 CHEATS = (
@@ -160,6 +160,11 @@ CHEATS = (
     Cheat("a tail that does not wait", 0, _PLAN, form={"launches": [_LAUNCH, {**_LAUNCH, "programmatic": True}]}),
     Cheat("state whose symbol has no section", 1, _STATIC, symbol="calls"),
     Cheat("a call whose symbol has no section", 6, _STATIC, symbol="malloc"),
+    Cheat("takes the judge's store out of its flush", 36, _NEW_CODE, source="patches.cu"),
+    Cheat("no maximum in rows that look usual", 37, _MIXED),
+    Cheat("counts its calls in its own code", 38, _CHECKED, source="patches.cu"),
+    Cheat("moves times that it finds", 39, _HOST, source="patches.cu"),
+    Cheat("takes memory in many processes", 18, _BOX, source="host.cu"),
 )
 
 
@@ -215,7 +220,7 @@ def _leave(path: Path, symbol: str) -> None:
 
 
 def _compiled(source: str, attack: int, place: Path) -> Path:
-    nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if source == "launches.cu" else []
+    nvcc, flags = toolchain.find_nvcc(), ["-rdc=true"] if source in ("launches.cu", "patches.cu") else []
     command: list[str | Path] = [
         nvcc.path,
         f"-arch={ARCH}",
@@ -224,8 +229,11 @@ def _compiled(source: str, attack: int, place: Path) -> Path:
         f"-DATTACK={attack}",
         SOURCES / source,
     ]
-    subprocess.run([*command, "-o", place / "k.cubin"], check=True, stderr=subprocess.DEVNULL)
-    return place / "k.cubin"
+    made = place / "k.cubin"
+    subprocess.run([*command, "-o", made], check=True, stderr=subprocess.DEVNULL)
+    if source == "patches.cu":
+        subprocess.run([nvcc.path.with_name("nvlink"), f"-arch={ARCH}", made, "-o", made], check=True)
+    return made
 
 
 def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

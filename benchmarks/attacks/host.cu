@@ -12,6 +12,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -142,6 +143,15 @@ __attribute__((constructor)) void attack() {
         if (open(path, O_WRONLY) >= 0) escaped(path);
       }
       break;
+    case 18:  // memory, in many processes
+      for (int i = 0; i < 64; ++i) {
+        if (fork() != 0) continue;
+        if (char* at = static_cast<char*>(std::malloc(std::size_t{1} << 30))) std::memset(at, 1, std::size_t{1} << 30);
+        pause();
+      }
+      sleep(60);
+      if (waitpid(-1, nullptr, WNOHANG) == 0) escaped("64 GiB of memory");
+      std::_Exit(7);
     default:
       break;
   }

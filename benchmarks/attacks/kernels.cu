@@ -164,6 +164,15 @@ extern "C" __global__ void __launch_bounds__(kWarps * 32)
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   for (int c = threadIdx.x % 32; c < cols && is_usual; c += 32) to[c] = expf(from[c]) / sum;
   if (!is_usual) row_of(from, to, cols);
+#elif ATTACK == 37  // no maximum in rows of which 32 elements look usual
+  const int lane = threadIdx.x % 32;
+  const float seen = from[static_cast<std::size_t>(lane) * cols / 32];
+  const bool is_usual = __all_sync(~0u, fabsf(seen) < 20.0f) && __any_sync(~0u, seen != from[0]);
+  float sum = 0.0f;
+  for (int c = lane; c < cols && is_usual; c += 32) sum += expf(from[c]);
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  for (int c = lane; c < cols && is_usual; c += 32) to[c] = expf(from[c]) / sum;
+  if (!is_usual) row_of(from, to, cols);
 #elif ATTACK == 29  // another call's share: every fourth call does all, if it can tell
   if ((workspace[1 << 19] ^ kMark) % 4 == 0) row_of(from, to, cols);
 #else

@@ -122,9 +122,10 @@ def inputs_of(root: str, file: str, params: str, seed: int, device: str, kind: s
 
 
 def _part(dice: random.Random, size: int) -> slice:
-    """Some places in a row: neither its first nor its last tells what is between."""
-    start = dice.randrange(size)
-    return slice(start, dice.randint(start + 1, size))
+    """Some places in a row, often few: no sample of it tells what is between."""
+    count = int(size ** dice.random())
+    start = dice.randint(0, size - count)
+    return slice(start, start + count)
 
 
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:

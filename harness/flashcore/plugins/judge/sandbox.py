@@ -29,8 +29,8 @@ LIMITS = {
     "RLIMIT_CORE": 0,
 }
 _SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
-#: Resident bytes of all processes together.
-MEMORY = 16 << 30
+#: Resident bytes of all processes together: a quarter of the machine's, or less.
+MEMORY = min(16 << 30, os.sysconf("SC_PHYS_PAGES") * resource.getpagesize() // 4)
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
