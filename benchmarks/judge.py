@@ -39,7 +39,7 @@ from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
 from flashcore.measure.machine import toolchain
 from flashcore.model.groups import grouped
-from flashcore.model.suite import Shape, manifest_keys
+from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, planning
 from flashcore.readers import cubin
@@ -244,15 +244,10 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         if variant.is_reference or ARCH not in variant.where.archs or not any("bench" in s.stages for s in shapes):
             continue
         form = {"name": variant.name, "problem": variant.problem, "tolerance": variant.tolerance, "roof": variant.roof}
-        keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
         place = folder / f"honest.{suite.name}.{variant.name}"
         with tempfile.TemporaryDirectory() as temporary:
-            source = Path(temporary, "source")
-            source.mkdir()
-            (source / candidate.MANIFEST).write_text(json.dumps({**form, "variant": keys}))
-            one = candidate.sealed(source, Path(temporary, "sealed"))
             try:
-                made = planning.planned(suite, one, shapes, ARCH)
+                made = planning.compiled(suite, variant.name, shapes, ARCH, Path(temporary))
             except FlashcoreError as error:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue

@@ -1,7 +1,8 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
-``planner ROOT``: the folder of a suite that has only the candidate. Writes ``{"shapes": {shape: [launches of some
-numbers…]}, "cubins": {file: base64}}``, or ``{"error": text, "incapable": bool}``, where the latter blames the machine.
+``planner ROOT VARIANT ARCH SHAPE…``: a variant of the suite in that folder. Writes ``{"shapes": {shape: [launches of
+some numbers…]}, "cubins": {file: base64}}``, or ``{"error": text, "incapable": bool}``, where the latter blames the
+machine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.record import Artifact
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.judge.planning import NAME
 from flashcore.plugins.launcher import cuda_source, planned
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        answer = _planned(sys.argv[1])
+        answer = _planned(*sys.argv[1:])
     except FlashcoreError as error:
         answer = {"error": str(error), "incapable": isinstance(error, CapabilityError)}
     answers.write(json.dumps(answer))
@@ -40,26 +40,26 @@ def main() -> None:
     os._exit(0)  # whatever the candidate left running
 
 
-def _planned(root: str) -> dict[str, Any]:
+def _planned(root: str, variant: str, arch: str, *shapes: str) -> dict[str, Any]:
     plugins.load()
+    os.environ["CUDA_ARCH"] = arch.removeprefix("sm_")
     made = Path("made").resolve()
     made.mkdir()
     launcher = "flashcore.plugins.launcher.program:target"
-    context = open_context(
-        Settings(root, build=str(Path("build").resolve()), variant=NAME, upto=None, launcher=launcher)
-    )
-    (arch,) = context.suite.archs
-    context = replace(context, gpu_arch=arch)
+    build = str(Path("build").resolve())
+    context = open_context(Settings(root, build=build, variant=variant, shapes=shapes, upto=None, launcher=launcher))
+    suite = replace(context.suite, variants={variant: context.suite.variants[variant]})
+    context = replace(context, suite=suite, gpu_arch=arch)
     context = replace(context, built=compile_all(context))
-    artifact = context.built.artifact(NAME, arch)
+    artifact = context.built.artifact(variant, arch)
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
-    shapes = {}
-    for shape in context.suite.shapes.values():
-        (case,) = child_cases(context, [(context.suite.variants[NAME], shape)])
-        shapes[shape.name] = [_launches(case, numbers, artifact, made) for numbers in _numbers(case)]
+    launches = {}
+    for shape in shapes:
+        (case,) = child_cases(context, [(suite.variants[variant], suite.shapes[shape])])
+        launches[shape] = [_launches(case, numbers, artifact, made) for numbers in _numbers(case)]
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
-    return {"shapes": shapes, "cubins": cubins}
+    return {"shapes": launches, "cubins": cubins}
 
 
 def _numbers(case: Case) -> list[dict[str, Any]]:

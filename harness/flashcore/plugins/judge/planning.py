@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import tomllib
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,7 @@ from pydantic import Field
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
-from flashcore.model.suite import Shape, Suite, manifest_keys
+from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import sandbox
 from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches
 from flashcore.plugins.judge.text import validated
@@ -25,7 +23,7 @@ from flashcore.suites import parts
 from flashcore.suites.schema import Form
 
 #: The candidate's as a variant.
-NAME = "candidate"
+NAME = "judged_candidate"
 
 
 class _Answer(Form):
@@ -53,13 +51,12 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
     """
     form = one.form
     if form.variant:
-        made = _compiled(suite, one, shapes, arch)
+        made = compiled(suite, NAME, shapes, arch, one.folder.parent, one)
+    elif isinstance(form.launches, dict):
+        made = Planned(form.launches, one.folder)
     else:
-        usual = (
-            [Launches(launches=form.launches, workspaces=form.workspaces)] if isinstance(form.launches, list) else []
-        )
-        every = form.launches if isinstance(form.launches, dict) else {shape.name: usual for shape in shapes}
-        made = Planned(every, one.folder)
+        usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
+        made = Planned({shape.name: usual for shape in shapes}, one.folder)
     if missing := [shape.name for shape in shapes if not made.shapes.get(shape.name)]:
         raise UsageError(f"launches: expected some on {missing[0]}, found none")
     return made
@@ -72,16 +69,10 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
         FlashcoreError: it has none, or they cannot be planned.
     """
     variant = suite.variants[suite.baseline]
-    shapes = [s for s in suite.shapes.values() if variant.runs_on(s) and "bench" in s.stages]
     if variant.is_reference:
         raise UsageError("it has no kernels of its own")
-    keys = {**manifest_keys(variant.kind), "config": dict(variant.config)}
-    form = CandidateForm(
-        name=variant.name, problem=variant.problem, tolerance=variant.tolerance, roof=variant.roof, variant=keys
-    )
-    sealed = folder / "sealed"
-    sealed.mkdir(parents=True)
-    return planned(suite, Candidate(sealed, "", form), shapes, arch)
+    shapes = [s for s in suite.shapes.values() if variant.runs_on(s) and "bench" in s.stages]
+    return compiled(suite, variant.name, shapes, arch, folder)
 
 
 def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
@@ -97,20 +88,30 @@ def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
     }
 
 
-def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
-    root, form, shown = Path(suite.root).resolve(), one.form, one.folder.parent / "shown"
-    included = ((root / suite.problems[form.problem].file).parent, *map(root.joinpath, suite.include))
-    needed = {root, *(folder.resolve() for folder in included)}
-    for folder in needed:
-        if not needed.intersection(folder.parents):
-            shutil.copytree(folder, Path(f"{shown}{folder}"), ignore=partial(_left_out, root))
+def compiled(
+    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, one: Candidate | None = None
+) -> Planned:
+    """What the sandbox makes of a variant of the suite, or of a candidate that is added to it under that name.
+
+    Raises:
+        FlashcoreError: see :func:`planned`.
+    """
+    root, shown = Path(suite.root).resolve(), folder / "shown"
+    included = ((root / suite.problems[shapes[0].problem].file).parent, *map(root.joinpath, suite.include))
+    needed = {root, *(path.resolve() for path in included)}
+    for path in needed:
+        if not needed.intersection(path.parents):
+            shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, root))
     copied = Path(f"{shown}{root}")
-    try:
-        shutil.copytree(one.folder, copied, dirs_exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"its files do not fit into the suite's: {error}") from None
-    (copied / parts.MANIFEST).write_text(_manifest(suite, form, shapes, arch))
-    output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", str(copied)), [shown])
+    if one:
+        try:
+            shutil.copytree(one.folder, copied, dirs_exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"its files do not fit into the suite's: {error}") from None
+        manifest = (root / parts.MANIFEST).read_text("utf-8") + _tables(suite, one.form, shapes)
+        (copied / parts.MANIFEST).write_text(manifest, "utf-8")
+    words = (str(copied), variant, arch, *(shape.name for shape in shapes))
+    output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", *words), [shown])
     try:
         answer = validated(_Answer, json.loads(output), "the planner's answer")
         contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
@@ -120,28 +121,26 @@ def _compiled(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) 
         raise CapabilityError(f"its compilers say: {answer.error}", "see flashcore doctor")
     if answer.error:
         raise UsageError(answer.error)
-    folder = one.folder.parent / "compiled"
-    folder.mkdir()
+    cubins = folder / "compiled"
+    cubins.mkdir()
     for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    return Planned(answer.shapes, folder)
+        (cubins / name).write_bytes(content)
+    return Planned(answer.shapes, cubins)
 
 
-def _manifest(suite: Suite, form: CandidateForm, shapes: Sequence[Shape], arch: str) -> str:
-    """A manifest of the candidate alone, with what its problem and compilers need of the suite's."""
-    root, left_out = Path(suite.root), {*parts.tables(), *parts.LISTS, "manifests", "notes"}
-    manifest = tomllib.loads((root / parts.MANIFEST).read_text("utf-8"))
-    texts = parts.included(root, manifest.get("manifests"))[0].values()
-    problems = ChainMap(*(part.get("problem", {}) for part in (manifest, *(tomllib.loads(t.decode()) for t in texts))))
-    variant = {**form.variant, "tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
-    manifest = {key: value for key, value in manifest.items() if key not in left_out} | {
-        "archs": [arch],
-        "baseline": NAME,
-        "problem": {form.problem: problems[form.problem]},
-        "shape": {shape.name: {"params": dict(shape.params), "problem": form.problem} for shape in shapes},
-        "variant": {NAME: {"technique": NAME, "tolerance_reason": NAME, **variant}},
+def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
+    """A candidate and its drawn shapes, as more tables of the suite's manifest."""
+    fixed = {"tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
+    tables: dict[str, dict[str, Any]] = {
+        f"variant.{NAME}": {"technique": NAME, "tolerance_reason": NAME, **form.variant, **fixed}
     }
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in manifest.items())
+    for shape in shapes:
+        if shape.name not in suite.shapes:
+            tables[f"shape.{shape.name}"] = {"params": dict(shape.params), "problem": form.problem}
+    return "".join(
+        f"\n[{name}]\n" + "".join(f"{json.dumps(key)} = {_toml(value)}\n" for key, value in table.items())
+        for name, table in tables.items()
+    )
 
 
 def _toml(value: Any) -> str:
