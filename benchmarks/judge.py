@@ -51,6 +51,8 @@ SUITE, ARCH = "examples/row_softmax", "sm_90a"
 HONEST = ("examples/row_softmax", "examples/triton_kernels", "examples/tune", "kernels/attention", "examples/languages")
 #: A suite's shapes that one of its candidates has: timed ones, and others. All would take a minute each.
 _TIMED, _CHECKED_ONLY = 2, 4
+#: Results are written so often while others are measured: a limit that kills this process loses no more.
+_WRITTEN_S = 10.0
 #: The kernel of the cheats without an attack; the factor by which a cheat that won is faster.
 CONTROL, GAIN = "honest.attacks.control", 1.01
 #: Outcomes that the score must not have.
@@ -288,16 +290,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         names = [] if options.no_judging else [(p / "suite").read_text() for p in wanted]
         suites = {name: load(raw.ROOT / name) for name in {*names}}
         candidates = [(suites[name], place) for name, place in zip(names, wanted, strict=False)]
-        start, until = time.monotonic(), time.monotonic() + options.seconds
+        start = written = time.monotonic()
         with contextlib.closing(judging.judge_all(candidates, judging.Settings(), lambda _: None)) as verdicts:
             for place, verdict in verdicts:
                 one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
                 results[place.name] = one
                 said = f"{one['at_s']:.1f} s {one['seconds']} {one['reasons'][:1] or _times(one)}"
                 print(f"{place.name} {one['status']} {said}", file=sys.stderr)
-                if options.json:
+                if options.json and time.monotonic() > written + _WRITTEN_S:
                     raw.write(Path(options.json), "judge", options, results)
-                if time.monotonic() > until:
+                    written = time.monotonic()
+                if time.monotonic() > start + options.seconds:
                     break
         return results
 
@@ -349,12 +352,12 @@ def _summed(spent: Iterable[Mapping[str, float]]) -> Counter[str]:
 
 
 def busy(results: raw.Results) -> dict[str, float]:
-    """GPU → the share of the time, from the first context to the last verdict, that it had inputs, kernels or answers
-    of a candidate, and did not wait for a context to be made or freed."""
-    wall = max((verdict["at_s"] for verdict in results.values()), default=0.0)
+    """GPU → the share of the time, from the start to its last verdict, that it had inputs, kernels or answers of a
+    candidate, and did not wait for a context to be made or freed."""
+    ends = {one["device"]["uuid"]: one["at_s"] for one in results.values() if one["device"]}
     spent = grouped((one["device"]["uuid"], one["seconds"]) for one in results.values() if one["device"])
     return {
-        gpu: sum(s for what, s in _summed(every).items() if what != "waits") / wall
+        gpu: sum(s for what, s in _summed(every).items() if what != "waits") / ends[gpu]
         for gpu, every in sorted(spent.items())
     }
 

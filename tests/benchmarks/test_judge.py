@@ -52,6 +52,6 @@ def test_a_difference_within_that_of_two_processes_is_no_win() -> None:
 
 def test_a_gpu_is_busy_while_it_has_a_candidate() -> None:
     seconds = {"inputs": 1.0, "kernels": 0.5, "waits": 0.25}
-    on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": seconds} for gpu in "aab"]
-    elsewhere = {**judged("rejected"), "at_s": 4.0}  # before it needs a GPU
+    on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": seconds, "at_s": 4.0} for gpu in "aab"]
+    elsewhere = {**judged("rejected"), "at_s": 9.0}  # before it needs a GPU
     assert busy({f"batch.{i}": one for i, one in enumerate([*on, elsewhere])}) == {"a": 0.75, "b": 0.375}

@@ -44,6 +44,7 @@ class Answers:
         environment = python_process.environment({**os.environ, **variables})
         command = python_process.command(__name__, device)
         self.count, self._stack = count, contextlib.ExitStack()
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(count))  # ends when the processes have
         starts = (program.answering(command, Path(), _LIMIT_S, environment) for _ in range(count))
         self._processes = [self._stack.enter_context(start) for start in starts]
 
@@ -60,16 +61,14 @@ class Answers:
             return {i: self._processes[number].ask(json.dumps({**tasks[i], "case": given})) for i in of_process}
 
         try:
-            with ThreadPoolExecutor(self.count) as pool:
-                answers = ChainMap(*pool.map(share, range(self.count)))
+            answers = ChainMap(*self._pool.map(share, range(self.count)))
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
         return [answers[i] for i in range(len(tasks))]
 
     def forget(self) -> None:
         """Frees all answers, on the GPU too."""
-        for process in self._processes:
-            process.ask("{}")
+        [*self._pool.map(lambda process: process.ask("{}"), self._processes)]
 
     def close(self) -> None:
         self._stack.close()
@@ -128,6 +127,14 @@ def _part(dice: random.Random, size: int) -> slice:
     return slice(start, start + count)
 
 
+@functools.lru_cache(maxsize=1)
+def _room(count: int) -> Any:
+    """Bytes of the host, of which new ones would take longer than what is copied there."""
+    import torch
+
+    return torch.empty(count, dtype=torch.uint8, pin_memory=sys.argv[1] == "cuda")
+
+
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
@@ -137,21 +144,24 @@ def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
         value = initial(case, a, inputs) if a.inout else inputs[a.name]
-        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()
-        raw.tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
+        raw = value.detach().contiguous().reshape(-1).view(torch.uint8)
+        room = _room(raw.numel()).copy_(raw)
+        room.numpy().tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
     numbers = (int, float)
     return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, numbers)}}
 
 
 def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Complaints about the outputs in ``files``, by output."""
+    import numpy
     import torch
 
     expected = _references.get(case, problem, sys.argv[1], task["seed"], task["kind"])
     outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, sys.argv[1])
     for name, file in task["files"].items():
-        raw, output = bytearray(Path(file).read_bytes()), outputs[name]
-        output.copy_(torch.frombuffer(raw, dtype=torch.uint8).view(output.dtype).reshape(output.shape))
+        output = outputs[name]
+        raw = torch.from_numpy(numpy.fromfile(file, "uint8"))
+        output.copy_(raw.view(output.dtype).reshape(output.shape))
     return {"complaints": expected.complaints(outputs)}
 
 

@@ -199,7 +199,6 @@ class _Judge:
                 if not wanted or reasons:
                     break
                 runs: list[_Run] = []
-                self._answers.forget()
                 with contextlib.ExitStack() as stack:
                     processes = self._taken(PROCESSES if stage == "bench" else 1, stage, stack, seconds)
                     for shape in wanted:
@@ -222,6 +221,7 @@ class _Judge:
                         result, wrong = self._judged(run, form.roof, most)
                         shapes.append(result)
                         reasons += [f"{run.case.shape}: {text}" for text in wrong]
+                    self._answers.forget()
         except UsageError as error:
             reasons = [str(error)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -57,6 +58,7 @@ class Output(NamedTuple):
     files: dict[str, str]
 
 
+@functools.cache
 def built() -> Path:
     """The program that runs plans for the judge."""
     headers = b"".join(path.read_bytes() for path in sorted(_LAUNCHER.glob("*.hpp")))
