@@ -9,12 +9,12 @@ import math
 import os
 import queue
 import secrets
-import shutil
 import tempfile
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,63 +74,52 @@ def judge_all(
     suites = {suite.root: suite for suite, _ in candidates}
     archs = {root: settings.arch or (gpu and gpu.arch_of(suite.archs)) or "" for root, suite in suites.items()}
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
-    idle, finished = queue.SimpleQueue[_Judge](), queue.SimpleQueue[Future[Any]]()
+    idle, preparing, stopped = queue.SimpleQueue[_Judge](), threading.Semaphore(workers + 1), threading.Event()
 
-    def judged(number: int, one: Prepared | Verdict) -> tuple[Path, Verdict]:
-        suite, folder = candidates[number]
-        try:
+    def judged(suite: Suite, folder: Path) -> tuple[Path, Verdict]:
+        arch = archs[suite.root]
+        with tempfile.TemporaryDirectory(dir=place) as files:
+            with preparing:
+                if stopped.is_set():
+                    raise CancelledError
+                one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), settings.seconds)
             if isinstance(one, Verdict):
                 return folder, one
-            if not archs[suite.root]:
+            if not arch:
                 return folder, one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
-            judge = idle.get()
-            say(f"judge {number + 1}/{len(candidates)} {untrusted(folder.name)} {judge.gpu}")
+            judge = idle.get()  # the first that is ready comes first
+            say(f"judge {untrusted(folder.name)} {judge.gpu}")
             try:
                 return folder, judge.verdict(one)
             finally:
                 idle.put(judge)
-        finally:
-            shutil.rmtree(Path(place, str(number)), ignore_errors=True)
-
-    def prepare(number: int) -> None:
-        suite, folder = candidates[number]
-        one = prepared(suite, archs[suite.root] or suite.archs[-1], folder, Path(place, str(number)), settings.seconds)
-        measuring.submit(judged, number, one).add_done_callback(finished.put)  # the first that is ready comes first
 
     with (
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
-        ThreadPoolExecutor(workers + 1) as ahead,
-        ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
+        ThreadPoolExecutor(2 * workers + 2) as pool,  # candidates that are prepared or measured at a time
         contextlib.ExitStack() as stack,
     ):
         if any(archs.values()):
             baselines = {
-                root: ahead.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
+                root: pool.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
                 for number, (root, suite) in enumerate(suites.items())
             }
             for name in gpus or ("",):
                 count = min(max(2 * workers // max(len(gpus), 1), 1), 8)
                 judge = _Judge(name, settings, Path(place, name or "gpu"), baselines, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
-        stack.callback(sandbox.stop)
-        for pool in (ahead, measuring):  # if no more verdicts are wanted
-            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        late = 2 * workers + 2  # candidates that are prepared or measured at a time
-        for number in range(len(candidates) + late):
-            if number < len(candidates):
-                ahead.submit(prepare, number).add_done_callback(
-                    lambda one: finished.put(one) if one.exception() else None
-                )
-            if number >= late:
-                yield finished.get().result()
+        for stop in (sandbox.stop, stopped.set):  # if no more verdicts are wanted
+            stack.callback(stop)
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        for one in as_completed([pool.submit(judged, *each) for each in candidates]):
+            yield one.result()
 
 
 class _Run(NamedTuple):
     """A candidate on a shape, checked or timed: its runs, and the seeds and kinds of their inputs by number."""
 
     case: Case
-    is_drawn: bool
     problem: Any
     trials: Trials
     inputs: dict[int, tuple[int, str]]
@@ -151,7 +140,9 @@ class _Judge:
     count: int
     _is_closed: bool = False
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
-    _lacking: str = ""  # of the baseline
+    _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next two
+    _until: float = 0.0
+    _seconds: Counter[str] = field(default_factory=Counter)
     _answers: Answers = field(init=False)
     _spare: dict[int, deque[Processes]] = field(init=False)
     _rival: Processes | None = None
@@ -189,10 +180,11 @@ class _Judge:
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
-        form, until = one.candidate.form, time.monotonic() + self.settings.seconds
-        seconds, shapes, reasons, device = Counter[str](), list[dict[str, Any]](), list[str](), dict[str, Any]()
-        self._lacking = ""
+        shapes, reasons, device = list[dict[str, Any]](), list[str](), dict[str, Any]()
+        self._lacking, self._until, self._seconds = "", time.monotonic() + self.settings.seconds, Counter()
         try:
+            if self._is_closed:
+                raise CancelledError
             self._refill()
             for stage in ("check", "bench"):
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
@@ -200,25 +192,22 @@ class _Judge:
                     break
                 runs: list[_Run] = []
                 with contextlib.ExitStack() as stack:
-                    processes = self._taken(PROCESSES if stage == "bench" else 1, stage, stack, seconds)
+                    processes = self._taken(stage, stack)
                     for shape in wanted:
                         if not runs or not runs[-1].trials.reasons:
-                            trials = Trials(processes, one.state, form.deterministic, until, seconds)
-                            runs.append(self._measured(one, shape, trials, stage))
+                            runs.append(self._measured(one, shape, processes, stage))
                     if stage == "bench" and not runs[-1].trials.reasons:
                         runs.append(self._first(one, secrets.choice(runs), stack))
-                    with _adding(seconds, "waits"):
+                    with self._adding("waits"):
                         stack.close()
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 if stage == "bench":
                     self._refill()
-                with _adding(seconds, "answers"):
+                with self._adding("answers"):
                     for run in runs:
                         device = run.trials.device or device
-                        most = (
-                            max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else len(run.trials.outputs)
-                        )
-                        result, wrong = self._judged(run, form.roof, most)
+                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else None
+                        result, wrong = self._judged(run, one, most)
                         shapes.append(result)
                         reasons += [f"{run.case.shape}: {text}" for text in wrong]
                     self._answers.forget()
@@ -236,17 +225,26 @@ class _Judge:
             device=device,
             rival={"name": one.suite.baseline, "lacking": self._lacking} if timed else {},
             shapes=tuple(shapes),
-            seconds={what: round(spent, 3) for what, spent in seconds.items()},
+            seconds={what: round(spent, 3) for what, spent in self._seconds.items()},
         )
         if reasons or timed:
             return verdict.but("rejected" if reasons else "accepted", *reasons)
         return verdict.but("unmeasured", "no shape of it is timed")
 
-    def _taken(self, count: int, stage: str, stack: contextlib.ExitStack, seconds: Counter[str]) -> Processes:
+    @contextlib.contextmanager
+    def _adding(self, what: str) -> Iterator[None]:
+        """Adds the seconds that the ``with`` block takes."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[what] += time.monotonic() - start  # type: ignore[assignment]
+
+    def _taken(self, stage: str, stack: contextlib.ExitStack) -> Processes:
         """Processes for a candidate, which end with the stack. To make contexts would disturb times."""
-        processes = self._spare[count].popleft()
+        processes = self._spare[PROCESSES if stage == "bench" else 1].popleft()
         stack.callback(processes.close)
-        with _adding(seconds, "waits"):
+        with self._adding("waits"):
             for each in (processes, *(itertools.chain(*self._spare.values()) if stage != "check" else ())):
                 each.ready()
         return processes
@@ -254,16 +252,14 @@ class _Judge:
     def _first(self, one: Prepared, timed: _Run, stack: contextlib.ExitStack) -> _Run:
         """The first call of a process, on a shape that was timed."""
         shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
-        usual = timed.trials
         for _ in range(_FIRSTS):
-            processes = self._taken(1, "first", stack, usual.seconds)
-            trials = Trials(processes, one.state, usual.deterministic, usual.until, usual.seconds)
-            run = self._measured(one, shape, trials, "first", usual.times["cold"]["us"])
+            us = timed.trials.times["cold"]["us"]
+            run = self._measured(one, shape, self._taken("first", stack), "first", us)
             if not run.trials.reasons:
                 break
         return run
 
-    def _measured(self, one: Prepared, shape: Shape, trials: Trials, stage: str, us: float = 0.0) -> _Run:
+    def _measured(self, one: Prepared, shape: Shape, processes: Processes, stage: str, us: float = 0.0) -> _Run:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, or for the ``first`` call of a process,
         which took ``us`` otherwise.
 
@@ -272,6 +268,7 @@ class _Judge:
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
         case = case_of(one.suite, one.candidate, shape)
+        trials = Trials(processes, one.state, one.candidate.form.deterministic, self._until)
         problem = load_problem(case.root, case.problem_file)
         kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
         given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
@@ -284,16 +281,16 @@ class _Judge:
             kinds = [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
         elif "check" in shape.stages:  # others are large
             kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
-        with _adding(trials.seconds, "inputs"):
-            inputs, numbers = self._inputs(case, trials.processes, kinds)
+        with self._adding("inputs"):
+            inputs, numbers = self._inputs(case, processes, kinds)
             groups = grouped((json.dumps(scalars), number) for number, scalars in numbers.items())
             if stage == "bench":
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
                 rival = self._rival_of(case, one, json.loads(next(iter(groups))), kinds)
-        with _adding(trials.seconds, "kernels"), contextlib.ExitStack() as stack:
-            stack.callback(_remove, trials.processes.folder.glob("*.raw"))
+        with self._adding("kernels"), contextlib.ExitStack() as stack:
+            stack.callback(_remove, processes.folder.glob("*.raw"))
             for text, contents in groups.items():
                 runnable = _runnable(case, one.planned, json.loads(text))
                 if stage == "first":
@@ -304,7 +301,7 @@ class _Judge:
                     trials.time(runnable, rival, contents, ours)
                 else:
                     trials.check(runnable, contents)
-        return _Run(case, shape.name not in one.suite.shapes, problem, trials, inputs)
+        return _Run(case, problem, trials, inputs)
 
     def _inputs(
         self, case: Case, processes: Processes, kinds: Sequence[str]
@@ -335,10 +332,10 @@ class _Judge:
             inputs[key] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])[0]]
         return Rival(self._rival, runnable, inputs[key])
 
-    def _judged(self, run: _Run, roof: str, most: int) -> tuple[dict[str, Any], list[str]]:
+    def _judged(self, run: _Run, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
         trials = run.trials
-        outputs = _DICE.sample(trials.outputs, min(most, len(trials.outputs)))
+        outputs = _DICE.sample(trials.outputs, len(trials.outputs))[:most]
         tasks = [
             {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
             for output in outputs
@@ -348,7 +345,7 @@ class _Judge:
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         _remove(file for output in trials.outputs for file in output.files.values())
-        floor = _floor(run, roof) if trials.times else {}
+        floor = _floor(run, one.candidate.form.roof) if trials.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in trials.times.items():
             if figures["us"] < _BELOW * floor.get(mode, 0.0):
@@ -356,7 +353,7 @@ class _Judge:
         return {
             "shape": run.case.shape,
             "params": dict(run.case.params),
-            "drawn": run.is_drawn,
+            "drawn": run.case.shape not in one.suite.shapes,
             "seeds": grouped((kind, seed) for seed, kind in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "times": trials.times,
@@ -386,16 +383,6 @@ def _floor(run: _Run, roof: str) -> dict[str, Any]:
         if floor := roofline.floor(bounds, (*without, "launch")):
             made |= {mode: floor.us, f"{mode}_by": floor.resource}
     return made
-
-
-@contextlib.contextmanager
-def _adding(seconds: Counter[str], what: str) -> Iterator[None]:
-    """Adds what the ``with`` block takes."""
-    start = time.monotonic()
-    try:
-        yield
-    finally:
-        seconds[what] += time.monotonic() - start  # type: ignore[assignment]
 
 
 def _remove(files: Iterable[str | Path]) -> None:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import statistics
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -139,7 +139,7 @@ class Trials:
         processes: those that run it.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
-        until: the end of the candidate's time, by the monotonic clock; ``seconds``: what it spends them on.
+        until: the end of the candidate's time, by the monotonic clock.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         first_us: the time of a process's first call.
@@ -150,7 +150,6 @@ class Trials:
     state: Sequence[tuple[str, str]]
     deterministic: bool
     until: float
-    seconds: Counter[str] = field(default_factory=Counter)
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
