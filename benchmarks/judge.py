@@ -295,8 +295,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             for place, verdict in verdicts:
                 one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
                 results[place.name] = one
-                said = f"{one['at_s']:.1f} s {one['seconds']} {one['reasons'][:1] or _times(one)}"
-                print(f"{place.name} {one['status']} {said}", file=sys.stderr)
+                message = f"{one['at_s']:.1f} s {one['seconds']} {one['reasons'][:1] or _times(one)}"
+                print(f"{place.name} {one['status']} {message}", file=sys.stderr)
                 if options.json and time.monotonic() > written + _WRITTEN_S:
                     raw.write(Path(options.json), "judge", options, results)
                     written = time.monotonic()
@@ -308,7 +308,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
     """Copies of those that run on a GPU and do not hang it, each sealed as another one: honest ones and cheats in an
     order without a pattern."""
-    usual = [p for p in candidates if p.name.startswith(("cheat.", "honest.")) and _turn(p)[0] < 3]
+    usual = [p for p in candidates if not p.name.startswith("attack.") and _turn(p)[0] < 3]
+    usual = [p for p in usual if not (p / "host.cu").exists()]
     random.Random(0).shuffle(usual)
     made = [shutil.copytree(usual[i % len(usual)], folder / f"batch.{i:03}") for i in range(count)]
     for number, place in enumerate(made):
@@ -316,14 +317,17 @@ def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
     return made
 
 
-def _turn(place: Path) -> tuple[int, str]:
-    """The control and the suite's own first; cheats that run on a GPU; other honest ones; what ends before a GPU is
-    needed, or hangs it, last."""
-    if not place.name.startswith("cheat."):
-        is_first = place.name.startswith(("honest.attacks", "honest.row_softmax"))
-        return (0 if is_first else 2 if place.name.startswith("honest.") else 1), place.name
-    cheat = CHEATS[int(place.name[6:])]
-    return (1 if cheat.ends not in (_STATIC, _PLAN, _BOX) and cheat.attack != 21 else 3), place.name
+def _turn(place: Path) -> tuple[int, float]:
+    """The control and the suite's own first; cheats that run on a GPU; honest ones among those that are compiled, which
+    take long on the host; what ends before that, or hangs a GPU, last."""
+    turn = 2
+    if place.name.startswith("cheat."):
+        cheat = CHEATS[int(place.name[6:])]
+        if cheat.source != "host.cu":
+            turn = 3 if cheat.ends in (_STATIC, _PLAN) or cheat.attack == 21 else 1
+    elif place.name.startswith(("honest.attacks", "honest.row_softmax", "attack.")):
+        turn = int(place.name.startswith("attack."))
+    return turn, random.Random(place.name).random()
 
 
 def table(results: raw.Results) -> list[str]:
