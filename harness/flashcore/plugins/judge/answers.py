@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import python_process
 from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.kernel_call import Case, initial
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
@@ -98,26 +98,32 @@ def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
             torch.cuda.empty_cache()
         return {}
     case = Case.from_json(task["case"])
-    perform = {"make": make, "judge": judge}[task["task"]]
     problem = load_problem(case.root, case.problem_file)
-    make_inputs = lambda params, *rest: inputs_of(case.root, case.problem_file, json.dumps(params), *rest)  # noqa: E731
-    return perform(case, SimpleNamespace(**{**vars(problem), "make_inputs": make_inputs}), task)
+    mix(problem)
+    return {"make": make, "judge": judge}[task["task"]](case, problem, task)
 
 
-@functools.lru_cache(maxsize=64)
-def inputs_of(root: str, file: str, params: str, seed: int, device: str, kind: str) -> Any:
-    """Inputs, which are needed again to judge what was made of them. Parts of ``normal+large`` are large."""
-    problem, (first, *others), dice = load_problem(root, file), kind.split("+"), random.Random(seed)
-    inputs = dict(problem.make_inputs(json.loads(params), seed, device, first))
-    for other in others:
-        for name, x in problem.make_inputs(json.loads(params), seed, device, other).items():
-            if hasattr(x, "reshape"):
-                rows = inputs[name].clone().reshape(-1, x.shape[-1])
-                columns = _part(dice, x.shape[-1]) if dice.random() < 0.5 else slice(None)
-                place = _part(dice, len(rows)), columns
-                rows[place] = x.reshape(rows.shape)[place]
-                inputs[name] = rows.reshape(x.shape)
-    return inputs
+@functools.cache
+def mix(problem: Any) -> None:
+    """Has the problem make inputs of several kinds, too: parts of ``normal+large`` are large. They are kept, to judge
+    what was made of them."""
+    make = problem.make_inputs
+
+    def mixed(params: Any, seed: int, device: str, kind: str = problem.KINDS[0]) -> Any:
+        (first, *others), dice = kind.split("+"), random.Random(seed)
+        inputs = dict(make(params, seed, device, first))
+        for other in others:
+            for name, x in make(params, seed, device, other).items():
+                if hasattr(x, "reshape"):
+                    rows = inputs[name].clone().reshape(-1, x.shape[-1])
+                    columns = _part(dice, x.shape[-1]) if dice.random() < 0.5 else slice(None)
+                    place = _part(dice, len(rows)), columns
+                    rows[place] = x.reshape(rows.shape)[place]
+                    inputs[name] = rows.reshape(x.shape)
+        return inputs
+
+    problem.make_inputs = mixed
+    make_inputs_once(problem)
 
 
 def _part(dice: random.Random, size: int) -> slice:

@@ -122,7 +122,7 @@ class _Run(NamedTuple):
     case: Case
     problem: Any
     trials: Trials
-    inputs: dict[int, tuple[int, str]]
+    inputs: dict[int, tuple[int, str, str]]
 
 
 @dataclass(eq=False, slots=True)
@@ -282,8 +282,8 @@ class _Judge:
         elif "check" in shape.stages:  # others are large
             kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
         with self._adding("inputs"):
-            inputs, numbers = self._inputs(case, processes, kinds)
-            groups = grouped((json.dumps(scalars), number) for number, scalars in numbers.items())
+            inputs = self._inputs(case, processes, kinds)
+            groups = grouped((scalars, number) for number, (*_, scalars) in inputs.items())
             if stage == "bench":
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
@@ -303,18 +303,17 @@ class _Judge:
                     trials.check(runnable, contents)
         return _Run(case, problem, trials, inputs)
 
-    def _inputs(
-        self, case: Case, processes: Processes, kinds: Sequence[str]
-    ) -> tuple[dict[int, tuple[int, str]], dict[int, dict[str, Any]]]:
-        """Makes an input of each kind in the processes' folder: number → seed and kind, and the operator's numbers."""
-        count = self._answers.count  # each process gets as many
-        inputs = {next(processes.numbers): (secrets.randbits(28) * count + i, kinds[i]) for i in range(len(kinds))}
-        folder = str(processes.folder)
-        tasks = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": number}
-            for number, (seed, kind) in inputs.items()
+    def _inputs(self, case: Case, processes: Processes, kinds: Sequence[str]) -> dict[int, tuple[int, str, str]]:
+        """Makes an input of each kind in the processes' folder: number → seed, kind, and the operator's numbers as
+        JSON."""
+        count, folder = self._answers.count, str(processes.folder)
+        tasks: list[dict[str, Any]] = [
+            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": next(processes.numbers)}
+            for i, kind in enumerate(kinds)
+            for seed in [secrets.randbits(28) * count + i]  # each process gets as many
         ]
-        return inputs, {n: made["scalars"] for n, made in zip(inputs, self._answers.ask(case, tasks), strict=True)}
+        made = zip(tasks, self._answers.ask(case, tasks), strict=True)
+        return {t["number"]: (t["seed"], t["kind"], json.dumps(answer["scalars"])) for t, answer in made}
 
     def _rival_of(self, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
@@ -329,7 +328,7 @@ class _Judge:
         self._rival = self._rival or self._started(1)
         inputs = self._rival_inputs
         if (key := (case.root, case.shape)) not in inputs:
-            inputs[key] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])[0]]
+            inputs[key] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])]
         return Rival(self._rival, runnable, inputs[key])
 
     def _judged(self, run: _Run, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
@@ -339,7 +338,7 @@ class _Judge:
         tasks = [
             {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
             for output in outputs
-            for seed, kind in [run.inputs[output.content]]
+            for seed, kind, _ in [run.inputs[output.content]]
         ]
         answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
@@ -354,7 +353,7 @@ class _Judge:
             "shape": run.case.shape,
             "params": dict(run.case.params),
             "drawn": run.case.shape not in one.suite.shapes,
-            "seeds": grouped((kind, seed) for seed, kind in run.inputs.values()),
+            "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "times": trials.times,
             "floor": floor,

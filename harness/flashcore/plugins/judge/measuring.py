@@ -12,7 +12,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,22 +113,9 @@ class Rival(NamedTuple):
     contents: Sequence[int]
 
 
-@dataclass(slots=True)
-class _Player:
-    """A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
-    keeps it, is no answer to a later call."""
-
-    launcher: Launcher
-    contents: list[int]
-    count: int  # of a sample
-    is_rival: bool = False
-    us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by mode
-
-    def called(self) -> list[int]:
-        """The inputs of the next sample."""
-        if self.is_rival:
-            return _DICE.sample(self.contents, self.count)
-        return [self.contents.pop() for _ in range(self.count)]
+#: A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
+#: keeps it, is no answer to a later call.
+_Player = tuple[Launcher, Iterator[int]]
 
 
 @dataclass(slots=True)
@@ -157,6 +144,7 @@ class Trials:
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
+    _rival: Launcher | None = None
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
@@ -187,17 +175,17 @@ class Trials:
         """
         with self._judged():
             first, *others = contents
-            players = []
-            for launcher in self._loaded(self.processes, one, first):
-                players.append(_Player(launcher, _DICE.sample(others, len(others)), len(others) // SAMPLES))
+            players: list[_Player] = [
+                (launcher, iter(_DICE.sample(others, len(others))))
+                for launcher in self._loaded(self.processes, one, first)
+            ]
             if rival:
-                with _of_rival():
-                    (launcher,) = self._loaded(rival.processes, rival.runnable, rival.contents[0])
-                count = min(players[0].count, len(rival.contents))
-                players.append(_Player(launcher, [*rival.contents], count, is_rival=True))
+                (self._rival,) = rival.processes.ready()
+                self._loaded(rival.processes, rival.runnable, rival.contents[0])
+                players.append((self._rival, iter(lambda: _DICE.choice(rival.contents), None)))
             watch = Watch("cuda" if self.processes.gpu else "cpu", self.processes.gpu, ours)
             for mode in MODES:
-                self._take_turns(one.plan, players, watch, mode)
+                self._take_turns(one.plan, players, len(others) // SAMPLES, watch, mode)
             self.gpu = state_values(watch.seen)
 
     def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
@@ -211,16 +199,17 @@ class Trials:
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
-    def _take_turns(self, plan: Plan, players: Sequence[_Player], watch: Watch, mode: str) -> None:
-        host: list[float] = []
+    def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
+        """Takes samples of so many calls."""
+        host, us = list[float](), defaultdict[Launcher, list[float]](list)
         for _ in range(ROUNDS):
-            for player in _DICE.sample(players, len(players)):
-                us, host_us = self._sample(plan, player, mode)
-                player.us[mode].append(us)
-                host += () if player.is_rival else [host_us]
+            for launcher, contents in _DICE.sample(players, len(players)):
+                sample, host_us = self._sample(plan, launcher, itertools.islice(contents, count), mode)
+                us[launcher].append(sample)
+                host += () if launcher is self._rival else [host_us]
             watch.look()
-        series = [player.us[mode] for player in players]
-        made = _time(series[:PROCESSES], [*itertools.chain(*series[PROCESSES:])])
+        rival = us.pop(self._rival, []) if self._rival else []
+        made = _time([*us.values()], rival)
         self._compare_clocks(mode, made["us"], host)
         self.times[mode] = made | {"host": statistics.median(host)}
 
@@ -251,7 +240,9 @@ class Trials:
         launcher.limit = min(limit, max(self.until - time.monotonic(), 0.0))
         try:
             return launcher.ask(*command)
-        except LauncherError:
+        except LauncherError as error:
+            if launcher is self._rival:
+                raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
             if time.monotonic() >= self.until:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
@@ -271,16 +262,15 @@ class Trials:
             self.device = {k: v for k, v in launcher.device.items() if k != "event"}
         return processes.ready()
 
-    def _sample(self, plan: Plan, player: _Player, mode: str) -> list[float]:
+    def _sample(self, plan: Plan, launcher: Launcher, contents: Iterable[int], mode: str) -> list[float]:
         """The mean of some calls by the difference of events, and by the host's clock."""
         times = []
-        for content in player.called():
-            with _of_rival() if player.is_rival else contextlib.nullcontext():
-                answer = self._ask(player.launcher, "trial", mode, content)
+        for content in contents:
+            answer = self._ask(launcher, "trial", mode, content)
             times.append(answer["us"] + answer["host_us"])
-            if not player.is_rival:
+            if launcher is not self._rival:
                 self.compared += 1
-                self._keep(plan, player.launcher, content, answer, _DICE.randrange(_KEPT) == 0)
+                self._keep(plan, launcher, content, answer, _DICE.randrange(_KEPT) == 0)
         return [statistics.fmean(each) for each in zip(*times, strict=True)]
 
     def _keep(
@@ -294,15 +284,6 @@ class Trials:
         for name, file in files.items():
             self._ask(launcher, "result", name, file)
         self.outputs.append(Output(content, {n: str(self.processes.folder / f) for n, f in files.items()}))
-
-
-@contextlib.contextmanager
-def _of_rival() -> Iterator[None]:
-    """A rival's failure is the suite's or the machine's fault."""
-    try:
-        yield
-    except LauncherError as error:
-        raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
 
 
 def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:
