@@ -62,6 +62,22 @@ def test_each_gpu_judges_candidates_of_its_own(
     assert {line.split()[-1] for line in said} == {*gpus}
 
 
+def test_candidates_of_several_suites_are_judged_at_once(
+    machine: Callable[..., Machine], made: Path, tmp_path: Path
+) -> None:
+    plugins.load()
+    environment = {name: value for name, value in machine().environment.items() if name != "LIBCUDA_LOG"}
+    other = Path(shutil.copytree(SUITE, tmp_path / "other"))
+    (other / "suite.toml").write_text((SUITE / "suite.toml").read_text().replace("small", "little"))
+    folders = [written(tmp_path / name, made / "k.cubin") for name in ("a", "b")]
+    candidates = [(load(SUITE), folders[0]), (load(other), folders[1])]
+    settings = Settings(arch="sm_90a", environment=environment)
+    verdicts = dict(judge_all(candidates, settings, lambda _: None))
+    assert [verdicts[folder].status for folder in folders] == ["accepted", "accepted"]
+    shapes = [{shape["shape"] for shape in verdicts[folder].shapes} for folder in folders]
+    assert "small" in shapes[0] - shapes[1] and "little" in shapes[1] - shapes[0]
+
+
 def test_a_number_may_depend_on_the_kind_of_input(judge: Judge) -> None:
     arguments: list[Any] = [[{"tensor": "x"}], [{"tensor": "y"}], [{"int32": "=N - (1 - sign) // 2"}]]
     verdict = judge(launches=[{**LAUNCH, "arguments": arguments}])  # a byte less of ones
