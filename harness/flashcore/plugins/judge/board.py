@@ -52,12 +52,11 @@ def _times(verdict: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The title of a table, which says all that is equal in it, and the candidate's figures in it."""
     judged = f"{verdict['suite']} ({verdict['suite_hash'][:8]}) on {verdict['device']['name']}"
     claims, checks = verdict["claims"], [one for one in verdict["shapes"] if not (one["times"] or one["first_us"])]
-    confined = verdict["device"].get("confined") and not verdict["device"].get("reaches_host_memory")
     claimed = {
-        "shapes": f"{len(checks)}, {sum(one['drawn'] for one in checks)} of them drawn",
-        "notes": ", ".join(
-            ["not deterministic"] * (not claims["deterministic"]) + ["reaches the host's memory"] * (not confined)
-        ),
+        "checked": len(checks),
+        "drawn": sum(one["drawn"] for one in checks),
+        "is_deterministic": claims["deterministic"],
+        "is_confined": verdict["device"].get("confined") and not verdict["device"].get("reaches_host_memory"),
     }
     return [
         (

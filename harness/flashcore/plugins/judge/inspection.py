@@ -11,13 +11,13 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError
-from flashcore.model.groups import picked
+from flashcore.model.groups import grouped, picked
 from flashcore.plugins.judge.text import untrusted
 from flashcore.readers import cubin
 from flashcore.readers.cubin import Section, Symbol
@@ -70,17 +70,15 @@ def inspect(path: Path, arch: str) -> Inspected:
         data = path.read_bytes()
         sections = cubin.sections_of(data)
         names = {s.name for s in sections}
-        if (
-            struct.unpack_from("<H2xH", data, 0x36) not in _SIZES
-            or len(names) < len(sections)
-            or len(names) > _MOST_SECTIONS
-        ):
+        sizes = struct.unpack_from("<H2xH", data, 0x36)
+        if sizes not in _SIZES or not len(names) == len(sections) <= _MOST_SECTIONS:
             raise ValueError(f"at most {_MOST_SECTIONS} sections, each with a name of its own")
         symbols = [*itertools.islice(cubin.symbols_of(data, sections), _MOST_SYMBOLS + 1)]
         if len(symbols) > _MOST_SYMBOLS:
             raise ValueError(f"at most {_MOST_SYMBOLS} symbols")
-        state = [s.name for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
-        reasons = [*itertools.islice(dict.fromkeys(_reasons(data, arch, sections, symbols)), _MOST_REASONS)]
+        inside = grouped((sections[s.section].name, s) for s in symbols if 0 < s.section < len(sections))
+        state = [s.name for s in inside.get(_STATE, ()) if s.info == _GLOBAL_OBJECT]
+        reasons = [*itertools.islice(dict.fromkeys(_reasons(data, arch, sections, symbols, inside)), _MOST_REASONS)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
@@ -89,25 +87,25 @@ def inspect(path: Path, arch: str) -> Inspected:
     return Inspected([f"{name}: {reason}" for reason in reasons], facts, state)
 
 
-def _is_at(symbol: Symbol, sections: Sequence[Section], name: str) -> bool:
-    return 0 < symbol.section < len(sections) and sections[symbol.section].name == name
-
-
-def _reasons(data: bytes, arch: str, sections: Sequence[Section], symbols: Sequence[Symbol]) -> Iterator[str]:
+def _reasons(
+    data: bytes,
+    arch: str,
+    sections: Sequence[Section],
+    symbols: Sequence[Symbol],
+    inside: Mapping[str, Sequence[Symbol]],
+) -> Iterator[str]:
     all_names = {s.name for s in sections}
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
         if section.name == _STATE:
-            exported = [s for s in symbols if _is_at(s, sections, _STATE) and s.info == _GLOBAL_OBJECT]
-            if unknown := _hidden(section.size, exported):
+            state, count = inside.get(_STATE, ()), Counter(s.name for s in symbols)
+            if unknown := _hidden(section.size, [s for s in state if s.info == _GLOBAL_OBJECT]):
                 yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-            count = Counter(s.name for s in symbols)
-            state = [s.name for s in symbols if s.name and _is_at(s, sections, _STATE)]
-            if any(count[name] > 1 or not _NAME.fullmatch(name) for name in state):
+            if any(s.name and (count[s.name] > 1 or not _NAME.fullmatch(s.name)) for s in state):
                 yield "a global variable's name is not one"
         elif section.name == _TABLES:
             content = section.content(data)
-            tables = [s for s in symbols if _is_at(s, sections, _TABLES) and _is_math(s, content)]
+            tables = [s for s in inside.get(_TABLES, ()) if _is_math(s, content)]
             if unknown := _hidden(section.size, tables):
                 yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
         elif not _SECTIONS.fullmatch(section.name) or (_OF_BLACKWELL.match(section.name) and not is_translated):
