@@ -58,7 +58,7 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
         assert figures["samples"] == PROCESSES * ROUNDS
     assert both.compared == PROCESSES * (len(CONTENTS) - 1)
-    assert {output.content for output in both.outputs} <= {*CONTENTS[1:]}
+    assert {content for content, _ in both.outputs} <= {*CONTENTS[1:]}
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -94,10 +94,10 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
         one = trials(processes)
         one.check(Runnable(plan(kernel), made), CONTENTS[:2])
         assert not one.reasons
-        for output in one.outputs:
-            given = Random(output.content).randbytes(256)
+        for content, files in one.outputs:
+            given = Random(content).randbytes(256)
             expected = given if kernel == "copy_bytes" else bytes((byte + 1) % 256 for byte in given)
-            assert Path(output.files["y"]).read_bytes() == expected
+            assert Path(files["y"]).read_bytes() == expected
 
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
@@ -138,7 +138,7 @@ def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Pat
     one.check(Runnable(plan(), made), CONTENTS[:3])
     if not one.device["confined"]:
         pytest.skip("system: no Landlock")
-    assert "x.2.raw: expected a file" in one.reasons[0] and {each.content for each in one.outputs} == {0, 1}
+    assert "x.2.raw: expected a file" in one.reasons[0] and {content for content, _ in one.outputs} == {0, 1}
 
 
 @pytest.mark.parametrize(("us", "convicts"), [(3.0, False), (0.1, False), (-3.0, True)])
@@ -147,5 +147,5 @@ def test_a_first_call_that_is_slower_than_later_ones_convicts(
 ) -> None:
     one = trials(start(1))
     one.first(Runnable(plan(), made), CONTENTS[:1], us)
-    assert one.first_us == 3.0 and [output.content for output in one.outputs] == [CONTENTS[0]]
+    assert one.first_us == 3.0 and [content for content, _ in one.outputs] == [CONTENTS[0]]
     assert bool(one.reasons) is convicts

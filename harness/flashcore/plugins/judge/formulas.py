@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Mapping
-from types import CodeType
 from typing import Any
 
 from flashcore.errors import UsageError
@@ -48,15 +46,9 @@ def filled(part: Any, names: Mapping[str, int | float]) -> Any:
     return made
 
 
-@functools.lru_cache(maxsize=4096)
-def _parsed(text: str, names: tuple[str, ...]) -> CodeType:
-    """A formula, which other shapes have too."""
-    return expressions.parse(text, names, _FUNCTIONS)
-
-
 def _value(text: str, names: Mapping[str, int | float]) -> int | float:
     try:
-        number = expressions.value(_parsed(text, tuple(names)), {**names, **_FUNCTIONS})
+        number = expressions.value(expressions.parse(text, names, _FUNCTIONS), {**names, **_FUNCTIONS})
         if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MOST:
             raise ValueError("not a number below 2**63")
         return number

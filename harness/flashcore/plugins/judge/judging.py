@@ -105,8 +105,9 @@ def judge_all(
                 root: pool.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
                 for number, (root, suite) in enumerate(suites.items())
             }
-            for name in gpus or ("",):
-                count = min(max(2 * workers // max(len(gpus), 1), 1), 8)
+            names = [*gpus] or [""]
+            count = min(max(2 * workers // len(names), 1), 8)
+            for name in names:
                 judge = _Judge(name, settings, Path(place, name or "gpu"), baselines, count)
                 idle.put(stack.enter_context(contextlib.closing(judge)))
         for stop in (sandbox.stop, stopped.set):  # if no more verdicts are wanted
@@ -154,7 +155,7 @@ class _Judge:
 
     def _open(self) -> None:
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
-        visible = {"OMP_NUM_THREADS": str(threads)} | ({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})
+        visible = {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu}
         self._answers = Answers("cpu" if self.settings.arch else "cuda", self.count, visible)
         self._spare = {1: deque([self._started(1)]), PROCESSES: deque()}
         self._rival = None
@@ -336,14 +337,14 @@ class _Judge:
         trials = run.trials
         outputs = _DICE.sample(trials.outputs, len(trials.outputs))[:most]
         tasks = [
-            {"task": "judge", "files": output.files, "seed": seed, "kind": kind}
-            for output in outputs
-            for seed, kind, _ in [run.inputs[output.content]]
+            {"task": "judge", "files": files, "seed": seed, "kind": kind}
+            for content, files in outputs
+            for seed, kind, _ in [run.inputs[content]]
         ]
         answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
-        _remove(file for output in trials.outputs for file in output.files.values())
+        _remove(file for _, files in trials.outputs for file in files.values())
         floor = _floor(run, one.candidate.form.roof) if trials.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in trials.times.items():

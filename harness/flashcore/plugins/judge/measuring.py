@@ -51,13 +51,6 @@ class Runnable(NamedTuple):
     cubins: Path
 
 
-class Output(NamedTuple):
-    """An output that the judge looks at: the content that it belongs to, and its files by tensor."""
-
-    content: int
-    files: dict[str, str]
-
-
 @functools.cache
 def built() -> Path:
     """The program that runs plans for the judge."""
@@ -81,7 +74,7 @@ class Processes:
         self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
         self.numbers = itertools.count()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-        usual |= {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+        usual["CUDA_VISIBLE_DEVICES"] = gpu
         starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
         self._launchers = [self._stack.enter_context(start) for start in starts]
 
@@ -127,6 +120,7 @@ class Trials:
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
+        outputs: those that the judge looks at: the content that each belongs to, and its files by tensor.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
         first_us: the time of a process's first call.
@@ -139,7 +133,7 @@ class Trials:
     until: float
     device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
     first_us: float | None = None
@@ -278,12 +272,12 @@ class Trials:
     ) -> None:
         """Keeps a call's hash, and its outputs if they are looked at. Of equal bytes on an input one is enough."""
         self._hashes[content].add(answer["hash"])
-        if not is_looked_at or (self.deterministic and any(output.content == content for output in self.outputs)):
+        if not is_looked_at or (self.deterministic and content in dict(self.outputs)):
             return
         files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}
         for name, file in files.items():
             self._ask(launcher, "result", name, file)
-        self.outputs.append(Output(content, {n: str(self.processes.folder / f) for n, f in files.items()}))
+        self.outputs.append((content, {n: str(self.processes.folder / f) for n, f in files.items()}))
 
 
 def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:

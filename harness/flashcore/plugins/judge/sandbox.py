@@ -62,11 +62,12 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
             words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
             code, output, error = _ended(words, seconds, writer)
             began = confined.read() != b""
+        text = error[-600:].decode(errors="replace")
         if began and code:
-            raise UsageError(f"the sandbox ended with exit code {code}: {error[-600:].decode(errors='replace')}")
+            raise UsageError(f"the sandbox ended with exit code {code}: {text}")
         if began:
             return output
-        errors.append(error.decode(errors="replace"))
+        errors.append(text)
     raise CapabilityError(
         f"nothing on this machine can confine a candidate's compilers: {'; '.join(errors)}",
         "install bubblewrap and allow unprivileged user namespaces, or judge candidates of cubins and launches",
