@@ -87,17 +87,21 @@ def judge_all(
                 return folder, one
             if not arch:
                 return folder, one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
-            judge = idle.get()  # the first that is ready comes first
-            say(f"judge {untrusted(folder.name)} {judge.gpu}")
-            try:
-                return folder, judge.verdict(one)
-            finally:
-                idle.put(judge)
+            return folder, measuring.submit(measured, folder, one).result()  # the first that is ready comes first
+
+    def measured(folder: Path, one: Prepared) -> Verdict:
+        judge = idle.get()
+        say(f"judge {untrusted(folder.name)} {judge.gpu}")
+        try:
+            return judge.verdict(one)
+        finally:
+            idle.put(judge)
 
     with (
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(2 * workers + 2) as pool,  # candidates that are prepared or measured at a time
+        ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
         if any(archs.values()):
@@ -112,7 +116,8 @@ def judge_all(
                 idle.put(stack.enter_context(contextlib.closing(judge)))
         for stop in (sandbox.stop, stopped.set):  # if no more verdicts are wanted
             stack.callback(stop)
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        for each in (pool, measuring):
+            stack.callback(each.shutdown, wait=False, cancel_futures=True)
         for one in as_completed([pool.submit(judged, *each) for each in candidates]):
             yield one.result()
 
@@ -139,7 +144,6 @@ class _Judge:
     place: Path
     baselines: Mapping[str, Future[Planned]]
     count: int
-    _is_closed: bool = False
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
     _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next two
     _until: float = 0.0
@@ -170,37 +174,25 @@ class _Judge:
             self._spare[count].extend(self._started(count) for _ in range(most - len(self._spare[count])))
 
     def close(self) -> None:
-        """Ends all processes, and a candidate's that is judged."""
-        self._is_closed = True
-        self._end()
-
-    def _end(self) -> None:
+        """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
         self._answers.close()
         for one in (*itertools.chain(*self._spare.values()), *filter(None, [self._rival])):
             one.close()
+        self._spare = {}
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
         shapes, reasons, device = list[dict[str, Any]](), list[str](), dict[str, Any]()
         self._lacking, self._until, self._seconds = "", time.monotonic() + self.settings.seconds, Counter()
         try:
-            if self._is_closed:
-                raise CancelledError
+            if not self._spare:
+                self._open()
             self._refill()
             for stage in ("check", "bench"):
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
-                runs: list[_Run] = []
-                with contextlib.ExitStack() as stack:
-                    processes = self._taken(stage, stack)
-                    for shape in wanted:
-                        if not runs or not runs[-1].trials.reasons:
-                            runs.append(self._measured(one, shape, processes, stage))
-                    if stage == "bench" and not runs[-1].trials.reasons:
-                        runs.append(self._first(one, secrets.choice(runs), stack))
-                    with self._adding("waits"):
-                        stack.close()
+                runs = self._runs(one, wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 if stage == "bench":
                     self._refill()
@@ -215,10 +207,7 @@ class _Judge:
         except UsageError as error:
             reasons = [str(error)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
-            with contextlib.suppress(FlashcoreError, OSError):
-                self._end()
-                if not self._is_closed:
-                    self._open()
+            self.close()
             return one.verdict.but("unmeasured", f"{type(error).__name__}: {error}")
         timed = any(result["times"] for result in shapes)
         verdict = replace(
@@ -241,24 +230,26 @@ class _Judge:
         finally:
             self._seconds[what] += time.monotonic() - start  # type: ignore[assignment]
 
-    def _taken(self, stage: str, stack: contextlib.ExitStack) -> Processes:
-        """Processes for a candidate, which end with the stack. To make contexts would disturb times."""
-        processes = self._spare[PROCESSES if stage == "bench" else 1].popleft()
-        stack.callback(processes.close)
-        with self._adding("waits"):
-            for each in (processes, *(itertools.chain(*self._spare.values()) if stage != "check" else ())):
-                each.ready()
-        return processes
-
-    def _first(self, one: Prepared, timed: _Run, stack: contextlib.ExitStack) -> _Run:
-        """The first call of a process, on a shape that was timed."""
-        shape = next(shape for shape in one.shapes if shape.name == timed.case.shape)
-        for _ in range(_FIRSTS):
-            us = timed.trials.times["cold"]["us"]
-            run = self._measured(one, shape, self._taken("first", stack), "first", us)
-            if not run.trials.reasons:
-                break
-        return run
+    def _runs(self, one: Prepared, shapes: Sequence[Shape], stage: str) -> list[_Run]:
+        """A candidate's runs on shapes until one fails; if it is timed, the first call of a process, too, on one of
+        them. Its processes end."""
+        runs, taken = list[_Run](), [self._spare[PROCESSES if stage == "bench" else 1].popleft()]
+        try:
+            for shape in shapes:
+                runs.append(self._measured(one, shape, taken[0], stage))
+                if runs[-1].trials.reasons:
+                    return runs
+            if stage == "bench":
+                shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
+                runs.append(timed)
+                while len(taken) <= _FIRSTS and (runs[-1] is timed or runs[-1].trials.reasons):
+                    taken.append(self._spare[1].popleft())
+                    runs[-1] = self._measured(one, shape, taken[-1], "first", timed.trials.times["cold"]["us"])
+            return runs
+        finally:
+            for end in (Processes.kill, Processes.close):  # all at once: to free a context takes long
+                for each in taken:
+                    end(each)
 
     def _measured(self, one: Prepared, shape: Shape, processes: Processes, stage: str, us: float = 0.0) -> _Run:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, or for the ``first`` call of a process,
@@ -290,6 +281,9 @@ class _Judge:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
                 rival = self._rival_of(case, one, json.loads(next(iter(groups))), kinds)
+        with self._adding("waits"):  # to make contexts would disturb times
+            for each in (processes, *(itertools.chain(*self._spare.values()) if stage != "check" else ())):
+                each.ready()
         with self._adding("kernels"), contextlib.ExitStack() as stack:
             stack.callback(_remove, processes.folder.glob("*.raw"))
             for text, contents in groups.items():

@@ -91,10 +91,13 @@ class Processes:
         except LauncherError as error:  # it has nothing of a candidate yet
             raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
 
-    def close(self) -> None:
-        """Ends them, all at once: to free a context takes long."""
+    def kill(self) -> None:
         for one in self._launchers:
             one.kill()
+
+    def close(self) -> None:
+        """Waits until they have ended."""
+        self.kill()
         self._stack.close()
 
 
