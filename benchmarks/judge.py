@@ -164,7 +164,7 @@ CHEATS = (
     Cheat("a call whose symbol has no section", 6, _STATIC, symbol="malloc"),
     Cheat("takes the judge's store out of its flush", 36, _NEW_CODE, source="patches.cu"),
     Cheat("no maximum in rows that look usual", 37, _MIXED),
-    Cheat("counts its calls in its own code", 38, _CHECKED, source="patches.cu"),
+    Cheat("counts its calls in its own code", 38, _SAMPLE, source="patches.cu"),
     Cheat("moves times that it finds", 39, _HOST, source="patches.cu"),
     Cheat("takes memory in many processes", 18, _BOX, source="host.cu"),
 )
