@@ -11,9 +11,8 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -58,8 +57,7 @@ class CandidateForm(Form):
     variant: dict[str, Any] = Field(default={})
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A sealed candidate: the folder of its copy, and the hash of its files."""
 
     folder: Path
@@ -129,8 +127,9 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     Raises:
         UsageError: a formula or a launch is wrong.
     """
-    names = {**case.params, **{a.name: a.default for a in case.arguments if a.kind != "tensor"}, **scalars}
-    numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names.items() if isinstance(v, int | float)}
+    defaults = {a.name: a.default for a in case.arguments if a.kind != "tensor"}
+    names = {**case.params, **defaults, **scalars}.items()
+    numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names if isinstance(v, int | float)}
     tensors, left, text = tensors_of(case), _MOST_WORKSPACE, json.dumps(given.launches)
     if len(given.launches) > _MOST_LAUNCHES or len(text) > _MOST_PLAN or text.count('"=') > _MOST_FORMULAS:
         limits = f"at most {_MOST_LAUNCHES} on a shape, {_MOST_FORMULAS} formulas and {_MOST_PLAN >> 20} MiB"

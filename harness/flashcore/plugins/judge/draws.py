@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Shape, Suite
@@ -45,7 +44,7 @@ def shapes(suite: Suite, problem: str, only: list[str], *, fixed: bool) -> list[
     if not listed:
         raise UsageError(f"expected a problem of {suite.name} and some of its shapes, found {problem}")
     _DICE.shuffle(listed)
-    ranges: Mapping[str, Any] = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
+    ranges = suite.tables.get("judge", {}).get(problem, {}).get("draw", {})
     drawn = []
     for number in range(_DRAWN if ranges and len(listed) == len(every) and not fixed else 0):
         values = {name: _DICE.choice(_values(*numbers)) for name, numbers in ranges.items()}

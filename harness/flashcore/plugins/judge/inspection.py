@@ -12,9 +12,8 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
 from flashcore.model.groups import grouped, picked
@@ -54,8 +53,7 @@ _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_REASONS = 4096, 100_000, 20
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
 
 
-@dataclass(slots=True)
-class Inspected:
+class Inspected(NamedTuple):
     """A cubin's static facts by kernel, the global variables to be written before each call, and why it is refused."""
 
     reasons: list[str]

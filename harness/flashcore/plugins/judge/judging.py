@@ -55,8 +55,7 @@ _DICE = secrets.SystemRandom()
 _BELOW = 0.97
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """How to judge. ``arch``, ``environment``: of a machine without a GPU, for tests."""
 
     seconds: float = SECONDS
@@ -71,7 +70,7 @@ def judge_all(
     measured, one on each GPU."""
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     gpu = next(iter(gpus.values()), None)
-    suites = {suite.root: suite for suite, _ in candidates}
+    names, suites = [*gpus] or [""], {suite.root: suite for suite, _ in candidates}
     archs = {root: settings.arch or (gpu and gpu.arch_of(suite.archs)) or "" for root, suite in suites.items()}
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
     idle, preparing, stopped = queue.SimpleQueue[_Judge](), threading.Semaphore(workers + 1), threading.Event()
@@ -101,7 +100,7 @@ def judge_all(
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(2 * workers + 2) as pool,  # candidates that are prepared or measured at a time
-        ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
+        ThreadPoolExecutor(len(names)) as measuring,
         contextlib.ExitStack() as stack,
     ):
         if any(archs.values()):
@@ -109,7 +108,6 @@ def judge_all(
                 root: pool.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
                 for number, (root, suite) in enumerate(suites.items())
             }
-            names = [*gpus] or [""]
             count = min(max(2 * workers // len(names), 1), 8)
             for name in names:
                 judge = _Judge(name, settings, Path(place, name or "gpu"), baselines, count)
@@ -154,10 +152,7 @@ class _Judge:
     _rival_inputs: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)  # by root and shape
 
     def __post_init__(self) -> None:
-        self.place.mkdir()
-        self._open()
-
-    def _open(self) -> None:
+        self.place.mkdir(exist_ok=True)
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
         visible = {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu}
         self._answers = Answers("cpu" if self.settings.arch else "cuda", self.count, visible)
@@ -186,7 +181,7 @@ class _Judge:
         self._lacking, self._until, self._seconds = "", time.monotonic() + self.settings.seconds, Counter()
         try:
             if not self._spare:
-                self._open()
+                self.__post_init__()
             self._refill()
             for stage in ("check", "bench"):
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]

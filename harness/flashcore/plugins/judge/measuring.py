@@ -55,10 +55,9 @@ class Runnable(NamedTuple):
 def built() -> Path:
     """The program that runs plans for the judge."""
     headers = b"".join(path.read_bytes() for path in sorted(_LAUNCHER.glob("*.hpp")))
-    flags = ("-std=c++17", "-O2", f"-I{_LAUNCHER}", f"-DHEADERS=0x{hashlib.sha256(headers).hexdigest()[:8]}")
-    return host_program(
-        Path(__file__).with_name("trial.cpp"), (*flags, "-static-libstdc++", "-static-libgcc", "-ldl"), "trial"
-    )
+    version = f"-DHEADERS=0x{hashlib.sha256(headers).hexdigest()[:8]}"
+    flags = ("-std=c++17", "-O2", f"-I{_LAUNCHER}", version, "-static-libstdc++", "-static-libgcc", "-ldl")
+    return host_program(Path(__file__).with_name("trial.cpp"), flags, "trial")
 
 
 class Processes:

@@ -51,8 +51,7 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float
         folder.mkdir()
         one = candidate.sealed(source, folder / "sealed")
         claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
-        texts = {"name": untrusted(one.form.name)}
-        verdict = replace(verdict, candidate=one.digest, untrusted=texts, claims=claims)
+        verdict = replace(verdict, candidate=one.digest, untrusted={"name": untrusted(one.form.name)}, claims=claims)
         variants = [v for v in suite.variants.values() if v.problem == one.form.problem]
         for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
             if variants and getattr(one.form, key) not in allowed:
@@ -67,8 +66,8 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float
                     raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
                 plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
                 launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
-        names = sorted({cubin for cubin, _ in launched})
-        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in names}
+        names = {cubin for cubin, _ in launched}
+        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
         reasons = [reason for each in inspected.values() for reason in each.reasons][:20]
         kernels = tuple(k for name, each in inspected.items() for k in each.kernels if (name, k["kernel"]) in launched)
         verdict = replace(verdict, kernels=kernels)
