@@ -4,6 +4,7 @@
 // Hopper only. From: no design document.
 
 #include <attention/warpgroups/between.cuh>
+#include <attention/warpgroups/several.cuh>
 #if ELEMENT_BF16
 #undef ELEMENT_BF16
 #include <attention/clusters/bf16.cuh>
@@ -21,6 +22,7 @@ namespace {
 
 using warpgroups::Between;
 using warpgroups::Config;
+using warpgroups::Several;
 using Walk64 = Config<64, 64, 4, 6, true, false, true, 2, true, 1, 1>;
 using Walk128 = Config<128, 64, 3, 4, true, false, true, 2, true, 1, 1>;
 using Pairs64 = Config<64, 64, 4, 8, true, false, true, 2, false, 0, 2>;
@@ -36,6 +38,10 @@ using NarrowDynamic64 = Between<64, 64, 3, 6, true, 2>;
 using NarrowDynamic128 = Between<128, 64, 2, 4, true, 2>;
 using Wide64 = Between<64, 128, 3, 4, false, 0>;
 using Wide128 = Between<128, 128, 2, 2, false, 0>;
+using InStep64 = Several<64, false, 5, 2>;
+using InStep128 = Several<128, false, 3, 1>;
+using Overlap64 = Several<64, true, 3, 2>;
+using Overlap128 = Several<128, true, 2, 2>;
 using Keys512 = clusters::Config<64, 1, 1, 128, 2, 2, true, false>;
 using Keys1024 = clusters::Config<64, 2, 1, 128, 4, 2, true, true>;
 using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
@@ -54,7 +60,7 @@ using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
   X("between_narrow_dynamic", narrow_dynamic128, NarrowDynamic128) \
   X("between_wide", wide64, Wide64)                              \
   X("between_wide", wide128, Wide128)
-#define ROWS(X)                                  \
+#define ONE_BLOCK(X)                             \
   BETWEEN(X)                                     \
   X("wgmma_persistent", walk64, Walk64)          \
   X("wgmma_persistent", walk128, Walk128)        \
@@ -62,6 +68,12 @@ using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
   X("wgmma_key_groups_2", pairs128, Pairs128)    \
   X("wgmma_key_groups_4", fours64, Fours64)      \
   X("wgmma_key_groups_4", fours128, Pairs128)
+#define SEVERAL(X)                               \
+  X("short_in_step", in_step64, InStep64)        \
+  X("short_in_step", in_step128, InStep128)      \
+  X("short_overlap", overlap64, Overlap64)       \
+  X("short_overlap", overlap128, Overlap128)
+#define ROWS(X) ONE_BLOCK(X) SEVERAL(X)
 #define CLUSTERS(X)                              \
   X("cluster_keys", keys512, Keys512)            \
   X("cluster_rows", keys1024, Keys1024)          \
@@ -72,14 +84,17 @@ namespace warpgroups {
 BETWEEN(SPECIALIZED)
 }  // namespace warpgroups
 
-#define KERNEL(variant, kernel, C)                                                                                   \
-  extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                                       \
+#define KERNEL(kernel, C, blocks, forward)                                                                           \
+  extern "C" __global__ void __launch_bounds__(C::kThreads, blocks)                                                  \
       mapped_##kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                  \
                       const __grid_constant__ CUtensorMap v, void* out, float* lse, unsigned* taken,                 \
                       const __grid_constant__ warpgroups::Problem p) {                                               \
-    warpgroups::forward<C>(p, q, k, v, out, lse, taken);                                                             \
+    forward;                                                                                                         \
   }
-ROWS(KERNEL)
+#define ONE_KERNEL(variant, kernel, C) KERNEL(kernel, C, 1, warpgroups::forward<C>(p, q, k, v, out, lse, taken))
+#define SEVERAL_KERNEL(variant, kernel, C) KERNEL(kernel, C, C::kBlocks, warpgroups::forward_of_several<C>(p, q, k, v, out))
+ONE_BLOCK(ONE_KERNEL)
+SEVERAL(SEVERAL_KERNEL)
 
 #define CLUSTER_KERNEL(variant, kernel, C)                                                                           \
   extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                                       \

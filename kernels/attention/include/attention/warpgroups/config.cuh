@@ -75,7 +75,7 @@ struct Config {
 
   static_assert(kHeadDim == 64 || kHeadDim == 128, "head dimension: 64 or 128");
   static_assert(kKeys == 64 || kKeys == 128, "keys of a tile: shapes that wgmma_shapes.cuh has");
-  static_assert(kConsumers >= 2 && kConsumers <= 4, "2 to 4 consumers: registers");
+  static_assert(kConsumers >= 1 && kConsumers <= 4, "1 to 4 consumers: registers");
   static_assert(kSharedBytes <= 227 * 1024, "too many stages");
   static_assert(kConsumers % kKeyGroups == 0 && kStages % kKeyGroups == 0, "a key group has stages of its own");
   static_assert(kLazy < 2 || kOverlap, "where K still lies in shared memory when weights are checked");

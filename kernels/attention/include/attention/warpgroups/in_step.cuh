@@ -1,6 +1,7 @@
 // Without a producer: all warpgroups of a block run in step, tile by tile.
 //
-// After each tile all threads meet at the block's barrier, and one thread requests the tile that replaces it.
+// After each tile all threads meet at the block's barrier, and one thread requests the tile that replaces it; a single
+// warpgroup also meets when it has its scores, after which the keys that replace them are requested.
 // Warpgroups do not wait for each other individually: see attempt 2 in NOTES.md for that.
 #pragma once
 
@@ -18,6 +19,8 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
   static_assert(!C::kProducer && !C::kOverlap && !C::kPingPong && C::kLazy == 0 && C::kKeyGroups == 1 &&
                     !C::kJoint && !C::kPersistent,
                 "one technique: both products on warpgroups");
+  // One warpgroup alone meets at little cost: K is requested as soon as its scores are there.
+  constexpr bool kEarly = C::kConsumers == 1;
   // phase: load
   const uint32_t memory = shared_address(shared);
   const Barriers<C> barriers = {memory + C::kBarriersAt};
@@ -39,11 +42,14 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
       copy_box(to + panel * panel_bytes, map, panel * kPanelColumns, row, of_head, batch, here);
     }
   };
-  const auto fetch_tile = [&](int n) {
+  const auto fetch_keys = [&](int n) {
     const int stage = n % C::kStages;
     arrive_expecting(barriers.k_here(stage), C::kTileBytes);
     fetch(memory + C::kKeysAt + stage * C::kTileBytes, k, C::kPanelBytes, n * C::kKeys, head / p.sharing,
           barriers.k_here(stage));
+  };
+  const auto fetch_values = [&](int n) {
+    const int stage = n % C::kStages;
     arrive_expecting(barriers.v_here(stage), C::kTileBytes);
     fetch(memory + C::kValuesAt + stage * C::kTileBytes, v, C::kPanelBytes, n * C::kKeys, head / p.sharing,
           barriers.v_here(stage));
@@ -63,7 +69,10 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
       fetch(memory + c * C::kQBytes, q, C::kQPanelBytes, first_of_block + c * C::kRowsOfConsumer, head,
             barriers.q_here(c));
     }
-    for (int n = 0; n < min(C::kStages, brought); ++n) fetch_tile(n);
+    for (int n = 0; n < min(C::kStages, brought); ++n) {
+      fetch_keys(n);
+      fetch_values(n);
+    }
   }
   __syncthreads();
 
@@ -89,6 +98,11 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
       products_commit();
       products_wait<0>();
       pin(s);
+      // phase: load
+      if (kEarly && n + C::kStages < brought) {
+        __syncthreads();
+        if (threadIdx.x == 0) fetch_keys(n + C::kStages);
+      }
       // phase: softmax
       if (n >= whole) {
         const int own = n * C::kKeys + lane % 4 * 2;
@@ -114,7 +128,10 @@ __device__ __forceinline__ void forward_in_step(const Problem& p, const CUtensor
     }
     // phase: load
     __syncthreads();  // all threads have read the tile
-    if (threadIdx.x == 0 && n + C::kStages < brought) fetch_tile(n + C::kStages);
+    if (threadIdx.x == 0 && n + C::kStages < brought) {
+      if (!kEarly) fetch_keys(n + C::kStages);
+      fetch_values(n + C::kStages);
+    }
   }
   // phase: store
   const float inverse[2] = {1.0f / quad_sum(rows.l[0]), 1.0f / quad_sum(rows.l[1])};
