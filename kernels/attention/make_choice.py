@@ -30,21 +30,23 @@ MOST_WAVES = 64
 BESIDE = 4
 #: The share of a tile's keys that its time has anyway; the rest falls with the 64 rows that a tile lacks at the end.
 ANYWAY = 0.75
-#: Rows per tile at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the next free SM takes
-#: one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or so many blocks of clusters
-#: of two fit an SM.
-VARIANTS: dict[str, tuple[int, int, int, str]] = {
-    "between_even": (256, 192, 0, "kEven"),
-    "between_even_dynamic": (256, 192, 0, "kEven"),
-    "between_narrow": (192, 128, 0, "kEven"),
-    "between_narrow_dynamic": (192, 128, 0, "kEven"),
-    "between_wide": (192, 128, 0, "kEven"),
-    "wgmma_persistent": (256, 192, 0, "kWalk"),
-    "wgmma_key_groups_2": (128, 64, 0, "kFree"),
-    "wgmma_key_groups_4": (64, 0, 0, "kFree"),
-    "cluster_keys": (64, 0, 512, "kPairs2"),
-    "cluster_rows": (128, 0, 1024, "kPairs1"),
-    "cluster_wide_keys": (0, 64, 512, "kPairs1"),
+#: Rows per tile and blocks per SM at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the
+#: next free block takes one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or
+#: clusters of two share the keys of one (`kPairs`).
+VARIANTS: dict[str, tuple[tuple[int, int], tuple[int, int], int, str]] = {
+    "between_even": ((256, 192), (1, 1), 0, "kEven"),
+    "between_even_dynamic": ((256, 192), (1, 1), 0, "kEven"),
+    "between_narrow": ((192, 128), (1, 1), 0, "kEven"),
+    "between_narrow_dynamic": ((192, 128), (1, 1), 0, "kEven"),
+    "between_wide": ((192, 128), (1, 1), 0, "kEven"),
+    "short_in_step": ((64, 64), (5, 3), 0, "kFree"),
+    "short_overlap": ((64, 64), (3, 2), 0, "kFree"),
+    "wgmma_persistent": ((256, 192), (1, 1), 0, "kWalk"),
+    "wgmma_key_groups_2": ((128, 64), (1, 1), 0, "kFree"),
+    "wgmma_key_groups_4": ((64, 0), (1, 0), 0, "kFree"),
+    "cluster_keys": ((64, 0), (2, 0), 512, "kPairs"),
+    "cluster_rows": ((128, 0), (1, 0), 1024, "kPairs"),
+    "cluster_wide_keys": ((0, 64), (0, 1), 512, "kPairs"),
 }
 CLASSES = 4
 #: A variant that is slower than this many times the fastest at a point need not be predicted there.
@@ -70,38 +72,38 @@ def points(sources: list[str]) -> list[Point]:
 
 def runs(name: str, params: Params) -> bool:
     """Whether a variant takes a shape, and is no other one's kernel there."""
-    *rows, most, _ = VARIANTS[name]
+    rows, _, most, _ = VARIANTS[name]
     return bool(rows[params["D"] // 128]) and (not most or params["S"] <= most)
 
 
 def class_of(name: str, params: Params) -> int:
     """The class of a shape, each with factors of its own; clusters, for short rows, have one less."""
-    s, is_pair = params["S"], VARIANTS[name][3].startswith("kPairs")
+    s, is_pair = params["S"], VARIANTS[name][3] == "kPairs"
     return 0 if s <= 256 else 1 if s <= 768 or is_pair else 2 + params["CAUSAL"]
 
 
-def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
-    """64 keys of the fullest SM and of the mean one, with what a tile takes beside them, and the fullest one's tiles;
-    `choice.h` computes the same."""
+def load(params: Params, rows: int, order: str, places: int = SMS) -> tuple[float, float, int]:
+    """64 keys of the fullest SM (or place for a block) and of the mean one, with what a tile takes beside them, and the
+    fullest one's tiles; `choice.h` computes the same."""
     s, heads = params["S"], params["B"] * params["H"]
     tiles, keys, causal = -(-s // rows), -(-s // 64), params["CAUSAL"]
     count = tiles * heads
     seen = [min(keys, -(-(i + 1) * rows // 64)) if causal else keys for i in range(tiles)]
     shares = [min(1.0, -(-(s - i * rows) // 64) * 64 / rows) for i in range(tiles)]
     costs = [n * (ANYWAY + (1 - ANYWAY) * share) + BESIDE for n, share in zip(seen, shares, strict=True)]
-    mean = heads * sum(costs) / SMS
+    mean = heads * sum(costs) / places
     if count > MOST_WAVES * SMS:
-        return mean, mean, -(-count // SMS)
+        return mean, mean, -(-count // places)
     group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"]))) if causal else 1
     if order == "kEven":
         group = -(-heads // -(-heads // group))
-    loads, at = [(0.0, 0)] * SMS, 0
+    loads, at = [(0.0, 0)] * places, 0
     for first in range(0, heads, group):
         for cost in reversed(costs):
             for _ in range(min(group, heads - first)):
                 if order == "kWalk":
-                    turn, place = divmod(at, SMS)
-                    place = SMS - 1 - place if turn % 2 else place
+                    turn, place = divmod(at, places)
+                    place = places - 1 - place if turn % 2 else place
                     loads[place] = loads[place][0] + cost, loads[place][1] + 1
                 else:
                     least = loads[0]
@@ -113,17 +115,20 @@ def load(params: Params, rows: int, order: str) -> tuple[float, float, int]:
 
 def features(params: Params, name: str) -> Any:
     """What a variant's time is a sum of; `choice.h` computes the same."""
-    order, rows = VARIANTS[name][3], VARIANTS[name][:2][params["D"] // 128]
+    (*by_depth, _, order) = VARIANTS[name]
+    rows, fit = (each[params["D"] // 128] for each in by_depth)
     heads, keys = params["B"] * params["H"], -(-params["S"] // 64)
     seen = (keys + 1) / 2 if params["CAUSAL"] else keys
-    if order.startswith("kPairs"):
+    if order == "kPairs":
         blocks = -(-params["S"] // rows) * heads * 2
-        waves = -(-blocks // (SMS * int(order[-1])))
+        waves = -(-blocks // (SMS * fit))
         mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
         terms = [1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS]
     else:
-        fullest, mean, waves = load(params, rows, order)
-        terms = [1, fullest, mean, waves, keys * heads * seen / SMS, keys, keys * heads / SMS]
+        fullest, mean, longest = load(params, rows, order)
+        if fit > 1:
+            longest = load(params, rows, order, SMS * fit)[0]
+        terms = [1, fullest, mean, longest, keys * heads * seen / SMS, keys, keys * heads / SMS]
     return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"]])
 
 
@@ -178,7 +183,6 @@ HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <queue>
@@ -186,17 +190,18 @@ HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py
 #include <utility>
 #include <vector>
 
-// How tiles come to SMs: the next free SM takes one, with groups of heads that are even or not; SMs go back and forth;
-// or one or two blocks of clusters of two fit an SM.
-enum class Tiles {{ kFree, kEven, kWalk, kPairs1, kPairs2 }};
+// How tiles come to SMs: the next free block takes one, with groups of heads that are even or not; SMs go back and
+// forth; or clusters of two share the keys of one.
+enum class Tiles {{ kFree, kEven, kWalk, kPairs }};
 
-// A variant's rows per tile at D = 64 and 128 (0: does not run), its most keys (0: no limit), and by D and class of
-// shapes the factors, us, of: a launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the
-// mean SM; a tile of the fullest SM; 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM; 64 keys of
-// all rows per SM over the heads that share K and V. Without factors it was never near the fastest.
+// A variant's rows per tile and blocks per SM at D = 64 and 128 (0: does not run), its most keys (0: no limit), and by
+// D and class of shapes the factors, us, of: a launch; 64 keys of the fullest SM, with what tiles take beside them; the
+// same of the mean SM; a tile of the fullest SM, or with several blocks per SM the keys of the fullest place for one;
+// 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM; 64 keys of all rows per SM over the heads
+// that share K and V. Without factors it was never near the fastest.
 struct Cost {{
   std::string_view variant;
-  std::int64_t rows[2], most_keys;
+  std::int64_t rows[2], blocks[2], most_keys;
   Tiles tiles;
   double us[2][{classes}][8];
 }};
@@ -210,8 +215,8 @@ struct Load {{
 }};
 
 template <typename Shape>
-Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
-  constexpr std::int64_t kSms = {sms}, kMostWaves = {waves};
+Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order, std::int64_t places) {{
+  constexpr std::int64_t kMost = {waves} * {sms};
   const std::int64_t tiles = (s.S + rows - 1) / rows, keys = (s.S + 63) / 64, heads = s.B * s.H;
   const auto each = [&](std::int64_t i) {{  // a last tile of fewer rows takes less time
     const auto seen = static_cast<double>(causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys);
@@ -219,21 +224,21 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
     const double share = static_cast<double>(left) / static_cast<double>(rows);
     return seen * ({anyway} + {rest} * share) + {beside};
   }};
-  const auto waves = static_cast<double>((tiles * heads + kSms - 1) / kSms);
+  const auto waves = static_cast<double>((tiles * heads + places - 1) / places);
   double mean = 0;
-  for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / kSms;
-  if (tiles * heads > kMostWaves * kSms) return {{mean, mean, waves}};
+  for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / static_cast<double>(places);
+  if (tiles * heads > kMost) return {{mean, mean, waves}};
   std::int64_t group = causal ? std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads) : 1;
   if (order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
   using Sm = std::pair<double, double>;  // keys, tiles
-  std::array<Sm, kSms> walked{{}};
-  std::priority_queue<Sm, std::vector<Sm>, std::greater<Sm>> free{{std::greater<Sm>(), std::vector<Sm>(kSms)}};
+  std::vector<Sm> walked(places);
+  std::priority_queue<Sm, std::vector<Sm>, std::greater<Sm>> free{{std::greater<Sm>(), std::vector<Sm>(places)}};
   std::int64_t at = 0;
   for (std::int64_t first = 0; first < heads; first += group) {{
     for (std::int64_t i = tiles; i-- > 0;) {{
       for (std::int64_t head = first; head < std::min(first + group, heads); ++head, ++at) {{
         if (order == Tiles::kWalk) {{
-          Sm& sm = walked[at / kSms % 2 ? kSms - 1 - at % kSms : at % kSms];
+          Sm& sm = walked[at / places % 2 ? places - 1 - at % places : at % places];
           sm = {{sm.first + each(i), sm.second + 1}};
         }} else {{
           const Sm sm = free.top();
@@ -250,10 +255,10 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order) {{
 
 template <typename Shape>
 double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
-  const bool is_pair = cost.tiles == Tiles::kPairs1 || cost.tiles == Tiles::kPairs2;
+  const bool is_pair = cost.tiles == Tiles::kPairs;
   const int kind = s.S <= 256 ? 0 : s.S <= 768 || is_pair ? 1 : 2 + causal;
   const double* factors = cost.us[s.D / 128][kind];
-  const std::int64_t rows = cost.rows[s.D / 128];
+  const std::int64_t rows = cost.rows[s.D / 128], fit = cost.blocks[s.D / 128] * {sms};
   const bool is_near = std::any_of(factors, factors + 8, [](double us) {{ return us > 0; }});
   if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
   const std::int64_t heads = s.B * s.H;
@@ -262,17 +267,16 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   double terms[] = {{1, 0, 0, 0, all, keys, each, all * static_cast<double>(s.HKV) / static_cast<double>(s.H)}};
   if (is_pair) {{
     const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
-    const std::int64_t fit = {sms} * (cost.tiles == Tiles::kPairs2 ? 2 : 1);
     const double waves = static_cast<double>((blocks + fit - 1) / fit), share = static_cast<double>(blocks) / {sms};
     terms[1] = waves * keys;
     terms[2] = share * (causal ? (keys + static_cast<double>(rows) / 64) / 2 : keys);
     terms[3] = waves;
     terms[4] = share;
   }} else {{
-    const Load load = load_of(s, causal, rows, cost.tiles);
+    const Load load = load_of(s, causal, rows, cost.tiles, {sms});
     terms[1] = load.fullest;
     terms[2] = load.mean;
-    terms[3] = load.waves;
+    terms[3] = fit > {sms} ? load_of(s, causal, rows, cost.tiles, fit).fullest : load.waves;
   }}
   double us = 0;
   for (int i = 0; i < 8; ++i) us += factors[i] * terms[i];
@@ -297,7 +301,7 @@ def header(chosen: list[Point]) -> str:
     """The text of `choice.h`."""
     model = fitted(chosen)
     costs = []
-    for name, (*rows, most, order) in VARIANTS.items():
+    for name, (rows, blocks, most, order) in VARIANTS.items():
         factors = [
             "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(8))) + "}"
             for depth in (64, 128)
@@ -305,7 +309,8 @@ def header(chosen: list[Point]) -> str:
         ]
         each = (",\n       ".join(factors[:CLASSES]), ",\n       ".join(factors[CLASSES:]))
         costs.append(
-            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {most},\n     Tiles::{order},\n'
+            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {{{blocks[0]}, {blocks[1]}}},\n'
+            f"     {most},\n     Tiles::{order},\n"
             f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
         )
     return HEAD.format(

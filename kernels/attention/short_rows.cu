@@ -13,13 +13,8 @@
 
 namespace {
 
-#ifdef BLOCKS64
-using D64 = warpgroups::Several<64, false, BLOCKS64, STAGES64, KEYS64>;
-using D128 = warpgroups::Several<128, false, BLOCKS128, 1>;
-#else
 using D64 = warpgroups::Several<64, PRODUCER != 0, PRODUCER ? 3 : 5, 2>;
 using D128 = warpgroups::Several<128, PRODUCER != 0, PRODUCER ? 2 : 3, PRODUCER ? 2 : 1>;
-#endif
 
 }  // namespace
 

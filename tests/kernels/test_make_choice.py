@@ -33,7 +33,7 @@ def test_named_rows_take_the_kernels_that_were_measured_fastest(tmp_path: Path) 
         (4, 4, 1344, 128, 1): "between_narrow",
         (4, 4, 1344, 128, 0): "between_even",
         (1, 8, 512, 64, 0): "cluster_keys",
-        (2, 96, 64, 128, 0): "wgmma_persistent",
+        (2, 96, 64, 128, 0): "short_in_step",
     }
     calls = "\n".join(f"  show(choose(Shape{{{b}, {h}, {h}, {s}, {d}}}, {c}, true));" for b, h, s, d, c in rows)
     Path(tmp_path, "main.cpp").write_text(
