@@ -79,7 +79,7 @@ def runs(name: str, params: Params) -> bool:
 def class_of(name: str, params: Params) -> int:
     """The class of a shape, each with factors of its own; clusters, for short rows, have one less."""
     s, is_pair = params["S"], VARIANTS[name][3] == "kPairs"
-    return 0 if s <= 256 else 1 if s <= 768 or is_pair else 2 + params["CAUSAL"]
+    return 0 if s <= 256 else 1 if s <= 1024 or is_pair else 2 + params["CAUSAL"]
 
 
 def load(params: Params, rows: int, order: str, places: int = SMS) -> tuple[float, float, int]:
@@ -256,7 +256,7 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order, std::i
 template <typename Shape>
 double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   const bool is_pair = cost.tiles == Tiles::kPairs;
-  const int kind = s.S <= 256 ? 0 : s.S <= 768 || is_pair ? 1 : 2 + causal;
+  const int kind = s.S <= 256 ? 0 : s.S <= 1024 || is_pair ? 1 : 2 + causal;
   const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.rows[s.D / 128], fit = cost.blocks[s.D / 128] * {sms};
   const bool is_near = std::any_of(factors, factors + 8, [](double us) {{ return us > 0; }});
