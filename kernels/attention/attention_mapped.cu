@@ -92,7 +92,8 @@ BETWEEN(SPECIALIZED)
     forward;                                                                                                         \
   }
 #define ONE_KERNEL(variant, kernel, C) KERNEL(kernel, C, 1, warpgroups::forward<C>(p, q, k, v, out, lse, taken))
-#define SEVERAL_KERNEL(variant, kernel, C) KERNEL(kernel, C, C::kBlocks, warpgroups::forward_of_several<C>(p, q, k, v, out))
+#define SEVERAL_KERNEL(variant, kernel, C) \
+  KERNEL(kernel, C, C::kBlocks, warpgroups::forward_of_several<C>(p, q, k, v, out))
 ONE_BLOCK(ONE_KERNEL)
 SEVERAL(SEVERAL_KERNEL)
 

@@ -30,24 +30,28 @@ MOST_WAVES = 64
 BESIDE = 4
 #: The share of a tile's keys that its time has anyway; the rest falls with the 64 rows that a tile lacks at the end.
 ANYWAY = 0.75
-#: Rows per tile and blocks per SM at D = 64 and 128 (0: does not run), the most keys, and how tiles come to SMs: the
-#: next free block takes one (`kFree`, or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or
-#: clusters of two share the keys of one (`kPairs`).
-VARIANTS: dict[str, tuple[tuple[int, int], tuple[int, int], int, str]] = {
-    "between_even": ((256, 192), (1, 1), 0, "kEven"),
-    "between_even_dynamic": ((256, 192), (1, 1), 0, "kEven"),
-    "between_narrow": ((192, 128), (1, 1), 0, "kEven"),
-    "between_narrow_dynamic": ((192, 128), (1, 1), 0, "kEven"),
-    "between_wide": ((192, 128), (1, 1), 0, "kEven"),
-    "short_in_step": ((64, 64), (5, 3), 0, "kFree"),
-    "short_overlap": ((64, 64), (3, 2), 0, "kFree"),
-    "wgmma_persistent": ((256, 192), (1, 1), 0, "kWalk"),
-    "wgmma_key_groups_2": ((128, 64), (1, 1), 0, "kFree"),
-    "wgmma_key_groups_4": ((64, 0), (1, 0), 0, "kFree"),
-    "cluster_keys": ((64, 0), (2, 0), 512, "kPairs"),
-    "cluster_rows": ((128, 0), (1, 0), 1024, "kPairs"),
-    "cluster_wide_keys": ((0, 64), (0, 1), 512, "kPairs"),
+#: Rows per tile at D = 64 and 128 (0: does not run), and how tiles come to SMs: the next free block takes one (`kFree`,
+#: or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or clusters of two share the keys of one
+#: (`kPairs`).
+VARIANTS: dict[str, tuple[int, int, str]] = {
+    "between_even": (256, 192, "kEven"),
+    "between_even_dynamic": (256, 192, "kEven"),
+    "between_narrow": (192, 128, "kEven"),
+    "between_narrow_dynamic": (192, 128, "kEven"),
+    "between_wide": (192, 128, "kEven"),
+    "short_in_step": (64, 64, "kFree"),
+    "short_overlap": (64, 64, "kFree"),
+    "wgmma_persistent": (256, 192, "kWalk"),
+    "wgmma_key_groups_2": (128, 64, "kFree"),
+    "wgmma_key_groups_4": (64, 0, "kFree"),
+    "cluster_keys": (64, 0, "kPairs"),
+    "cluster_rows": (128, 0, "kPairs"),
+    "cluster_wide_keys": (0, 64, "kPairs"),
 }
+#: Blocks per SM at D = 64 and 128, where it is not one.
+BLOCKS = {"short_in_step": (5, 3), "short_overlap": (3, 2), "cluster_keys": (2, 0)}
+#: The most keys, where there is a limit.
+MOST_KEYS = {"cluster_keys": 512, "cluster_rows": 1024, "cluster_wide_keys": 512}
 CLASSES = 4
 #: A variant that is slower than this many times the fastest at a point need not be predicted there.
 _FAR = 1.8
@@ -72,13 +76,13 @@ def points(sources: list[str]) -> list[Point]:
 
 def runs(name: str, params: Params) -> bool:
     """Whether a variant takes a shape, and is no other one's kernel there."""
-    rows, _, most, _ = VARIANTS[name]
-    return bool(rows[params["D"] // 128]) and (not most or params["S"] <= most)
+    *rows, _ = VARIANTS[name]
+    return bool(rows[params["D"] // 128]) and params["S"] <= MOST_KEYS.get(name, params["S"])
 
 
 def class_of(name: str, params: Params) -> int:
     """The class of a shape, each with factors of its own; clusters, for short rows, have one less."""
-    s, is_pair = params["S"], VARIANTS[name][3] == "kPairs"
+    s, is_pair = params["S"], VARIANTS[name][2] == "kPairs"
     return 0 if s <= 256 else 1 if s <= 1024 or is_pair else 2 + params["CAUSAL"]
 
 
@@ -115,8 +119,8 @@ def load(params: Params, rows: int, order: str, places: int = SMS) -> tuple[floa
 
 def features(params: Params, name: str) -> Any:
     """What a variant's time is a sum of; `choice.h` computes the same."""
-    (*by_depth, _, order) = VARIANTS[name]
-    rows, fit = (each[params["D"] // 128] for each in by_depth)
+    *by_depth, order = VARIANTS[name]
+    rows, fit = (each[params["D"] // 128] for each in (by_depth, BLOCKS.get(name, (1, 1))))
     heads, keys = params["B"] * params["H"], -(-params["S"] // 64)
     seen = (keys + 1) / 2 if params["CAUSAL"] else keys
     if order == "kPairs":
@@ -125,10 +129,9 @@ def features(params: Params, name: str) -> Any:
         mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
         terms = [1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS]
     else:
-        fullest, mean, longest = load(params, rows, order)
-        if fit > 1:
-            longest = load(params, rows, order, SMS * fit)[0]
-        terms = [1, fullest, mean, longest, keys * heads * seen / SMS, keys, keys * heads / SMS]
+        fullest, mean, waves = load(params, rows, order)
+        last = load(params, rows, order, SMS * fit)[0] if fit > 1 else waves
+        terms = [1, fullest, mean, last, keys * heads * seen / SMS, keys, keys * heads / SMS]
     return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"]])
 
 
@@ -148,16 +151,17 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
     model: dict[tuple[str, int, int], Any] = {}
     best = np.array([min(times.values()) for _, times in chosen])
     common = np.ones(len(chosen))
+    near: dict[tuple[str, int, int], list[int]] = {}
+    for i, (params, times) in enumerate(chosen):
+        for name, time in times.items():
+            if time < _FAR * best[i]:
+                near.setdefault((name, params["D"], class_of(name, params)), []).append(i)
     groups = []
-    for name in VARIANTS:
-        near = [i for i, (_, times) in enumerate(chosen) if name in times and times[name] < _FAR * best[i]]
-        classes = {i: (chosen[i][0]["D"], class_of(name, chosen[i][0])) for i in near}
-        for depth, kind in sorted({*classes.values()}):
-            at = np.array([i for i in near if classes[i] == (depth, kind)])
-            a = np.array([features(chosen[i][0], name) for i in at])
-            us = np.array([chosen[i][1][name] for i in at])
-            if len(at) > 3:
-                groups.append(((name, depth, kind), at, a, us, np.ones(len(at))))
+    for key, at in near.items():
+        a = np.array([features(chosen[i][0], key[0]) for i in at])
+        us = np.array([chosen[i][1][key[0]] for i in at])
+        if len(at) > 3:
+            groups.append((key, at, a, us, np.ones(len(at))))
     for _ in range(8):
         sums, weights = np.zeros(len(chosen)), np.full(len(chosen), 1e-9)
         for key, at, a, us, trust in groups:
@@ -169,12 +173,6 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
             np.add.at(weights, at, trust * best[at] / us)
         common = np.exp(sums / weights)
     return model
-
-
-def predicted(model: Mapping[tuple[str, int, int], Any], name: str, params: Params) -> float:
-    """us of a variant, at the clock of most points; infinite where it does not run, or was never near the fastest."""
-    factors = model.get((name, params["D"], class_of(name, params)))
-    return float(features(params, name) @ factors) if factors is not None and runs(name, params) else float("inf")
 
 
 HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py, from {count} points of the map.
@@ -301,17 +299,17 @@ def header(chosen: list[Point]) -> str:
     """The text of `choice.h`."""
     model = fitted(chosen)
     costs = []
-    for name, (rows, blocks, most, order) in VARIANTS.items():
+    for name, (*rows, order) in VARIANTS.items():
         factors = [
             "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(8))) + "}"
             for depth in (64, 128)
             for kind in range(CLASSES)
         ]
         each = (",\n       ".join(factors[:CLASSES]), ",\n       ".join(factors[CLASSES:]))
+        blocks = ", ".join(map(str, BLOCKS.get(name, (1, 1))))
         costs.append(
-            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {{{blocks[0]}, {blocks[1]}}},\n'
-            f"     {most},\n     Tiles::{order},\n"
-            f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
+            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {{{blocks}}},\n     {MOST_KEYS.get(name, 0)},\n'
+            f"     Tiles::{order},\n     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
         )
     return HEAD.format(
         count=len(chosen),

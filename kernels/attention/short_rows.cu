@@ -1,8 +1,8 @@
 // Attention forward for short rows of many heads: several blocks per SM, so that one block's start, loads, softmax and
 // end overlap another's products.
 //
-// A block has 64 rows, one computing warpgroup, and tiles of 64 keys. At D = 128 one tile at a time leaves room for three
-// blocks.
+// A block has 64 rows, one computing warpgroup, and tiles of 64 keys. At D = 128 one tile at a time leaves room for
+// three blocks.
 //
 //   PRODUCER  0: all in step, 5 blocks per SM at D = 64, 3 at D = 128
 //             1: a second warpgroup requests tiles, and P·V overlaps the next softmax: 3 and 2 blocks
