@@ -260,6 +260,7 @@ class Compiling:
     """A build that ends when the roofs have begun."""
 
     first = SimpleNamespace(closures={})
+    half = None
     fails = False
 
     def __init__(self, context: Context, *, ahead: bool) -> None:

@@ -1,27 +1,33 @@
 """The GPU-free part of a run: builds, launch plans, static facts.
 
-If a GPU will measure, its arch is compiled first, and the other archs while the GPU works.
+If a GPU will measure, its arch is compiled first, problem by problem, and the other archs while the GPU works.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build, launch_plan
-from flashcore.measure.context import Context
+from flashcore.measure.context import Context, Say
 from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
-from flashcore.model.progress import Failure, prefixed
+from flashcore.model.progress import Failure, Step, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for
-from flashcore.model.suite import Shape, Suite
+from flashcore.model.suite import Shape, Suite, Variant
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -43,7 +49,15 @@ class Compiling:
 
     Args:
         ahead: compile for this machine's GPU first and for the rest in the background.
+
+    Attributes:
+        half: :attr:`first` without the last problems, while those compile; ``None`` if nothing is compiled later.
     """
+
+    half: Built | None = None
+    _others: Future[Built] | None = None
+    _rest: Future[Built] | None = None
+    _result: Built | None = None
 
     def __init__(self, context: Context, *, ahead: bool = False) -> None:
         self._context = context
@@ -51,23 +65,47 @@ class Compiling:
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
-        self._rest: Future[Built] | None = None
-        self._result: Built | None = None
         self._recorder = recorder(context.suite)
         count = sum(not v.is_reference for v in context.variants)
         context.say(f"build: {count} variants for {', '.join(context.archs)}")
         first = context.gpu_arch if ahead and not context.cannot_measure else None
-        nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
-        self.first = Built(nvcc, (), ())
-        artifacts = self._build((first,) if first else context.archs)
-        self.first = Built(nvcc, tuple(artifacts), self._plans(artifacts))
-        if first and len(context.archs) > 1:
-            context.say(f"build: {first} in {self._seconds:.1f} s; the other archs in the background")
-            from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
+        self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
+        archs = (first,) if first else context.archs
+        variants, others = _halves(context.variants) if first else (context.variants, ())
+        processors_are_free = threading.Event()
 
-            thread = ThreadPoolExecutor(max_workers=1)
-            self._rest = thread.submit(self._complete)
-            thread.shutdown(wait=False)
+        def tell(text: str) -> None:
+            self._tell(text)
+            if isinstance(text, Step) and text.total - text.done < (os.cpu_count() or 1):
+                processors_are_free.set()
+
+        def compile_others() -> Built:
+            processors_are_free.wait()
+            return self._built(archs, others)
+
+        try:
+            if first and (others or len(context.archs) > 1):
+                from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
+
+                thread = ThreadPoolExecutor(max_workers=1)
+                self._others = thread.submit(compile_others) if others else None
+            self._begun = self._built(archs, variants, tell)
+        except BaseException:
+            self._stopped = True
+            raise
+        finally:
+            processors_are_free.set()
+        self.half = self._begun if others else None
+        if first and len(context.archs) > 1:
+            self._rest = thread.submit(self._complete, first)
+
+    @cached_property
+    def first(self) -> Built:
+        """Artifacts and plans for this machine's GPU if that is compiled first, else all."""
+        if not self._others:
+            return self._begun
+        others = self._others.result()
+        return Built(self._nvcc, self._begun.artifacts + others.artifacts, self._begun.plans + others.plans)
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""
@@ -81,32 +119,43 @@ class Compiling:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopped = kind is not None  # its result is no longer needed
 
-    def _complete(self) -> Built:
-        # The second build reports the first one's objects as unchanged: keep "compiled".
+    def _complete(self, arch: str) -> Built:
         before = {(a.variant, a.arch): a for a in self.first.artifacts}
-        artifacts = [before.get((a.variant, a.arch), a) for a in self._build(self._context.archs)]
-        built = Built(self.first.nvcc, tuple(artifacts), self._plans(artifacts))
-        return _described(built, self._context, self._seconds)
+        context = self._context
+        context.say(f"build: {arch} in {self._seconds:.1f} s; the other archs in the background")
+        built = self._built(context.archs, context.variants, before=before)
+        return _described(built, context, self._seconds)
 
-    def _build(self, archs: tuple[str, ...]) -> list[Artifact]:
+    def _built(
+        self,
+        archs: tuple[str, ...],
+        variants: Sequence[Variant],
+        tell: Say | None = None,
+        before: Mapping[tuple[str, str], Artifact] = MappingProxyType({}),
+    ) -> Built:
+        """Artifacts of these variants, and their plans. The objects of an earlier build, which this one finds
+        unchanged, stay "compiled"."""
+        if self._stopped:
+            raise FlashcoreError("the build was stopped")
         context = self._context
         artifacts = build.build(
             context.suite,
             context.build_folder,
             replace(context.options, archs=archs, nice=_NICE * self._ahead),
-            variants=context.variants,
+            variants=variants,
             gpu_arch=context.gpu_arch,
             reuse=context.settings.reuse,
-            say=self._tell,
+            say=tell or self._tell,
         )
-        hung = {a.variant: a for a in self.first.artifacts if isinstance(a.cause, Hang)}  # not tried again
-        for module, variants in by_language(context.variants):
-            rest = [v for v in variants if v.name not in hung]
+        hung = {a.variant: a for a in before.values() if isinstance(a.cause, Hang)}  # not tried again
+        for module, of_language in by_language(variants):
+            rest = [v for v in of_language if v.name not in hung]
             artifacts += module.build(context.suite, context.build_folder, archs, rest)
-            again = ((hung[v.name], arch) for v in variants if v.name in hung for arch in v.where.archs)
+            again = ((hung[v.name], arch) for v in of_language if v.name in hung for arch in v.where.archs)
             artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # here, since the caller may wait longer for the result
-        return artifacts
+        artifacts = [before.get((a.variant, a.arch), a) for a in artifacts]
+        return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
 
     def _tell(self, text: str) -> None:
         if self._stopped:
@@ -121,6 +170,16 @@ class Compiling:
         # A plan that several archs share is recorded once.
         archs_of = grouped((replace(p, archs=()), arch) for p in plans for arch in p.archs)
         return tuple(replace(p, archs=tuple(archs)) for p, archs in archs_of.items())
+
+
+def _halves(variants: Sequence[Variant]) -> tuple[Sequence[Variant], Sequence[Variant]]:
+    """The variants of the first problems, about half of all, and the others; none if all can compile at once."""
+    if sum(not v.is_reference for v in variants) <= (os.cpu_count() or 1):
+        return variants, ()
+    counts = Counter(v.problem for v in variants)
+    middle = min(enumerate(accumulate(counts.values()), 1), key=lambda x: abs(2 * x[1] - len(variants)))[0]
+    first = {*islice(counts, middle)}
+    return [v for v in variants if v.problem in first], [v for v in variants if v.problem not in first]
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:

@@ -30,24 +30,25 @@ def forget(folder: Path) -> None:
 
 
 def require_same(folder: Path, closures: Mapping[str, str]) -> None:
-    """Requires the sources that a run began with.
+    """Requires the sources that a run began with; stores those that it was interrupted too early to store.
 
     Raises:
         UsageError: the sources changed.
     """
-    began = _began(folder)[1]
-    if began.keys() != closures.keys():
+    settings, began = _began(folder)
+    if not began.keys() <= closures.keys():
         raise UsageError(
             f"{folder}: expected the variants and archs that the run began with "
             f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
             f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
             "  hint: resume on the machine where it began, or record a new run (without --resume)"
         )
-    if began != closures:
+    if not began.items() <= closures.items():
         raise UsageError(
             f"{folder}: the sources changed since the run began\n"
             "  hint: record a new run (without --resume); the old folder can be deleted"
         )
+    remember(folder, settings, closures)
 
 
 @dataclass(frozen=True, slots=True)
