@@ -121,7 +121,7 @@ def _stage(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> No
 
 def _bare(tasks: Sequence[Task], folder: Path, chosen: profile.Profiling) -> None:
     folder.mkdir()
-    for metrics, group in profile.UnderNcu(chosen, profile.in_depth(tasks, chosen)).groups(tasks):
+    for metrics, group in profile.under_ncu(tasks, chosen).groups(tasks):
         _ncu(group, folder / str(len(metrics)), Path(chosen.ncu), metrics)
 
 

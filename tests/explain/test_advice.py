@@ -119,6 +119,7 @@ CASES: list[tuple[str, Values, Values]] = [
     ("atomics", {"sass_atom": 8, **SERIAL}, {"sass_atom": 8, **SERIAL, "bank_conflicts_load": 9e5}),
     ("bank-conflicts", {"sass_atom": 8, **SERIAL, "bank_conflicts_load": 9e5}, {"sass_atom": 8, **SERIAL}),
     ("special-functions", SPECIAL, {**SPECIAL, "fma_active": 85.0}),
+    ("special-functions", {**SPECIAL, "xu_active": 60.0, "op_dadd": 9}, {**SPECIAL, "xu_active": 40.0}),
     ("special-functions", SPECIAL, {**SPECIAL, "op_dfma": 4096}),
     ("constant-index", {"sass_indexed_ldc": 4, **BUSY_PIPES}, {"sass_indexed_ldc": 0, **BUSY_PIPES}),
     ("special-functions", {"sass_mufu": 16, **BUSY_PIPES}, {"sass_mufu": 16, **BUSY_PIPES, "issue_active": 80.0}),

@@ -32,7 +32,7 @@ def test_an_imported_kernel_has_ncus_own_figures(sample_record: Any) -> None:
     assert figures == pytest.approx(
         {
             "Compute": 44.70, "Memory": 46.69, "tensor pipe": 0.0, "FMA pipe": 21.33, "ALU pipe": 29.23,
-            "LSU pipe": 52.14, "L1/TEX": 46.69, "L2": 72.62, "DRAM": 35.78, "shared memory": 33.2,
+            "LSU pipe": 52.14, "XU pipe": 15.80, "L1/TEX": 46.69, "L2": 72.62, "DRAM": 35.78, "shared memory": 33.2,
         },
         rel=2e-3,
     )  # fmt: skip

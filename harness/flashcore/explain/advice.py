@@ -201,11 +201,12 @@ def _pipe_wait(f: Mapping[str, Any]) -> float:
 
 
 def _other_pipe(f: Mapping[str, Any]) -> float:
-    """By how many points the busiest part of the SM exceeds the pipes that are counted. In code without fp64 that part
-    is then the pipe of special functions."""
-    if f["op_dadd"] + f["op_dmul"] + f["op_dfma"]:
+    """By how many points the pipe of special functions exceeds the other pipes. Without its counter it is the busiest
+    part of the SM if that exceeds them, in code without fp64."""
+    others = max(f[f"{x}_active"] for x in ("issue", "fma", "alu", "lsu", "tensor"))
+    if "xu_active" not in f and f["op_dadd"] + f["op_dmul"] + f["op_dfma"]:
         return 0.0
-    return float(f["sm_throughput"] - max(f[f"{x}_active"] for x in ("issue", "fma", "alu", "lsu", "tensor")))
+    return float((f["xu_active"] if "xu_active" in f else f["sm_throughput"]) - others)
 
 
 #: Derived facts for rules; unmeasured if one of their facts is.

@@ -36,6 +36,7 @@ SPEED_OF_LIGHT = (
     ("FMA pipe", "fma_active"),
     ("ALU pipe", "alu_active"),
     ("LSU pipe", "lsu_active"),
+    ("XU pipe", "xu_active"),
     ("shared memory", "shared_busy"),
     ("L1/TEX", "l1_throughput"),
     ("bytes of L1", "l1_busy"),

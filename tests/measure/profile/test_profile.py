@@ -179,10 +179,12 @@ def test_of_many_cases_each_variants_first_is_measured_in_depth(
     names = ("v0/mission", "v1/mission", "v0/long", "v1/long", "v2/long")
     result = run(names=names, codes=dict.fromkeys(("v0", "v1", "v2"), CODES["v0"]).get, batch=16)
     listed = [dict(itertools.pairwise(call))["--metrics"].split(",") for call in calls() if "--metrics" in call]
-    everything = metrics_to_request("gh100", sampled=True, without=INFERRED)
+    everything = metrics_to_request("gh100", sampled=True, without=ncu_facts.RARE if shallow else INFERRED)
     costly = {*(FACTS[name].ncu_name("gh100") for name in ncu_facts.COSTLY), *BY_ADDRESS.values()}
-    assert {FACTS["sm_throughput"].ncu, SAMPLES} < costly & set(everything) and listed[0] == everything
-    assert listed[1:] == [[m for m in everything if m not in costly]] * bool(shallow)
+    assert {FACTS["xu_active"].ncu, SAMPLES} < costly & set(everything) and listed[0] == everything
+    assert (FACTS["sm_throughput"].ncu in everything) == (not shallow), "7 of 23 passes"
+    opcodes = FACTS["barrier_instructions"].ncu  # the forms of the instructions tell them
+    assert listed[1:] == [[m for m in everything if m not in costly and m != opcodes]] * bool(shallow)
     with_phases = {f"{f.subject.variant}/{f.subject.shape}" for f in result.facts if f.name.startswith("phase_share_")}
     assert with_phases == set(names) - set(shallow)
     assert [o.status for o in result.outcomes] == ["ok"] * 5
@@ -193,7 +195,7 @@ COSTLY = {s.ncu_name("gh100") for s in FACTS.values() if s.many_passes}
 
 
 def deep(**options: Any) -> set[str]:
-    return {*profile.in_depth([case(n) for n in SHAPES], profiling(references=("cudnn",), **options))}
+    return profile.under_ncu([case(n) for n in SHAPES], profiling(references=("cudnn",), **options)).deep
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_a_fact_that_a_budget_or_prediction_needs_is_measured_of_any_case(
 
 
 def groups_of(tasks: list[Task], chosen: profile.Profiling) -> list[tuple[list[str], list[Task]]]:
-    return [*profile.UnderNcu(chosen, profile.in_depth(tasks, chosen)).groups(tasks)]
+    return [*profile.under_ncu(tasks, chosen).groups(tasks)]
 
 
 def test_what_is_measured_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +221,14 @@ def test_what_is_measured_in_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks, codes = [case(n) for n in SHAPES], dict.fromkeys(("v0", "v1"), CODES["v0"]).get
     groups = groups_of(tasks, profiling(codes=codes, references=("cudnn",)))
     assert [[t.name for t in group] for _, group in groups] == [[*SHAPES[:2]], [*SHAPES[2:]]]
-    assert [(SAMPLES in metrics, {*metrics} >= COSTLY) for metrics, _ in groups] == [(True, True), (False, False)]
+    deep = COSTLY - {FACTS["sm_throughput"].ncu}
+    assert [(SAMPLES in metrics, {*metrics} >= deep) for metrics, _ in groups] == [(True, True), (False, False)]
     ((metrics, _), _) = groups_of(tasks, profiling(references=("cudnn",)))
     assert SAMPLES not in metrics, "no phases: no samples"
-    int8 = "tensor_flop_int8"
-    for required in ((), (int8,)):
-        both = groups_of(tasks, profiling(required={"v1/long": required}))
-        assert [FACTS[int8].ncu in metrics for metrics, _ in both] == [bool(required), False], "else inferred"
+    for name in ("tensor_flop_int8", "sm_throughput"):
+        for required in ((), (name,)):
+            both = groups_of(tasks, profiling(required={"v1/long": required}))
+            assert [FACTS[name].ncu in metrics for metrics, _ in both] == [bool(required), False]
 
 
 def test_both_groups_are_started_ahead(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

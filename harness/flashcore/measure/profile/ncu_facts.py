@@ -60,8 +60,10 @@ _REQUIRES = {"sass__inst_executed_register_spilling": "sass__inst_executed_per_o
 _TENSOR = "tensor_flop_"
 #: Tensor types whose counters take 4 of 16 passes on GH100; their FLOPs follow from the executed instructions.
 INFERRED = {_TENSOR + kind for kind in ("tf32", "fp64", "int8", "int1")}
-#: The other types, whose counters take 2 passes, are counted in depth, to compare both ways.
+#: The other types, whose counters take 2 passes, are counted in runs of few cases, to compare both ways.
 _INFERRABLE = INFERRED | {_TENSOR + kind for kind in ("fp16", "bf16", "fp8")}
+#: Facts that only runs of few cases measure, unless they are required: 7 of 23 passes on GH100.
+RARE = _INFERRABLE | {"sm_throughput"}
 #: Facts whose metrics need many passes or long ones.
 COSTLY = _INFERRABLE | {name for name, spec in FACTS.items() if spec.many_passes}
 _COUNT_TOLERANCE = 0.5  # counts are integers: parts must add up to the total
@@ -121,7 +123,8 @@ def metrics_to_request(
     if without and inferred:
         metrics.append(crosschecks.FORMS)
     for spec in FACTS.values():
-        if spec.name in without and (inferred or spec.name not in _INFERRABLE):
+        listed = spec.opcodes and without and inferred  # the forms of the instructions tell their opcodes
+        if listed or (spec.name in without and (inferred or spec.name not in _INFERRABLE)):
             continue
         if name := spec.ncu_name(chip):
             metrics += [_REQUIRES.get(name), name, spec.weight]
@@ -216,7 +219,7 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
     if spec.many_passes and metric not in row:
         return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
     if spec.opcodes:
-        return _opcodes(reading, spec.opcodes)
+        return _opcodes(crosschecks.by_opcode(row), spec.opcodes)
     weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
         return Measured(None, ZeroDenominator(spec.weight or ""), weight)

@@ -136,7 +136,7 @@ def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> 
 def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> StageResult:
     """Profiles the cases, or the remaining ones if ``folder`` contains an earlier attempt.
 
-    Metrics of many passes and warp samples are measured of some cases only; see :func:`in_depth`.
+    Metrics of many passes and warp samples are measured of some cases only; see :func:`under_ncu`.
 
     Args:
         tasks: one for each case, named ``variant/shape``, with the payload for the target.
@@ -147,7 +147,7 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
         FlashcoreError: ``folder`` cannot be written; earlier results are kept.
     """
     child.prepare()
-    stage = UnderNcu(profiling, in_depth(tasks, profiling))
+    stage = under_ncu(tasks, profiling)
     # References last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(tasks, key=lambda task: task.variant in profiling.references)
     with writing(folder):
@@ -185,7 +185,7 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
         CapabilityError: no nvtx.
     """
     child.prepare()
-    stage = UnderNcu(profiling, in_depth(tasks, profiling))
+    stage = under_ncu(tasks, profiling)
     for metrics, _ in stage.groups(tasks):
         profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
 
@@ -206,18 +206,19 @@ def _claim(folder: Path, profiling: Profiling) -> None:
         )
 
 
-def in_depth(tasks: Sequence[Task], profiling: Profiling) -> set[str]:
-    """The cases whose warps are sampled and whose metrics of many passes are measured. Of more than :data:`FEW`, these
-    are the first case of each variant that is no reference, and those with a budget or a prediction on such a fact."""
+def under_ncu(tasks: Sequence[Task], profiling: Profiling) -> UnderNcu:
+    """How the cases are measured. In depth, warps are sampled, and metrics of many passes measured. Of more than
+    :data:`FEW`, that is the first case of each variant that is no reference, and cases with a budget or a prediction on
+    such a fact."""
     if len(tasks) <= FEW:
-        return {task.name for task in tasks}
+        return UnderNcu(profiling, {task.name for task in tasks}, many=False)
     first = {task.variant: task.name for task in reversed(tasks) if task.variant not in profiling.references}
     required = {
         name
         for name, facts in profiling.required.items()
         if any(f in ncu_facts.COSTLY or f.startswith(PHASE_SHARE) for f in facts)
     }
-    return {*first.values(), *required}
+    return UnderNcu(profiling, {*first.values(), *required}, many=True)
 
 
 Rows = list[ncu_results.Result]
@@ -229,6 +230,7 @@ class UnderNcu:
 
     profiling: Profiling
     deep: set[str]
+    many: bool
     refused: dict[str, str] = field(default_factory=dict)  # metric → ncu's message; grows with the rounds
 
     def groups(self, tasks: Sequence[Task]) -> Iterator[tuple[list[str], list[Task]]]:
@@ -240,8 +242,8 @@ class UnderNcu:
 
     def metrics(self, deep: bool) -> list[str]:
         """The metrics to request from ncu."""
-        inferred = ncu_facts.INFERRED.difference(*self.profiling.required.values())
-        without = inferred if deep else ncu_facts.COSTLY
+        rare = ncu_facts.RARE if self.many else ncu_facts.INFERRED
+        without = rare.difference(*self.profiling.required.values()) if deep else ncu_facts.COSTLY
         sampled = deep and any(self.profiling.codes(name.split("/")[0]) for name in self.deep)
         return ncu_facts.metrics_to_request(self.profiling.chip, self.refused, sampled=sampled, without=without)
 
