@@ -6,7 +6,6 @@ If a GPU will measure, its arch is compiled first, problem by problem, and the o
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +18,13 @@ from typing import TYPE_CHECKING, Self
 
 from flashcore.errors import FlashcoreError
 from flashcore.measure.build import build, launch_plan
-from flashcore.measure.context import Context, Say
+from flashcore.measure.context import Context
 from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
-from flashcore.model.progress import Failure, Step, prefixed
+from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for
 from flashcore.model.suite import Shape, Suite, Variant
 
@@ -72,32 +71,17 @@ class Compiling:
         self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
         archs = (first,) if first else context.archs
         variants, others = _halves(context.variants) if first else (context.variants, ())
-        processors_are_free = threading.Event()
+        self._begun = self._built(archs, variants)
+        if first and (others or len(context.archs) > 1):
+            from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
-        def tell(text: str) -> None:
-            self._tell(text)
-            if isinstance(text, Step) and text.total - text.done < (os.cpu_count() or 1):
-                processors_are_free.set()
-
-        def compile_others() -> Built:
-            processors_are_free.wait()
-            return self._built(archs, others)
-
-        try:
-            if first and (others or len(context.archs) > 1):
-                from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
-
-                thread = ThreadPoolExecutor(max_workers=1)
-                self._others = thread.submit(compile_others) if others else None
-            self._begun = self._built(archs, variants, tell)
-        except BaseException:
-            self._stopped = True
-            raise
-        finally:
-            processors_are_free.set()
-        self.half = self._begun if others else None
-        if first and len(context.archs) > 1:
-            self._rest = thread.submit(self._complete, first)
+            thread = ThreadPoolExecutor(max_workers=1)
+            if others:
+                self.half = self._begun
+                self._others = thread.submit(self._built, archs, others)
+            if len(context.archs) > 1:
+                self._rest = thread.submit(self._complete, first)
+            thread.shutdown(wait=False)
 
     @cached_property
     def first(self) -> Built:
@@ -130,13 +114,10 @@ class Compiling:
         self,
         archs: tuple[str, ...],
         variants: Sequence[Variant],
-        tell: Say | None = None,
         before: Mapping[tuple[str, str], Artifact] = MappingProxyType({}),
     ) -> Built:
         """Artifacts of these variants, and their plans. The objects of an earlier build, which this one finds
         unchanged, stay "compiled"."""
-        if self._stopped:
-            raise FlashcoreError("the build was stopped")
         context = self._context
         artifacts = build.build(
             context.suite,
@@ -145,7 +126,7 @@ class Compiling:
             variants=variants,
             gpu_arch=context.gpu_arch,
             reuse=context.settings.reuse,
-            say=tell or self._tell,
+            say=self._tell,
         )
         hung = {a.variant: a for a in before.values() if isinstance(a.cause, Hang)}  # not tried again
         for module, of_language in by_language(variants):

@@ -214,7 +214,7 @@ def _bodies(pages: Sequence[tuple[_Part, Page[Any]]]) -> list[_Body]:
 
     for part, _ in pages:
         list(part.book.record.listings)  # read once, not by each process
-    with ProcessPoolExecutor(min(8, os.cpu_count() or 1), get_context("fork"), _pages.extend, (pages,)) as processes:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), _pages.extend, (pages,)) as processes:
         return [*processes.map(_body_at, range(len(pages)))]
 
 
