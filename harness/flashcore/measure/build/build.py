@@ -9,7 +9,6 @@ folder and moved when complete.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import subprocess
@@ -445,13 +444,10 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
 
 
 def _host_text(path: Path) -> str:
-    """The hash of the preprocessed host code without line markers; empty if the compiler left no such file. Removes the
-    file."""
-    if not path.is_file():
-        return ""
-    text = re.sub(rb"^# \d.*\n", b"", path.read_bytes(), flags=re.MULTILINE)
-    path.unlink()
-    return hashlib.sha256(text).hexdigest()
+    """The hash of the preprocessed host code; empty if the compiler left no such file. Removes the file."""
+    text = file_hash(path)
+    path.unlink(missing_ok=True)
+    return text
 
 
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:

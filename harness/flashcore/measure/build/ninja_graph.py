@@ -48,6 +48,7 @@ BINDING = "binding.o"
 RULE = "variant.d"  # the files that the compiler read, as a make rule
 KEPT = ".kept"  # suffix of the folder with a unit's intermediate files
 HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
+_LINES = "grep -av '^# [0-9]'"  # without line markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def graph(
         # --keep keeps the preprocessed host code, which nvcc makes with -cubin too because of -MD, and the object's
         # cubin; other intermediates are removed. On a full disk a compiler's message may mislead: tee reports the disk.
         f"  command = cd {root} && output=$$(mkdir -p $dir/keep.$$$$ && $nvcc $flags $mode --keep --keep-dir "
-        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ mv $dir/keep.$$$$/*.cpp4.ii $dir/{HOST_TEXT} "
+        f"$dir/keep.$$$$ $source -o $out.$$$$ {logged} {{ {_LINES} $dir/keep.$$$$/*.cpp4.ii > $dir/{HOST_TEXT} "
         f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
         f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else room=$$(mktemp); head -c 99999 /dev/zero "
         f"| tee $dir/keep.$$$$/room > $$room; rm -rf $$room $dir/keep.$$$$; {otherwise[5:]}",
@@ -244,7 +245,7 @@ def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
         return f"cat {shlex.join(map(str, files))} > {q(str(folder / name))}"
 
     steps = {
-        "host": (host, "", f"mv {q(str(kept))}/*.cpp4.ii {into}/{HOST_TEXT}"),
+        "host": (host, "", f"{_LINES} {q(str(kept))}/*.cpp4.ii > {into}/{HOST_TEXT}"),
         "device": (device, "", "true"),
         "cubin": (f"{_path(folder / CUBIN)} | {cubin}", device, f"mv {q(str(kept))}/*.cubin {into}/{CUBIN}"),
         "assembly": (assembly, f"{host} {device}", "true"),
