@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from flashcore.errors import FlashcoreError
@@ -50,11 +49,10 @@ class Compiling:
         ahead: compile for this machine's GPU first and for the rest in the background.
 
     Attributes:
-        half: :attr:`first` without the last problems, while those compile; ``None`` if nothing is compiled later.
+        half: the first problems of :attr:`first`, while others compile; ``None`` if no others do.
     """
 
     half: Built | None = None
-    _others: Future[Built] | None = None
     _rest: Future[Built] | None = None
     _result: Built | None = None
 
@@ -68,28 +66,24 @@ class Compiling:
         count = sum(not v.is_reference for v in context.variants)
         context.say(f"build: {count} variants for {', '.join(context.archs)}")
         first = context.gpu_arch if ahead and not context.cannot_measure else None
-        self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
+        nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
         archs = (first,) if first else context.archs
-        variants, others = _halves(context.variants) if first else (context.variants, ())
-        self._begun = self._built(archs, variants)
-        if first and (others or len(context.archs) > 1):
+        variants = _first_half(context.variants) if first else context.variants
+        self._begun = self._built(archs, variants, Built(nvcc, (), ()))
+        if len(variants) < len(context.variants):
+            self.half = self._begun
+        if first and (self.half or len(context.archs) > 1):
             from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
             thread = ThreadPoolExecutor(max_workers=1)
-            if others:
-                self.half = self._begun
-                self._others = thread.submit(self._built, archs, others)
-            if len(context.archs) > 1:
-                self._rest = thread.submit(self._complete, first)
+            self._second = thread.submit(self._built, archs, context.variants, self.half) if self.half else None
+            self._rest = thread.submit(self._complete, first)
             thread.shutdown(wait=False)
 
     @cached_property
     def first(self) -> Built:
-        """Artifacts and plans for this machine's GPU if that is compiled first, else all."""
-        if not self._others:
-            return self._begun
-        others = self._others.result()
-        return Built(self._nvcc, self._begun.artifacts + others.artifacts, self._begun.plans + others.plans)
+        """The artifacts that checking on this machine's GPU needs, and their plans."""
+        return self._second.result() if self.half and self._second else self._begun
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""
@@ -104,20 +98,13 @@ class Compiling:
         self._stopped = kind is not None  # its result is no longer needed
 
     def _complete(self, arch: str) -> Built:
-        before = {(a.variant, a.arch): a for a in self.first.artifacts}
-        context = self._context
-        context.say(f"build: {arch} in {self._seconds:.1f} s; the other archs in the background")
-        built = self._built(context.archs, context.variants, before=before)
+        built, context = self.first, self._context
+        if len(context.archs) > 1:
+            context.say(f"build: {arch} in {self._seconds:.1f} s; the other archs in the background")
+            built = self._built(context.archs, context.variants, built)
         return _described(built, context, self._seconds)
 
-    def _built(
-        self,
-        archs: tuple[str, ...],
-        variants: Sequence[Variant],
-        before: Mapping[tuple[str, str], Artifact] = MappingProxyType({}),
-    ) -> Built:
-        """Artifacts of these variants, and their plans. The objects of an earlier build, which this one finds
-        unchanged, stay "compiled"."""
+    def _built(self, archs: tuple[str, ...], variants: Sequence[Variant], before: Built) -> Built:
         context = self._context
         artifacts = build.build(
             context.suite,
@@ -128,15 +115,17 @@ class Compiling:
             reuse=context.settings.reuse,
             say=self._tell,
         )
-        hung = {a.variant: a for a in before.values() if isinstance(a.cause, Hang)}  # not tried again
+        hung = {a.variant: a for a in before.artifacts if isinstance(a.cause, Hang)}  # not tried again
         for module, of_language in by_language(variants):
             rest = [v for v in of_language if v.name not in hung]
             artifacts += module.build(context.suite, context.build_folder, archs, rest)
             again = ((hung[v.name], arch) for v in of_language if v.name in hung for arch in v.where.archs)
             artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # here, since the caller may wait longer for the result
-        artifacts = [before.get((a.variant, a.arch), a) for a in artifacts]
-        return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
+        # This build reports an earlier one's objects as unchanged: keep "compiled".
+        known = {(a.variant, a.arch): a for a in before.artifacts}
+        artifacts = [known.get((a.variant, a.arch), a) for a in artifacts]
+        return Built(before.nvcc, tuple(artifacts), self._plans(artifacts))
 
     def _tell(self, text: str) -> None:
         if self._stopped:
@@ -153,14 +142,14 @@ class Compiling:
         return tuple(replace(p, archs=tuple(archs)) for p, archs in archs_of.items())
 
 
-def _halves(variants: Sequence[Variant]) -> tuple[Sequence[Variant], Sequence[Variant]]:
-    """The variants of the first problems, about half of all, and the others; none if all can compile at once."""
+def _first_half(variants: Sequence[Variant]) -> Sequence[Variant]:
+    """The variants of the first problems, about half of all; all if they can compile at once."""
     if sum(not v.is_reference for v in variants) <= (os.cpu_count() or 1):
-        return variants, ()
+        return variants
     counts = Counter(v.problem for v in variants)
     middle = min(enumerate(accumulate(counts.values()), 1), key=lambda x: abs(2 * x[1] - len(variants)))[0]
-    first = {*islice(counts, middle)}
-    return [v for v in variants if v.problem in first], [v for v in variants if v.problem not in first]
+    problems = {*islice(counts, middle)}
+    return [v for v in variants if v.problem in problems]
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:

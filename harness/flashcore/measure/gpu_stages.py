@@ -1,4 +1,4 @@
-"""Runs the GPU stages in order: check, bench, profile, sanitize. Check begins while the last problems compile.
+"""Runs the GPU stages in order: check, bench, profile, sanitize. Check may begin while the last problems compile.
 
 A case that fails one stage is skipped in the next. On a machine that cannot run them, they are skipped with the reason.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from flashcore.errors import CapabilityError
@@ -21,7 +21,7 @@ from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Built, Measured, StageNote, StageResult
+from flashcore.model.record import Measured, StageNote, StageResult
 
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
 
@@ -33,11 +33,26 @@ def prepare(context: Context) -> None:
             STAGES[name].prepare(context)
 
 
-def measure(context: Context, build: Compiling, checked: Callable[[Built], Collection[str]] = lambda _: ()) -> Measured:
+def check_ahead(context: Context, build: Compiling) -> None:
+    """Checks the first problems while others compile; check then finds their answers in its folder."""
+    if build.half is None:
+        return
+    problems = {context.suite.variants[a.variant].problem for a in build.half.artifacts}
+    variants = tuple(v for v in context.variants if v.problem in problems)
+    context = replace(context, built=build.half, variants=variants)
+    ready, _ = cases.sort_out(context, "check", ())
+    context.say(f"check: {len(ready)} cases while others compile")
+    context.workers.stays = True  # for the other cases
+    with context.workers.leased(context.say):
+        STAGES["check"].run(context, cases.child_cases(context, ready))
+    context.workers.stays = False
+
+
+def measure(context: Context, build: Compiling, checked: Collection[str] = ()) -> Measured:
     """Runs the GPU stages up to ``settings.upto``. A case that fails one stage is skipped in the next.
 
     Args:
-        checked: the cases that need no new check; called with a build before its cases are checked.
+        checked: cases that need no new check.
 
     Raises:
         CapabilityError: the first stage reports that the machine cannot run it.
@@ -50,15 +65,8 @@ def measure(context: Context, build: Compiling, checked: Callable[[Built], Colle
     measured = Measured()
     with context.workers.leased(context.say) if names else contextlib.nullcontext():
         for name in names:
-            started, trusted = time.monotonic(), frozenset[str]()
-            if name == "check":
-                if build.half:
-                    _check_ahead(context, build.half, checked(build.half))
-                built = build.first
-                trusted = frozenset(checked(built))
-            else:
-                built = build.finish()
-            measured, done = _run(replace(context, built=built), name, measured, trusted, started)
+            built = build.first if name == "check" else build.finish()
+            measured, done = _run(replace(context, built=built), name, measured, checked)
             if not done:
                 break
             for more in context.settings.measurements if name == "bench" else ():
@@ -81,32 +89,15 @@ def _added(context: Context, name: str, measured: Measured) -> Measured:
     return measured.plus(StageResult(tuple(facts), ()), StageNote(name, "ok", round(time.monotonic() - started, 3)))
 
 
-def _check_ahead(context: Context, half: Built, checked: Collection[str]) -> None:
-    """Checks the problems that have been compiled. Check itself then finds the answers in its folder."""
-    problems = {context.suite.variants[a.variant].problem for a in half.artifacts}
-    context = replace(context, built=half, variants=tuple(v for v in context.variants if v.problem in problems))
-    ready, _ = cases.sort_out(context, "check", ())
-    ready = [(v, s) for v, s in ready if f"{v.name}/{s.name}" not in checked]
-    context.say(f"check: {len(ready)} cases while others compile")
-    (context.folder / "check").mkdir(parents=True, exist_ok=True)
-    stays, context.workers.stays = context.workers.stays, True
-    try:
-        STAGES["check"].run(context, cases.child_cases(context, ready))
-    finally:
-        context.workers.stays = stays
-
-
-def _run(
-    context: Context, name: suite.Stage, measured: Measured, checked: Collection[str], started: float
-) -> tuple[Measured, bool]:
+def _run(context: Context, name: suite.Stage, measured: Measured, checked: Collection[str]) -> tuple[Measured, bool]:
     """Adds this stage's results to ``measured``; also returns whether the next stage can run.
 
     Raises:
         CapabilityError: nothing was measured.
     """
-    say = context.say
+    say, started = context.say, time.monotonic()
     ready, left_out = cases.sort_out(context, name, measured.outcomes)
-    trusted = [(v, s) for v, s in ready if f"{v.name}/{s.name}" in checked]
+    trusted = [(v, s) for v, s in ready if name == "check" and f"{v.name}/{s.name}" in checked]
     ready = [pair for pair in ready if pair not in trusted]
     parts = (
         f"{name}: {len(ready)} cases",

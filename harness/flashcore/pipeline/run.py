@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from flashcore.measure.settings import Bench, Check, Settings
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
-from flashcore.model.record import Built, Measured, Record, Roof, StageNote
+from flashcore.model.record import Measured, Record, Roof, StageNote
 from flashcore.pipeline import resume as resuming
 from flashcore.pipeline.opening import each_kind, executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
@@ -125,13 +125,11 @@ def run(context: Context, resumed: Path | None = None) -> Run:
             roofs_are_measured()
             # Skip damaged runs before measuring, so that their cases are measured again.
             recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
-
-            def checked(built: Built) -> Collection[str]:
-                if not resumed:
-                    resuming.remember(folder, context.settings, built.closures)
-                return already_checked(context, built, recorded)
-
-            measured = gpu_stages.measure(context, compiling, checked)
+            gpu_stages.check_ahead(context, compiling)
+            if compiling.half and not resumed:
+                resuming.remember(folder, context.settings, compiling.first.closures)
+            trusted = already_checked(context, compiling.first, recorded)
+            measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
             measured, ceilings = with_roofs(context, measured)
             record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)

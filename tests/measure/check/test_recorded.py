@@ -70,7 +70,7 @@ def test_a_reference_checked_in_an_earlier_run_is_not_checked_again(
     monkeypatch.setattr(check, "run", ran("check"))
     monkeypatch.setattr(bench, "run", ran("bench"))
     messages: list[str] = []
-    measure(replace(context, folder=tmp_path, say=messages.append), stages.Finished(NOTHING), lambda _: checked)
+    measure(replace(context, folder=tmp_path, say=messages.append), stages.Finished(NOTHING), checked)
     assert not checked & set(seen["check"]) and checked & set(seen["bench"]) == checked & {
         f"{v.name}/{s.name}" for v, s in context.cases("bench")
     }
