@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -49,7 +47,7 @@ class Compiling:
         ahead: compile for this machine's GPU first and for the rest in the background.
 
     Attributes:
-        half: the first problems of :attr:`first`, while others compile; ``None`` if no others do.
+        half: the first problem's part of :attr:`first`, while others compile; ``None`` if no others do.
     """
 
     half: Built | None = None
@@ -68,7 +66,8 @@ class Compiling:
         first = context.gpu_arch if ahead and not context.cannot_measure else None
         nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
         archs = (first,) if first else context.archs
-        variants = _first_half(context.variants) if first else context.variants
+        at_once = count <= (os.cpu_count() or 1)
+        variants = of_first_problem(context.variants) if first and not at_once else context.variants
         self._begun = self._built(archs, variants, Built(nvcc, (), ()))
         if len(variants) < len(context.variants):
             self.half = self._begun
@@ -142,14 +141,9 @@ class Compiling:
         return tuple(replace(p, archs=tuple(archs)) for p, archs in archs_of.items())
 
 
-def _first_half(variants: Sequence[Variant]) -> Sequence[Variant]:
-    """The variants of the first problems, about half of all; all if they can compile at once."""
-    if sum(not v.is_reference for v in variants) <= (os.cpu_count() or 1):
-        return variants
-    counts = Counter(v.problem for v in variants)
-    middle = min(enumerate(accumulate(counts.values()), 1), key=lambda x: abs(2 * x[1] - len(variants)))[0]
-    problems = {*islice(counts, middle)}
-    return [v for v in variants if v.problem in problems]
+def of_first_problem(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """The variants of the first one's problem."""
+    return tuple(v for v in variants if v.problem == variants[0].problem)
 
 
 def _plans_of(artifact: Artifact, suite: Suite, shapes: Iterable[Shape], *, possible: bool = False) -> list[Plan]:

@@ -14,7 +14,7 @@ from flashcore.errors import CapabilityError
 from flashcore.measure import cases
 from flashcore.measure.bench import bench
 from flashcore.measure.check import check
-from flashcore.measure.compiling import Compiling
+from flashcore.measure.compiling import Compiling, of_first_problem
 from flashcore.measure.context import Context
 from flashcore.measure.profile import profile
 from flashcore.measure.stage import Stage
@@ -34,12 +34,10 @@ def prepare(context: Context) -> None:
 
 
 def check_ahead(context: Context, build: Compiling) -> None:
-    """Checks the first problems while others compile; check then finds their answers in its folder."""
+    """Checks the first problem while others compile; check then finds its answers in its folder."""
     if build.half is None:
         return
-    problems = {context.suite.variants[a.variant].problem for a in build.half.artifacts}
-    variants = tuple(v for v in context.variants if v.problem in problems)
-    context = replace(context, built=build.half, variants=variants)
+    context = replace(context, built=build.half, variants=of_first_problem(context.variants))
     ready, _ = cases.sort_out(context, "check", ())
     context.say(f"check: {len(ready)} cases while others compile")
     context.workers.stays = True  # for the other cases
