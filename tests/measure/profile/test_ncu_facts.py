@@ -201,8 +201,6 @@ def test_barriers() -> None:
     none = case(row({OPCODES: "6 (IMAD: 6)"}))
     assert fact(none, "barrier_instructions").value == 0, "the listed opcodes are all there were"
     assert fact(case(row({OPCODES: "0"})), "barrier_instructions").value == 0, "of none there is none to list"
-    forms = {OPCODES: None, f"{OPCODES}_with_modifier_all": "12 (BAR.SYNC.DEFER_BLOCKING: 4; BAR.ARV: 2; BARX: 6)"}
-    assert fact(case(row(forms)), "barrier_instructions").value == 6, "by the forms of the instructions"
     for text, note in (("10", "no counts per opcode"), ("10 (IMAD: 6)", "add up to 6"), ("10 (IMAD: 6; BAR…)", "no")):
         partial = case(row({OPCODES: text}))
         assert fact(partial, "barrier_instructions").value is None

@@ -15,11 +15,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from flashcore.chips import occupancy
-from flashcore.readers.ncu.results import Reading, Result
+from flashcore.readers.ncu.results import Result
 
 FAR, NEAR = 1.5, 1.02
 #: Facts that are positive for a kernel that ran.
@@ -116,7 +116,7 @@ class Launch:
     @cached_property
     def executed(self) -> Mapping[str, float]:
         """Opcode → executions by warps; empty if they do not add up to ncu's total."""
-        reading = by_opcode(self.row)
+        reading = self.row.read(_OPCODES)
         listed = reading.instances or {}
         return listed if reading.value and abs(math.fsum(listed.values()) - reading.value) < 0.5 else {}
 
@@ -281,17 +281,6 @@ def _tensor(launch: Launch) -> Contradictions:
 
 def _multiplies(opcode: str) -> bool:
     return "MMA" in opcode and opcode != "HFMA2"
-
-
-def by_opcode(row: Result) -> Reading:
-    """Executions by warps, per opcode."""
-    reading = row.read(_OPCODES if _OPCODES in row or FORMS not in row else FORMS)
-    if reading.instances is None:
-        return reading
-    counts: Counter[str] = Counter()
-    for form, count in reading.instances.items():
-        counts[form.partition(".")[0]] += count  # type: ignore[assignment]
-    return replace(reading, instances=counts)
 
 
 def tensor_flop(row: Result) -> dict[str, float] | None:

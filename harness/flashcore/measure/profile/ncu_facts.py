@@ -123,8 +123,7 @@ def metrics_to_request(
     if without and inferred:
         metrics.append(crosschecks.FORMS)
     for spec in FACTS.values():
-        listed = spec.opcodes and without and inferred  # the forms of the instructions tell their opcodes
-        if listed or (spec.name in without and (inferred or spec.name not in _INFERRABLE)):
+        if spec.name in without and (inferred or spec.name not in _INFERRABLE):
             continue
         if name := spec.ncu_name(chip):
             metrics += [_REQUIRES.get(name), name, spec.weight]
@@ -219,7 +218,7 @@ def _read(row: Result, spec: FactSpec, chip: str, refused: Mapping[str, str]) ->
     if spec.many_passes and metric not in row:
         return Measured(None, NotReturned(isinstance(reading.detail, NotReturned) and reading.detail.report, True))
     if spec.opcodes:
-        return _opcodes(crosschecks.by_opcode(row), spec.opcodes)
+        return _opcodes(reading, spec.opcodes)
     weight = row.number(spec.weight) if spec.weight is not None else None
     if spec.kind is Kind.RATIO and weight == 0:
         return Measured(None, ZeroDenominator(spec.weight or ""), weight)
