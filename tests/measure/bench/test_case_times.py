@@ -267,14 +267,18 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
         return {mode: (f.value, isinstance(f.detail, FirstRound)) for mode, f in of_mode.items() if f}
 
     facts = run(tmp_path / "raced", bench=chosen)
-    assert counts(facts, "sleeps") == dict.fromkeys(chosen.modes, (5, True)), "far slower: half of the first round"
+    few = dict.fromkeys(chosen.modes, (3, True)) | {"isolated": (5, True)}
+    assert counts(facts, "sleeps") == few, "far slower: half of the first round"
+    notes = {m: f.note for m in chosen.modes if (f := facts.get(f"{m}_p50", Subject("sleeps", shape="small")))}
+    right_answers = {mode: note.rpartition("; ")[2].split()[0] for mode, note in notes.items()}
+    assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
     p90 = facts.get("isolated_p90", Subject("sleeps", shape="small"))
     assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
     for fully in (facts, run(tmp_path / "selected", bench=chosen, variant="*")):
         right = counts(fully, "right")
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
         assert all(right[mode][0] >= least[mode] and not right[mode][1] for mode in right)  # type: ignore[operator]
-    assert all(not few for _, few in counts(fully, "sleeps").values()), "the user asked for these variants"
+    assert all(not stopped for _, stopped in counts(fully, "sleeps").values()), "the user asked for these variants"
 
 
 def test_the_timing_process_of_a_whole_run_may_make_the_inputs_of_each_shape_ahead(tmp_path: Path) -> None:

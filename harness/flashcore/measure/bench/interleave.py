@@ -109,7 +109,8 @@ def sample(
     Args:
         ready: calls by label, in a round's order; each round starts at the next label.
         proofs: label → the proof that takes a sample and checks its answer: a random one of the first
-            ``rule.least`` rounds and the last.
+            ``rule.least`` rounds and the last, but only the random one if the case stopped in a mode that does not
+            rank.
         fillers: labels sampled only as long as others are: an empty launch is so short that its relative noise stays
             large.
     """
@@ -140,8 +141,9 @@ def sample(
             rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
             active = left
         active = active if any(label not in fillers for label in active) else []
+    only_one = race.short(mode) if race and mode != race.mode else ()
     for label, seconds in seconds_of.items():
-        if label in proofs:
+        if label in proofs and label not in only_one:
             turns.announce(label)
             samples[label][-1] = proofs[label].sample(mode, -1)
         turns.spent[label] += seconds

@@ -179,9 +179,9 @@ class Proof:
             seen: us of calls on seen data in each regime, minus the time of an empty pair of events.
             doubt: uncertainty of the timer's single calls, us.
         """
-        usual = max((statistics.median(calls) for calls in seen if calls), default=None)
-        if self.wrong or usual is None:
+        if self.wrong or not self._times:
             return self.wrong
+        usual = max((statistics.median(calls) for calls in seen if calls), default=0.0)
         slow = None
         for look in range(_LOOKS):
             if look:

@@ -19,9 +19,10 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.intervals import is_decided, outpaced
 from flashcore.model.suite import Suite
 
-#: Samples in the modes that do not rank, and single calls, of a case that stops after the first round; also the samples
-#: after which a case stops that takes this multiple of the last of the first: a second test at the same confidence
-#: would double the chance of an error, a test for so much more does not.
+#: Samples in the modes that do not rank of a case that stops after the first round; it has no single calls.
+_FEWEST = 3
+#: The samples after which a case stops that takes this multiple of the last of the first: a second test at the same
+#: confidence would double the chance of an error, a test for so much more does not. Also the cold calls of the others.
 _FEW, _FAR = 5, 1.5
 
 
@@ -62,7 +63,7 @@ class Race:
 
     def looks(self, mode: str, rule: StopRule) -> tuple[int, ...]:
         """The rounds of a mode after which cases stop."""
-        last = min(rule.least, rule.fewest if mode == self.mode else _FEW)
+        last = min(rule.least, rule.fewest if mode == self.mode else _FEWEST)
         return tuple(sorted({min(_FEW, last), last}))
 
     def rule(self, mode: str, name: str, rule: StopRule) -> StopRule:
@@ -71,10 +72,10 @@ class Race:
         return replace(rule, least=third) if self._is_shown(mode, name) else rule
 
     def calls(self, mode: str, name: str, most: int) -> int:
-        """How many single calls are timed, at most ``most``; calls that are only shown get no 99th percentile, and cold
-        ones none, since no page shows it."""
-        if name in self.short(mode):  # enough to compare with the median, which one regime is for
-            return 0 if mode == "cold" else _FEW
+        """How many single calls are timed, at most ``most``: none of a case that stopped; calls that are only shown get
+        no 99th percentile, and cold ones none, since no page shows it."""
+        if name in self.short(mode):
+            return 0
         return min(most, _FEW if mode == "cold" else P90_SAMPLES) if self._is_shown(mode, name) else most
 
     def _is_shown(self, mode: str, name: str) -> bool:

@@ -306,8 +306,8 @@ class Timed:
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
         may not be in L2."""
-        graph = self._pair(regime, events=True)[0 if calls else 1]
         count = self._count(regime, events=True)
+        graph = (self._pair(regime, events=True) if calls else self._timer.spaced(regime, count, None, events=True))[0]
         if first or regime == "cold":
             self._ready(regime, count)
         if calls:
