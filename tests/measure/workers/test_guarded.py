@@ -34,13 +34,17 @@ def test_poison_is_nan_of_every_type(dtype: str) -> None:
 def test_inputs_lie_between_nan() -> None:
     x = torch.ones(2, 3)
     copy, bands = guard_inputs({"x": x, "scale": 2.0})
-    assert bands["x"].damage() == ""
+    assert bands["x"].damage() == "" and not bands["x"].is_changed()
     assert copy["scale"] == 2.0
     assert torch.equal(copy["x"], x)
     guard = copy["x"].as_strided((GUARD_BYTES // 4,), (1,), copy["x"].storage_offset() + 6)
     assert guard.isnan().all()
     guard[-1] = 0
-    assert "4 bytes written past its last element" in bands["x"].damage()
+    assert "4 bytes written past its last element" in bands["x"].damage() and bands["x"].is_changed()
+    bands["x"].write(x)
+    assert not bands["x"].is_changed()
+    copy["x"][1, 2] = 5
+    assert bands["x"].is_changed()
 
 
 def test_damage_is_told_by_its_byte_nearest_to_the_tensor() -> None:

@@ -18,7 +18,7 @@ from flashcore.measure.workers.accuracy import (
     soundness,
     unsound,
 )
-from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, guard_inputs, laid_out
+from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
 from flashcore.measure.workers.problem_file import load_problem, reads, watch
@@ -123,19 +123,20 @@ def _compare(
             return [f"{name}: expected shape {list(answer.shape)}, found {list(outputs[name].shape)}"], False, [], None
     poison = {name: guard.unwritten() for name, guard in outputs.guards.items()}
     flags, errors = examined(
-        {("changed", name): differing(inputs[name], guarded[name]).any() for name in bands}
-        | {("outside", name): band.is_damaged() for name, band in bands.items()}
+        {("input", name): band.is_changed() for name, band in bands.items()}
         | {("poison", name): mask.any() for name, mask in poison.items()}
         | unsound(outputs, {}, reference),
         expected.pairs(outputs),
     )
     poison = {name: poison[name] for kind, name in flags if kind == "poison"}
-    complaints = [f"{name}: an input was written to" for kind, name in flags if kind == "changed"]
-    outside_inputs = [name for kind, name in flags if kind == "outside"]
-    complaints += [f"{name}: out-of-bounds write next to an input: {bands[name].damage()}" for name in outside_inputs]
+    changed = [name for kind, name in flags if kind == "input"]
+    written = any_of({name: differing(inputs[name], guarded[name]).any() for name in changed})
+    complaints = [f"{name}: an input was written to" for name in written]
+    damage = {name: text for name in changed if (text := bands[name].damage())}
+    complaints += [f"{name}: out-of-bounds write next to an input: {text}" for name, text in damage.items()]
     unwritten = _unwritten(caller, poison, guarded)
     complaints += soundness(outputs, unwritten, reference) if flags else []
-    outside = bool(outside_inputs) or any(kind == "guard" for kind, _ in flags)
+    outside = bool(damage) or any(kind == "guard" for kind, _ in flags)
     facts: list[tuple[str, float]] = []
     for name, measured in errors.items():
         values = (measured.max, measured.mean, measured.frobenius, *over_class(measured, expected.entitled[name]))

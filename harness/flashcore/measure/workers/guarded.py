@@ -73,6 +73,17 @@ class Guarded:
         """Fills tensor and bands with poison."""
         self._buffer.fill_(self.fill)
 
+    def write(self, values: Tensor) -> None:
+        """Copies values into the tensor, and keeps them for :meth:`is_changed`."""
+        write(self.tensor, values)
+        self._written = self._buffer.clone()
+
+    def is_changed(self) -> Tensor:
+        """Whether the tensor or anything outside it was written since: a bool tensor on the device."""
+        import torch
+
+        return (self._buffer.view(torch.int64) != self._written.view(torch.int64)).any()
+
     def is_damaged(self) -> Tensor:
         """Whether anything outside the tensor was written: a bool tensor on the device."""
         before, after = self._buffer[: self._band], self._buffer[self._end :]
@@ -205,8 +216,8 @@ def guard_inputs(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, G
             strides = None if value.is_contiguous() else value.stride()
             dtype = str(value.dtype).removeprefix("torch.")
             guards[name] = Guarded(tuple(value.shape), dtype, str(value.device), strides=strides)
+            guards[name].write(value)
             copies[name] = guards[name].tensor
-            write(copies[name], value)
     return copies, guards
 
 
