@@ -56,12 +56,3 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
     assert json.loads((folder / "settings.json").read_text())["closures"] == CLOSURES
     with pytest.raises(UsageError, match="the sources changed"):
         resume.require_same(folder, {"fast sm_80": "other"})
-
-
-def test_a_run_that_was_interrupted_before_all_compiled_knows_all_sources_after(tmp_path: Path) -> None:
-    folder = begun(tmp_path)
-    resume.require_same(folder, {**CLOSURES, "wide sm_80": "def"})
-    with pytest.raises(UsageError, match="the sources changed"):
-        resume.require_same(folder, {**CLOSURES, "wide sm_80": "other"})
-    with pytest.raises(UsageError, match="expected the variants and archs"):
-        resume.require_same(folder, CLOSURES)

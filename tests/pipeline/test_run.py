@@ -260,7 +260,6 @@ class Compiling:
     """A build that ends when the roofs have begun."""
 
     first = SimpleNamespace(closures={})
-    half = None
     fails = False
 
     def __init__(self, context: Context, *, ahead: bool) -> None:
@@ -293,6 +292,7 @@ def overlapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
     monkeypatch.setattr(gpu_stages, "prepare", lambda _: None)
     monkeypatch.setattr(gpu_stages, "measure", measure)
+    monkeypatch.setattr(gpu_stages, "check_ahead", lambda *_: EVENTS.append("checked ahead"))
     monkeypatch.setattr(run_module, "Compiling", Compiling)
     monkeypatch.setattr(run_module, "already_checked", lambda *_: set())
     return open_context(Settings(suite=str(TOY), build=str(tmp_path / "b"), profiles=str(tmp_path / "p"), join=False))
@@ -315,7 +315,13 @@ def test_roofs_are_measured_while_the_build_runs_and_before_anything_else(
     monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
     with pytest.raises(FlashcoreError, match="enough"):
         run_module.run(overlapping)
-    assert EVENTS == ["compiled", "roofs", "measured"]
+    assert EVENTS == ["compiled", "roofs", "checked ahead", "measured"]
+    (folder,) = (overlapping.build_folder.parent / "p").iterdir()
+    EVENTS.clear()
+    monkeypatch.setattr(resume, "require_same", lambda *_: EVENTS.append("same sources"))
+    with pytest.raises(FlashcoreError, match="enough"):
+        run_module.run(overlapping, folder)
+    assert EVENTS == ["compiled", "roofs", "same sources", "measured"], "nothing is checked before"
 
 
 def test_roofs_stop_when_the_build_fails(overlapping: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ class Compiling:
     """
 
     half: Built | None = None
+    _second: Future[Built] | None = None
     _rest: Future[Built] | None = None
     _result: Built | None = None
 
@@ -75,14 +76,15 @@ class Compiling:
             from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
             thread = ThreadPoolExecutor(max_workers=1)
-            self._second = thread.submit(self._built, archs, context.variants, self.half) if self.half else None
+            if self.half:
+                self._second = thread.submit(self._built, archs, context.variants, self.half)
             self._rest = thread.submit(self._complete, first)
             thread.shutdown(wait=False)
 
     @cached_property
     def first(self) -> Built:
         """The artifacts that checking on this machine's GPU needs, and their plans."""
-        return self._second.result() if self.half and self._second else self._begun
+        return self._second.result() if self._second else self._begun
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""

@@ -30,25 +30,24 @@ def forget(folder: Path) -> None:
 
 
 def require_same(folder: Path, closures: Mapping[str, str]) -> None:
-    """Requires the sources that a run began with; stores those that it was interrupted too early to store.
+    """Requires the sources that a run began with.
 
     Raises:
         UsageError: the sources changed.
     """
-    settings, began = _began(folder)
-    if not began.keys() <= closures.keys():
+    began = _began(folder)[1]
+    if began.keys() != closures.keys():
         raise UsageError(
             f"{folder}: expected the variants and archs that the run began with "
             f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
             f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
             "  hint: resume on the machine where it began, or record a new run (without --resume)"
         )
-    if not began.items() <= closures.items():
+    if began != closures:
         raise UsageError(
             f"{folder}: the sources changed since the run began\n"
             "  hint: record a new run (without --resume); the old folder can be deleted"
         )
-    remember(folder, settings, closures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,13 +121,9 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
         gpu_stages.prepare(context)
-        with _roofs_ahead(context) as roofs_are_measured, _compiled(context, resumed) as compiling:
-            roofs_are_measured()
+        with _roofs_ahead(context) as free_gpu, _compiled(context, resumed, free_gpu) as compiling:
             # Skip damaged runs before measuring, so that their cases are measured again.
             recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
-            gpu_stages.check_ahead(context, compiling)
-            if compiling.half and not resumed:
-                resuming.remember(folder, context.settings, compiling.first.closures)
             trusted = already_checked(context, compiling.first, recorded)
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
@@ -142,20 +138,26 @@ def run(context: Context, resumed: Path | None = None) -> Run:
 
 
 @contextlib.contextmanager
-def _compiled(context: Context, resumed: Path | None) -> Iterator[Compiling]:
-    """A run's build. Stores the settings and source hashes in the run's folder; if a new run's build cannot start,
-    removes the folder."""
-    try:
-        compiling = Compiling(context, ahead=context.settings.upto is not None)
-        if resumed:
-            resuming.require_same(resumed, compiling.first.closures)
-        else:
-            resuming.remember(context.folder, context.settings, (compiling.half or compiling.first).closures)
-    except BaseException:
-        if not resumed:
-            shutil.rmtree(context.folder, ignore_errors=True)
-        raise
-    with compiling:
+def _compiled(context: Context, resumed: Path | None, free_gpu: Callable[[], object]) -> Iterator[Compiling]:
+    """A run's build for this machine's GPU, part of which is checked meanwhile. Stores the settings and source hashes
+    in the run's folder; if a new run's build cannot start, removes the folder.
+
+    Args:
+        free_gpu: waits until nothing else uses the GPU.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            compiling = stack.enter_context(Compiling(context, ahead=context.settings.upto is not None))
+            free_gpu()
+            if resumed:
+                resuming.require_same(resumed, compiling.first.closures)
+            else:
+                gpu_stages.check_ahead(context, compiling)
+                resuming.remember(context.folder, context.settings, compiling.first.closures)
+        except BaseException:
+            if not resumed:
+                shutil.rmtree(context.folder, ignore_errors=True)
+            raise
         yield compiling
 
 

@@ -425,7 +425,8 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
     closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
-    text = _host_text(unit.folder / HOST_TEXT)
+    text = file_hash(host_text := unit.folder / HOST_TEXT)
+    host_text.unlink(missing_ok=True)
     builder.inputs.refuse_changed(rule, problem)
     final = builder.name(unit, key)
     digests = {name: file_hash(unit.folder / name) for name in (*unit.wanted, LOG, OBJECT, SASS)}
@@ -441,13 +442,6 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
             if not _contents(final, unit.wanted):  # otherwise another build was faster
                 raise
     return final, contents, reason
-
-
-def _host_text(path: Path) -> str:
-    """The hash of the preprocessed host code; empty if the compiler left no such file. Removes the file."""
-    text = file_hash(path)
-    path.unlink(missing_ok=True)
-    return text
 
 
 def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
