@@ -146,7 +146,6 @@ class Inputs:
         self._headers = [self._below(f) for f in self._include]
         self._real = functools.cache(os.path.realpath)
         self._system = functools.cache(self._system_content)
-        self._keep_system = functools.cache(lambda which, paths: cache.keep(folder, f"system-{which}", which, paths))
         self._file = functools.cache(self._file_content)
         self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
         self._changed = functools.cache(self._last_change)
@@ -186,7 +185,7 @@ class Inputs:
                 users.append(file)
         text = b"\n".join(map(self._plain, users))
         which = digest(system)[:16]
-        self._keep_system(which, tuple(system))
+        cache.keep(self._folder, f"system-{which}", which, system)
         probes = sorted({probe.decode(errors="surrogateescape") for probe in re.findall(_PROBE, text)})
         entry = {"files": users, "system": which, "probes": probes}
         key = self._key(question, entry)
