@@ -1,18 +1,19 @@
 """The CUDA driver calls that timing needs and torch lacks, through ctypes on ``libcuda.so.1``.
 
-A spin kernel (the spacer; with 0 cycles, the empty kernel), events inside a graph, and node counts of a captured graph.
-The kernel is PTX that the driver compiles for the present GPU, so no compiler is needed.
+Kernels that spin (the spacer; with 0 cycles, the empty kernel), flush L2, and look at bytes; events inside a graph; and
+what a captured graph holds. The kernels are PTX that the driver compiles for the present GPU, so no compiler is needed.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from typing import Any
 
-from flashcore.errors import CapabilityError
+from flashcore.errors import CapabilityError, FlashcoreError
 
-_SPIN = b"""
+_KERNELS = b"""
 .version 7.0
 .target sm_80
 .address_size 64
@@ -29,9 +30,81 @@ again:
     @%p bra again;
     ret;
 }
+.visible .entry flush(.param .u64 memory, .param .u64 value)
+{
+    .reg .b64 %rd<3>;
+    .reg .b32 %r<5>;
+    ld.param.u64 %rd1, [memory];
+    ld.param.u32 %r1, [value];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r2, %r2, %r3, %r4;
+    mul.wide.u32 %rd2, %r2, 16;
+    add.s64 %rd1, %rd1, %rd2;
+    st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1};
+    ret;
+}
+.visible .entry look(.param .u64 places, .param .u64 seen, .param .u64 count)
+{
+    .reg .b64 %rd<7>;
+    .reg .b32 %r<5>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [places];
+    ld.param.u64 %rd2, [seen];
+    ld.param.u64 %rd3, [count];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r1, %r1, %r2, %r3;
+    cvt.u64.u32 %rd4, %r1;
+    setp.ge.u64 %p, %rd4, %rd3;
+    @%p ret;
+    shl.b64 %rd5, %rd4, 3;
+    add.s64 %rd5, %rd1, %rd5;
+    ld.global.u64 %rd5, [%rd5];
+    add.s64 %rd6, %rd2, %rd4;
+    ld.global.u8 %r1, [%rd5];
+    st.global.u8 [%rd6], %r1;
+    mov.u32 %r2, 255;
+    st.global.u8 [%rd5], %r2;
+    ret;
+}
 """
+#: Kernel → the number of its parameters, all 64 bits.
+_PARAMETERS = {"spin": 1, "flush": 2, "look": 3}
 _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
-_KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE = 0, 1, 4  # CUgraphNodeType
+_KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE, _EVENT_NODE = 0, 1, 4, 7  # CUgraphNodeType
+Edges = Collection[tuple[int, int]]
+
+
+class _KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+        ("others", ctypes.c_void_p * 3),
+    )
+
+
+def barriers(nodes: Collection[int], edges: Edges) -> Iterator[int]:
+    """The nodes that all others come before or after, in order."""
+    before: dict[int, set[int]] = {node: set() for node in nodes}
+    after: dict[int, set[int]] = {node: set() for node in nodes}
+    for a, b in edges:
+        before[b].add(a)
+        after[a].add(b)
+    at = {node: i for i, node in enumerate(TopologicalSorter(before).static_order())}
+    # The last node that one before this must precede, and that a start of the graph is.
+    last = max((at[node] for node in nodes if not before[node]), default=0)
+    for node, i in at.items():
+        if last <= i:
+            yield node
+        last = max(last, *(at[n] for n in after[node])) if after[node] else len(at)
 
 
 class Driver:
@@ -43,7 +116,9 @@ class Driver:
 
     def __init__(self) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
-        self._spin = self.kernel(_SPIN, b"spin")
+        self._kernels = {name: self.kernel(_KERNELS, name.encode()) for name in _PARAMETERS}
+        #: What was enqueued here since a capture began, as :meth:`captured` must find it.
+        self.enqueued: list[tuple[Any, ...]] = []
 
     def kernel(self, ptx: bytes, name: bytes) -> ctypes.c_void_p:
         """The kernel ``name`` of this PTX, compiled for this GPU."""
@@ -62,10 +137,23 @@ class Driver:
     def spin(self, stream: int, cycles: int, blocks: int = 1) -> None:
         """Enqueues a kernel whose warps, one per block, spin for ``cycles`` SM cycles. It accesses no global memory and
         has no programmatic trigger, so the next kernel cannot start early."""
-        value = ctypes.c_uint64(cycles)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(value))
-        sizes = (*(blocks, 1, 1), *(32, 1, 1), 0)
-        self.ask("cuLaunchKernel", self._spin, *sizes, ctypes.c_void_p(stream), arguments, None)
+        self._launch("spin", stream, blocks, 32, cycles)
+
+    def flush(self, stream: int, memory: int, size: int, value: int) -> None:
+        """Enqueues a kernel that stores to ``size`` bytes, a multiple of 4096."""
+        self._launch("flush", stream, size // 4096, 256, memory, value)
+
+    def look(self, stream: int, places: int, seen: int, count: int) -> None:
+        """Enqueues a kernel that copies ``count`` bytes, whose addresses are at ``places``, to ``seen`` and sets all
+        their bits."""
+        self._launch("look", stream, -(-count // 128), 128, places, seen, count)
+
+    def _launch(self, name: str, stream: int, blocks: int, threads: int, *values: int) -> None:
+        words = (ctypes.c_uint64 * len(values))(*values)
+        at = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))
+        sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
+        self.ask("cuLaunchKernel", self._kernels[name], *sizes, ctypes.c_void_p(stream), at, None)
+        self.enqueued.append((name, blocks, threads, *values))
 
     def event(self) -> ctypes.c_void_p:
         """An event that can be recorded inside a graph and read after each replay."""
@@ -75,6 +163,7 @@ class Driver:
 
     def record(self, event: ctypes.c_void_p, stream: int) -> None:
         self.ask("cuEventRecordWithFlags", event, ctypes.c_void_p(stream), _EXTERNAL)
+        self.enqueued.append(("event", event.value))
 
     def elapsed_us(self, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
         milliseconds = ctypes.c_float()
@@ -86,25 +175,64 @@ class Driver:
         self.ask("cuCtxResetPersistingL2Cache")
 
     def captured(self, stream: int) -> tuple[int, int]:
-        """The numbers of kernel and copy nodes in the graph that ``stream`` is capturing."""
+        """The numbers of kernel and copy nodes in the graph that ``stream`` is capturing.
+
+        Raises:
+            FlashcoreError: what was enqueued here is not in it as it was, or not between what came before and after.
+        """
         status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
         answers = (status, identity, graph, after, count)
         self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, answers))
-        kinds = list(self._kinds(graph)) if graph else []
+        nodes = self._nodes(graph) if graph else []
+        found = [step for node in barriers(nodes, self._edges(graph)) if (step := self._step(node))] if nodes else []
+        if found != self.enqueued:
+            raise FlashcoreError("void: a call changed the graph's spacers, flushes or events, or ran beside them")
+        kinds = list(self._kinds(nodes))
         return kinds.count(_KERNEL_NODE), kinds.count(_COPY_NODE)
 
-    def _kinds(self, graph: ctypes.c_void_p) -> Iterator[int]:
+    def _nodes(self, graph: ctypes.c_void_p) -> list[int]:
         count = ctypes.c_size_t()
         self.ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
         nodes = (ctypes.c_void_p * count.value)()
         if count.value:
             self.ask("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
-        for node in map(ctypes.c_void_p, nodes):
-            kind, inner = ctypes.c_int(), ctypes.c_void_p()
-            self.ask("cuGraphNodeGetType", node, ctypes.byref(kind))
-            if kind.value == _CHILD_GRAPH_NODE:
-                self.ask("cuGraphChildGraphNodeGetGraph", node, ctypes.byref(inner))
-                yield from self._kinds(inner)
+        return [node or 0 for node in nodes]
+
+    def _edges(self, graph: ctypes.c_void_p) -> list[tuple[int, int]]:
+        count = ctypes.c_size_t()
+        self.ask("cuGraphGetEdges_v2", graph, None, None, None, ctypes.byref(count))
+        ends = [(ctypes.c_void_p * count.value)() for _ in range(3)]  # the third: 8 bytes of data on each edge
+        if count.value:
+            self.ask("cuGraphGetEdges_v2", graph, *ends, ctypes.byref(count))
+        return [(a or 0, b or 0) for a, b in zip(*ends[:2], strict=True)]
+
+    def _kind(self, node: int) -> int:
+        kind = ctypes.c_int()
+        self.ask("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        return kind.value
+
+    def _step(self, node: int) -> tuple[Any, ...] | None:
+        """What this node does, if it is one of ours."""
+        kind, handle = self._kind(node), ctypes.c_void_p(node)
+        if kind == _EVENT_NODE:
+            event = ctypes.c_void_p()
+            self.ask("cuGraphEventRecordNodeGetEvent", handle, ctypes.byref(event))
+            return ("event", event.value)
+        if kind == _KERNEL_NODE:
+            made = _KernelNode()
+            self.ask("cuGraphKernelNodeGetParams_v2", handle, ctypes.byref(made))
+            for name, function in self._kernels.items():
+                if made.function == function.value:
+                    at = made.arguments[: _PARAMETERS[name]]
+                    return (name, made.grid[0], made.block[0], *(ctypes.c_uint64.from_address(a).value for a in at))
+        return None
+
+    def _kinds(self, nodes: Collection[int]) -> Iterator[int]:
+        for node in nodes:
+            kind, inner = self._kind(node), ctypes.c_void_p()
+            if kind == _CHILD_GRAPH_NODE:
+                self.ask("cuGraphChildGraphNodeGetGraph", ctypes.c_void_p(node), ctypes.byref(inner))
+                yield from self._kinds(self._nodes(inner))
             else:
-                yield kind.value
+                yield kind

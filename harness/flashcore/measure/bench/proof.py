@@ -135,6 +135,8 @@ class Proof:
         sets.restage(used=True)
         poison_outputs = after(lambda i: self._outputs[i])
         self._times = self.timed.anew(poison_outputs, lambda: sets.restage(used=False), len(sets.inputs))
+        if not self.caller.case.is_reference:
+            self._judge("new data", 0, self._rng.randrange(len(sets.inputs)))
         sets.restage(used=True)
         self._seen_times = self.timed.anew(after(lambda i: others), lambda: None, len(sets.inputs))
 
@@ -143,14 +145,23 @@ class Proof:
         return self._rng.randrange(least)
 
     def sample(self, mode: str, turn: int) -> float:
-        """Takes a sample of that mode (us) and checks an answer: of a random call among the last that wrote different
-        outputs, or of a reference, which allocates its outputs, of the last call."""
+        """Takes a sample of that mode (us) and judges answers: of all calls that wrote the same randomly chosen
+        outputs, if spacers separate the calls, else of a random call among the last that wrote different outputs. A
+        reference allocates its outputs: of its last call.
+
+        Two samples: calls between spacers are judged first on inputs and outputs that they met before, so that nothing
+        shows that they will be.
+        """
         calls, sets, case = self.timed.calls_in(mode), len(self._sets.inputs), self.caller.case
         different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self._outputs)
         back = 0 if case.is_reference else self._rng.randrange(min(calls, different))
         i = (calls - 1 - back) % len(self._outputs)
 
+        looks = self.timed.looks(mode)
+
         def spoil() -> None:
+            if looks:
+                looks.draw()
             self._sets.renew(i % sets)
             for outputs in self._outputs:
                 outputs.poison()
@@ -158,19 +169,25 @@ class Proof:
                 for answer in self.caller.named(self.timed.answer(mode)).values():
                     answer.fill_(float("nan") if answer.is_floating_point() else -1)
 
-        self.timed.before = spoil
-        try:
-            value: float = getattr(self.timed, mode)()
-        finally:
-            self.timed.before = None
-        outputs = self._outputs[i]
-        if case.is_reference:
-            outputs.update(self.caller.named(self.timed.answer(mode)))
-        seed, wrong = self._sets.complaints(case, i % sets, outputs)
+        times: list[float] = []
+        for before in (None, spoil) if looks else (spoil,):
+            self.timed.before = before
+            try:
+                times.append(getattr(self.timed, mode)())
+            finally:
+                self.timed.before = None
+            if looks:
+                looks.restore(i, mode, calls)
+            if case.is_reference:
+                self._outputs[i].update(self.caller.named(self.timed.answer(mode)))
+            self._judge(mode, turn, i)
+        self.turns.setdefault(mode, []).append(turn)
+        return times[0]
+
+    def _judge(self, mode: str, turn: int, i: int) -> None:
+        seed, wrong = self._sets.complaints(self.caller.case, i % len(self._sets.inputs), self._outputs[i])
         if wrong and not self.wrong:
             self.wrong = WrongTimedAnswer(wrong[0], mode, turn, seed)
-        self.turns.setdefault(mode, []).append(turn)
-        return value
 
     def void(self, seen: Iterable[Sequence[float]], doubt: float) -> VoidTiming | None:
         """Why the case's times are void; ``None`` if they are valid. Looks again if a call was slow on new data.

@@ -67,4 +67,4 @@ class Rotation:
         if self.copies:
             outputs = [outputs[i % sets].joined(copy) for i, copy in enumerate(self.copies)]
         calls = [caller.bind(self.inputs[i % sets], one) for i, one in enumerate(outputs)]
-        return timer.prepare(calls, launches, self.restored), outputs
+        return timer.prepare(calls, launches, self.restored, outputs), outputs

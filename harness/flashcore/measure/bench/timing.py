@@ -27,6 +27,8 @@ from typing import Any, TypeVar
 
 from flashcore.errors import UsageError
 from flashcore.measure.bench.driver import Driver
+from flashcore.measure.bench.looks import PLACES, Looks
+from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.problem_file import load_file
 
 _T = TypeVar("_T")
@@ -119,11 +121,12 @@ class Timer:
         torch.cuda.set_stream(self.stream)
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._l2, self.sms = properties.L2_cache_size, properties.multi_processor_count
-        self._flush = torch.empty(2 * self._l2 // 4, dtype=torch.int32, device="cuda")
+        self._memory = torch.empty(2 * self._l2 // 4096 * 4096, dtype=torch.uint8, device="cuda")
         self.driver = Driver()
-        self.spin(0)  # loads the kernel, which is not allowed during capture
-        self._flush.fill_(1)
-        self._graphs: dict[tuple[str, int, bool], tuple[Any, tuple[int, int]]] = {}
+        self.spin(0)  # loads the kernels, which is not allowed during capture
+        self.flush(1)
+        self._graphs: dict[tuple[str, int, bool, int], tuple[Any, tuple[int, int]]] = {}
+        self._elsewhere: dict[int, Looks] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._empty: Timed | None = None
@@ -136,10 +139,17 @@ class Timer:
         """The number of tensors of ``size`` bytes that fit in L2 beside ``resident`` bytes of other tensors."""
         return max(0, self._l2 // 2 - resident) // size
 
-    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+    def prepare(
+        self,
+        calls: Calls,
+        launches: int | None = None,
+        restored: Restored | None = None,
+        outputs: Sequence[Outputs] = (),
+    ) -> Timed:
         """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
-        time needs."""
-        return Timed(self, calls, launches, restored)
+        time needs. ``outputs``: those of each call, to look at."""
+        tensors = [[g.tensor for g in one.guards.values() if g.tensor.numel()] for one in outputs]
+        return Timed(self, calls, launches, restored, Looks(self.driver, tensors) if any(tensors) else None)
 
     def empty(self) -> Timed:
         """An empty launch, prepared once: the floor of every regime."""
@@ -149,11 +159,19 @@ class Timer:
     def spin(self, cycles: int, blocks: int = 1) -> None:
         self.driver.spin(self.stream.cuda_stream, cycles, blocks)
 
+    def flush(self, value: int) -> None:
+        self.driver.flush(self.stream.cuda_stream, self._memory.data_ptr(), len(self._memory), value)
+
     def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies."""
+        """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies.
+
+        Raises:
+            FlashcoreError: a call changed what the driver enqueued.
+        """
         import torch
 
         graph = torch.cuda.CUDAGraph()
+        self.driver.enqueued.clear()
         with _no_collection(), torch.cuda.graph(graph, stream=self.stream):
             for i in range(count):
                 enqueue(i)
@@ -182,28 +200,35 @@ class Timer:
         regime: str,
         count: int,
         call: Callable[[int], Any] | None,
+        looks: Looks | None = None,
         *,
         events: bool = False,
         take: Callable[[int], None] = lambda i: None,
     ) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
-        the graph is cached. ``take`` is enqueued before each spacer."""
-        key = (regime, count, events)
-        if call is None and key in self._graphs:
-            return self._graphs[key]
+        """A graph of ``count`` spacers, each followed by a call and a look, and its numbers of kernels and copies.
+        Without calls the graph is cached, and looks at other memory. ``take`` is enqueued before each spacer."""
+        key = (regime, count, events, looks.count if looks else 0)
+        if call is None:
+            if key in self._graphs:
+                return self._graphs[key]
+            looks = looks and self._elsewhere.setdefault(
+                looks.count, Looks(self.driver, [self._memory.chunk(-(-looks.count // PLACES))])
+            )
+        stream = self.stream.cuda_stream
+        look = looks.looking(stream, regime, count) if looks else lambda i: None
 
         def enqueue(i: int) -> None:
             take(i)
             if regime == "cold":
-                # A nonzero fill is a kernel of stores; zeroing may be a memset.
-                self._flush.fill_(i + 2)
+                self.flush(i + 2)
             self.spin(SPACER_CYCLES, self.sms)
             if events:
-                self.driver.record(self.events[i][0], self.stream.cuda_stream)
+                self.driver.record(self.events[i][0], stream)
             if call is not None:
                 call(i)
             if events:
-                self.driver.record(self.events[i][1], self.stream.cuda_stream)
+                self.driver.record(self.events[i][1], stream)
+            look(i)
 
         made = self.capture(enqueue, count)
         if call is None:
@@ -221,10 +246,15 @@ class Timed:
         before: enqueues work right before a sample's calls, untimed.
     """
 
-    def __init__(self, timer: Timer, calls: Calls, launches: int | None, restored: Restored | None) -> None:
+    _looks: Looks | None = None
+
+    def __init__(
+        self, timer: Timer, calls: Calls, launches: int | None, restored: Restored | None, looks: Looks | None = None
+    ) -> None:
         import torch
 
         self._timer = timer
+        self._looks = looks
         self._calls = calls
         self._restored = restored
         most = len(calls) if restored else _MOST_CALLS
@@ -271,6 +301,10 @@ class Timed:
         if mode in _SPACED:
             self._pair(mode, events=False)
         return self._answers.get(mode, self._answer)
+
+    def looks(self, mode: str) -> Looks | None:
+        """The looks at all calls of that mode, if there are any."""
+        return self._looks if mode in _SPACED else None
 
     def anew(self, take: Callable[[int], None], restage: Callable[[], None], count: int) -> list[float]:
         """us between events around each of the first ``count`` calls, each right after ``take`` of its index. Runs once
@@ -335,9 +369,9 @@ class Timed:
     def _pair(self, regime: str, *, events: bool) -> tuple[Any, Any]:
         """The graphs of spacers with calls and of spacers alone."""
         key, count = (regime, events), self._count(regime, events=events)
-        alone, spacers = self._timer.spaced(regime, count, None, events=events)
+        alone, spacers = self._timer.spaced(regime, count, None, self._looks, events=events)
         if key not in self._spaced:
-            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, events=events)
+            self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, self._looks, events=events)
             self._count_nodes(nodes, count, spacers)
             if not events:
                 self._answers[regime] = self._answer
