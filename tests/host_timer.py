@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flashcore.measure.bench.timing import Calls, Restored, Timed, Timer, calls_for
+from flashcore.measure.workers.guarded import Outputs
 
 
 class HostTimer(Timer):
@@ -23,7 +24,13 @@ class HostTimer(Timer):
     def copies(self, size: int, resident: int) -> int:
         return 2
 
-    def prepare(self, calls: Calls, launches: int | None = None, restored: Restored | None = None) -> Timed:
+    def prepare(
+        self,
+        calls: Calls,
+        launches: int | None = None,
+        restored: Restored | None = None,
+        outputs: Sequence[Outputs] = (),
+    ) -> Timed:
         return _HostTimed(calls, launches, restored)
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
@@ -76,7 +83,7 @@ class _HostTimed(Timed):
         times: list[float] = []
         for i in range(count):
             take(i)
-            times.append(self._sample(1, i))
+            times.append(HostTimer().between(self._calls[i]))
         return [min(times)]  # the host may be interrupted meanwhile
 
     def _sample(self, count: int, first: int = 0) -> float:

@@ -51,7 +51,7 @@ class Cuda:
         graph.value = 200
 
     def answer_cuLaunchKernel(self, *arguments: Any) -> None:
-        self.cycles = ctypes.c_uint64.from_address(arguments[-2][0]).value
+        self.values = [ctypes.c_uint64.from_address(at).value for at in arguments[-2]]
 
     def answer_cuEventElapsedTime(self, milliseconds: Any, start: Any, end: Any) -> None:
         milliseconds.value = 0.25
@@ -77,7 +77,7 @@ def test_a_spin_is_one_launch_of_its_kernel(cuda: Cuda) -> None:
     assert (name, function.value, sizes, stream.value, extra) == (
         "cuLaunchKernel", 11, [7, 1, 1, 32, 1, 1, 0], 5, None
     )  # fmt: skip
-    assert cuda.cycles == 1234
+    assert cuda.values == [1234]
     Driver().spin(5, 1)
     assert cuda.calls[-1][1][1:8] == (1, 1, 1, 32, 1, 1, 0)
 

@@ -162,7 +162,7 @@ def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
         def each(self, regime: str, *, calls: bool = True) -> list[float]:
             return [0.0]
 
-    caller = SimpleNamespace(outputs=lambda: Outputs({}))
+    caller = SimpleNamespace(outputs=lambda: Outputs({}), case=case("library", peer=True))
     outputs = [Outputs({}) for _ in sets.inputs]
     one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
     one.meet_new_data()

@@ -39,8 +39,9 @@ class Stream:
         made = timing.Timer.__new__(timing.Timer)
         made._graphs = {}
         made.spin = lambda cycles, blocks=1: self.launch()  # type: ignore[method-assign]
-        made.sms = 132
-        made._flush = type("Buffer", (), {"fill_": lambda _, value: self.launch()})()
+        made.flush = lambda value: self.launch()  # type: ignore[method-assign]
+        made.sms, made.stream = 132, SimpleNamespace(cuda_stream=0)
+        made.driver = cast(Any, None)
         made.capture = self.capture  # type: ignore[method-assign]
         return made
 
@@ -93,7 +94,7 @@ class Device(Stream):
         made = super().timer()
         made.driver = cast(Any, SimpleNamespace(record=lambda *_: None, elapsed_us=lambda *_: 8.0,
                                                 reset_persisting_l2=lambda: None))  # fmt: skip
-        made.stream, made.events = SimpleNamespace(cuda_stream=0), [(cast(Any, 0), cast(Any, 1))] * 40
+        made.events = [(cast(Any, 0), cast(Any, 1))] * 40
         return made
 
     def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
