@@ -208,7 +208,7 @@ class Proof:
             self.new = statistics.median(self._times) - empty
             seen_us = max(usual, statistics.median(self._seen_times) - empty)
             if self.new <= _LONGER * seen_us + doubt:
-                return None
+                return self.wrong
             slow = SlowOnNewData(self.new, seen_us)
         return slow
 
