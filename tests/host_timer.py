@@ -51,6 +51,7 @@ class _HostTimed(Timed):
         self._calls = calls
         self._restored = restored
         self._answer: Any = None
+        self.gaps, self.left = {}, []
         self._flush = bytearray(1 << 20)
         self._sample(1)
         most = min(50, len(calls)) if restored else 50
@@ -71,6 +72,9 @@ class _HostTimed(Timed):
 
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
+
+    def once(self, mode: str) -> None:
+        self._sample(len(self._calls))
 
     def calls_in(self, mode: str) -> int:
         return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)

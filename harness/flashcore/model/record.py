@@ -528,10 +528,11 @@ class Record:
         measured = {case.partition("/")[0] for case in cases}
         return tuple(name for name, v in self.suite.variants.items() if v.is_untrusted and name in measured)
 
-    def trust_notes(self, names: Collection[str] = ()) -> list[str]:
-        """A note on those of these variants, or of all that were measured, that are untrusted, if there are any."""
+    def trust_notes(self, names: Collection[str] | None = None) -> list[str]:
+        """A note on those of these variants, by default of all that were measured, that are untrusted, if any are."""
         untrusted = self.untrusted
-        names = names or dict.fromkeys(o.variant for o in self.outcomes if o.stage in _MEASURING)
+        if names is None:
+            names = dict.fromkeys(o.variant for o in self.outcomes if o.stage in _MEASURING)
         those = [name for name in names if name in untrusted]
         some = ", ".join(those[:_NAMES]) + (f" and {len(those) - _NAMES} more" if those[_NAMES:] else "")
         text = "all variants" if len(those) == len(names) else some

@@ -6,7 +6,7 @@ import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,6 +16,7 @@ from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.model.cause_text import text
 from flashcore.model.record import StageResult
 from tests import stages, update_cases
 from tests.host_timer import HostTimer
@@ -151,6 +152,9 @@ def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
     recorded = sets._values[sets._seeds[0]]["x"]
 
     class Calls:
+        gaps: ClassVar[dict[Any, Any]] = {}
+        left: ClassVar[list[float]] = []
+
         def anew(self, take: Any, restage: Any, count: int) -> list[float]:
             restage()
             for i in range(count):
@@ -182,3 +186,19 @@ def test_turns_are_chosen_at_random() -> None:
 
     assert len({made(seed).chosen(100) for seed in range(50)}) > 20
     assert all(0 <= made(seed).chosen(10) < 10 for seed in range(50))
+
+
+@pytest.mark.parametrize(
+    ("gaps", "left", "reason"),
+    [
+        ({("isolated", True): [3.0, 2.9], ("isolated", False): [3.0, 3.0]}, [9.0, 70.0, 9.0], ""),
+        ({("cold", True): [30.0, 31.0], ("cold", False): [45.0]}, [], "void: cold spacers between calls take 30.50 µs"),
+        ({("isolated", False): [3.0]}, [60.0, 9.0, 80.0], "void: the device is busy for 60 µs after eager calls"),
+    ],
+)
+def test_spacers_are_as_long_between_calls_and_eager_calls_leave_nothing(
+    gaps: dict[Any, list[float]], left: list[float], reason: str
+) -> None:
+    timed: Any = SimpleNamespace(gaps=gaps, left=left)
+    found = proof.Proof(None, None, timed, [], random.Random(1)).void([], 0.5)  # type: ignore[arg-type]
+    assert (text(found) if found else "").startswith(reason) and (found is None) is (reason == "")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Iterator
+from functools import reduce
 from graphlib import TopologicalSorter
+from operator import or_
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
@@ -75,7 +77,6 @@ again:
 _PARAMETERS = {"spin": 1, "flush": 2, "look": 3}
 _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
 _KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE, _EVENT_NODE = 0, 1, 4, 7  # CUgraphNodeType
-Edges = Collection[tuple[int, int]]
 
 
 class _KernelNode(ctypes.Structure):
@@ -91,20 +92,22 @@ class _KernelNode(ctypes.Structure):
     )
 
 
-def barriers(nodes: Collection[int], edges: Edges) -> Iterator[int]:
+def barriers(nodes: Collection[int], edges: Collection[tuple[int, int]]) -> list[int]:
     """The nodes that all others come before or after, in order."""
-    before: dict[int, set[int]] = {node: set() for node in nodes}
-    after: dict[int, set[int]] = {node: set() for node in nodes}
-    for a, b in edges:
-        before[b].add(a)
-        after[a].add(b)
-    at = {node: i for i, node in enumerate(TopologicalSorter(before).static_order())}
-    # The last node that one before this must precede, and that a start of the graph is.
-    last = max((at[node] for node in nodes if not before[node]), default=0)
-    for node, i in at.items():
-        if last <= i:
-            yield node
-        last = max(last, *(at[n] for n in after[node])) if after[node] else len(at)
+    before: dict[int, list[int]] = {node: [] for node in nodes}
+    for first, second in edges:
+        before[second].append(first)
+    bit = {node: 1 << i for i, node in enumerate(TopologicalSorter(before).static_order())}
+    above: dict[int, int] = {}
+    for node in bit:
+        above[node] = reduce(or_, (above[each] | bit[each] for each in before[node]), 0)
+    found: list[int] = []
+    common = -1  # what comes before all later nodes
+    for node in reversed(bit):
+        if above[node] == bit[node] - 1 and common & bit[node]:
+            found.insert(0, node)
+        common &= above[node]
+    return found
 
 
 class Driver:

@@ -4,7 +4,9 @@ Timed calls use the same tensors again and again, so a kernel that caches its re
 could skip the work. Two proofs per case:
 
 - Answers: in each regime, a random sample and the last one run right after new inputs were written and all outputs
-  poisoned, untimed. The sample's outputs are compared with the reference, in check's tolerance classes.
+  poisoned, untimed. The sample's outputs are compared with the reference, in check's tolerance classes. So are those of
+  all calls between spacers, at random places (:mod:`flashcore.measure.bench.looks`), also of a sample before that one;
+  and in the other modes, of as few calls as write each output once.
 - New data: calls on unseen inputs, into poisoned outputs, may not take longer than calls on seen data. The limit is the
   slower of two: the regimes timed call by call, and calls under the same conditions as the new ones, that is after
   writing as many bytes, but into outputs that contain the answers already. At the power limit those writes alone slow
@@ -26,7 +28,7 @@ from flashcore.measure.workers.guarded import Outputs, copied, write
 from flashcore.measure.workers.inputs import NEW_SEED
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
-from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
+from flashcore.model.causes import ShortSpacers, SlowOnNewData, VoidTiming, WorkLeft, WrongTimedAnswer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +38,10 @@ _MOST_BYTES = 1 << 30
 #: Allowed ratio of a call's time on new data to the slower regime's median, beyond the timer's uncertainty. New data is
 #: in L2, but other kernels ran in between, as in the cold regime. The maximum of 87 cases on an H200 was 1.013.
 _LONGER = 1.1
+#: A spacer between calls, measured by the events around it, may take this share of one between none.
+_SHORT = 0.8
+#: After an eager sample the device may be busy for so long, us: a synchronization takes 10.
+_LEFT = 40.0
 #: Looks at new data before a case is void.
 _LOOKS = 3
 
@@ -169,20 +175,29 @@ class Proof:
                 for answer in self.caller.named(self.timed.answer(mode)).values():
                     answer.fill_(float("nan") if answer.is_floating_point() else -1)
 
-        times: list[float] = []
-        for before in (None, spoil) if looks else (spoil,):
-            self.timed.before = before
+        def once() -> float:
+            self.timed.once(mode)
+            return 0.0
+
+        sample: Callable[[], float] = getattr(self.timed, mode)
+        steps: list[tuple[Callable[[], None] | None, Callable[[], float], int]] = [(spoil, sample, i)]
+        if looks:
+            steps.insert(0, (None, sample, i))
+        elif not case.is_reference:
+            steps.append((spoil, once, i % sets))
+        values = []
+        for self.timed.before, run, at in steps:
             try:
-                times.append(getattr(self.timed, mode)())
+                values.append(run())
             finally:
                 self.timed.before = None
             if looks:
-                looks.restore(i, mode, calls)
+                looks.restore(at, mode, calls)
             if case.is_reference:
-                self._outputs[i].update(self.caller.named(self.timed.answer(mode)))
-            self._judge(mode, turn, i)
+                self._outputs[at].update(self.caller.named(self.timed.answer(mode)))
+            self._judge(mode, turn, at)
         self.turns.setdefault(mode, []).append(turn)
-        return times[0]
+        return values[0]
 
     def _judge(self, mode: str, turn: int, i: int) -> None:
         seed, wrong = self._sets.complaints(self.caller.case, i % len(self._sets.inputs), self._outputs[i])
@@ -196,9 +211,19 @@ class Proof:
             seen: us of calls on seen data in each regime, minus the time of an empty pair of events.
             doubt: uncertainty of the timer's single calls, us.
         """
-        if self.wrong or not self._times:
+        usual = max((statistics.median(calls) for calls in seen if calls), default=None)
+        if self.wrong:
             return self.wrong
-        usual = max((statistics.median(calls) for calls in seen if calls), default=0.0)
+        timed = self.timed
+        for regime in ("isolated", "cold"):
+            gaps = [timed.gaps.get((regime, calls)) for calls in (True, False)]
+            us, alone = (statistics.median(each) if each else 0.0 for each in gaps)
+            if all(gaps) and us < _SHORT * alone - doubt:
+                return ShortSpacers(regime, us, alone)
+        if timed.left and (left := statistics.median(timed.left)) > _LEFT:
+            return WorkLeft(left)
+        if usual is None:
+            return None
         slow = None
         for look in range(_LOOKS):
             if look:

@@ -20,7 +20,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -195,6 +197,10 @@ class Timer:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
 
+    def gaps(self, count: int) -> list[float]:
+        """us between the first ``count`` pairs of events."""
+        return [self.driver.elapsed_us(a[1], b[0]) for a, b in itertools.pairwise(self.events[:count])]
+
     def spaced(
         self,
         regime: str,
@@ -244,6 +250,8 @@ class Timed:
         kernels, copies: kernel and copy nodes per call, the fewest in any captured graph; ``kernels`` is ``None`` if
             nothing is captured.
         before: enqueues work right before a sample's calls, untimed.
+        gaps: by regime and whether calls are between them: us of spacers, by the events around calls.
+        left: us that the device was still busy after each eager sample.
     """
 
     _looks: Looks | None = None
@@ -277,6 +285,8 @@ class Timed:
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
+        self.gaps: dict[tuple[str, bool], list[float]] = {}
+        self.left: list[float] = []
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
         torch.cuda.synchronize()
@@ -314,6 +324,16 @@ class Timed:
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
+    def once(self, mode: str) -> None:
+        """One call on each set of tensors, as in back-to-back or eager samples."""
+        sets = min(len(self._calls), _MOST_SETS)
+        self._begin(sets)
+        if mode == "eager":
+            for i in range(sets):
+                self._call(i)
+        else:
+            self._each_set.replay()
+
     def back_to_back(self) -> float:
         self._warm(self.launches)
         self._begin(self.launches)
@@ -330,12 +350,18 @@ class Timed:
         return self._difference("cold")
 
     def eager(self) -> float:
+        import torch
+
         def calls() -> None:
             for i in range(self.eager_calls):
                 self._call(i)
 
         self._begin(self.eager_calls)
-        return self._timer.between(calls) / self.eager_calls
+        us = self._timer.between(calls)
+        start = time.perf_counter()
+        torch.cuda.synchronize()
+        self.left.append((time.perf_counter() - start) * 1e6)
+        return us / self.eager_calls
 
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
@@ -347,6 +373,7 @@ class Timed:
         if calls:
             self._begin(count)
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
+        self.gaps.setdefault((regime, calls), []).extend(self._timer.gaps(count))
         return self._timer.elapsed(count)
 
     def _difference(self, regime: str) -> float:
