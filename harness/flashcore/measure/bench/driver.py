@@ -7,7 +7,7 @@ what a captured graph holds. The kernels are PTX that the driver compiles for th
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import reduce
 from graphlib import TopologicalSorter
 from operator import or_
@@ -92,7 +92,7 @@ class _KernelNode(ctypes.Structure):
     )
 
 
-def barriers(nodes: Collection[int], edges: Collection[tuple[int, int]]) -> list[int]:
+def barriers(nodes: Collection[int], edges: Iterable[tuple[int, int]]) -> list[int]:
     """The nodes that all others come before or after, in order."""
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for first, second in edges:
@@ -101,13 +101,13 @@ def barriers(nodes: Collection[int], edges: Collection[tuple[int, int]]) -> list
     above: dict[int, int] = {}
     for node in bit:
         above[node] = reduce(or_, (above[each] | bit[each] for each in before[node]), 0)
-    found: list[int] = []
+    made: list[int] = []
     common = -1  # what comes before all later nodes
     for node in reversed(bit):
         if above[node] == bit[node] - 1 and common & bit[node]:
-            found.insert(0, node)
+            made.insert(0, node)
         common &= above[node]
-    return found
+    return made
 
 
 class Driver:
@@ -187,44 +187,36 @@ class Driver:
         graph, after = ctypes.c_void_p(), ctypes.c_void_p()
         answers = (status, identity, graph, after, count)
         self.ask("cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *map(ctypes.byref, answers))
-        nodes = self._nodes(graph) if graph else []
-        found = [step for node in barriers(nodes, self._edges(graph)) if (step := self._step(node))] if nodes else []
-        if found != self.enqueued:
+        if not graph.value:
+            return 0, 0
+        (nodes,) = self._listed("cuGraphGetNodes", graph.value, 1)
+        starts, ends, _ = self._listed("cuGraphGetEdges_v2", graph.value, 3)  # the third: 8 bytes of data on each edge
+        if [
+            step for node in barriers(nodes, zip(starts, ends, strict=True)) if (step := self._step(node))
+        ] != self.enqueued:
             raise FlashcoreError("void: a call changed the graph's spacers, flushes or events, or ran beside them")
         kinds = list(self._kinds(nodes))
         return kinds.count(_KERNEL_NODE), kinds.count(_COPY_NODE)
 
-    def _nodes(self, graph: ctypes.c_void_p) -> list[int]:
+    def _listed(self, name: str, graph: int, lists: int) -> list[list[int]]:
         count = ctypes.c_size_t()
-        self.ask("cuGraphGetNodes", graph, None, ctypes.byref(count))
-        nodes = (ctypes.c_void_p * count.value)()
+        self.ask(name, ctypes.c_void_p(graph), *[None] * lists, ctypes.byref(count))
+        arrays = [(ctypes.c_void_p * count.value)() for _ in range(lists)]
         if count.value:
-            self.ask("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
-        return [node or 0 for node in nodes]
+            self.ask(name, ctypes.c_void_p(graph), *arrays, ctypes.byref(count))
+        return [[each or 0 for each in array] for array in arrays]
 
-    def _edges(self, graph: ctypes.c_void_p) -> list[tuple[int, int]]:
-        count = ctypes.c_size_t()
-        self.ask("cuGraphGetEdges_v2", graph, None, None, None, ctypes.byref(count))
-        ends = [(ctypes.c_void_p * count.value)() for _ in range(3)]  # the third: 8 bytes of data on each edge
-        if count.value:
-            self.ask("cuGraphGetEdges_v2", graph, *ends, ctypes.byref(count))
-        return [(a or 0, b or 0) for a, b in zip(*ends[:2], strict=True)]
-
-    def _kind(self, node: int) -> int:
-        kind = ctypes.c_int()
-        self.ask("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
-        return kind.value
+    def _of(self, name: str, node: int, made: Any) -> Any:
+        self.ask(name, ctypes.c_void_p(node), ctypes.byref(made))
+        return made
 
     def _step(self, node: int) -> tuple[Any, ...] | None:
         """What this node does, if it is one of ours."""
-        kind, handle = self._kind(node), ctypes.c_void_p(node)
+        kind = self._of("cuGraphNodeGetType", node, ctypes.c_int()).value
         if kind == _EVENT_NODE:
-            event = ctypes.c_void_p()
-            self.ask("cuGraphEventRecordNodeGetEvent", handle, ctypes.byref(event))
-            return ("event", event.value)
+            return ("event", self._of("cuGraphEventRecordNodeGetEvent", node, ctypes.c_void_p()).value)
         if kind == _KERNEL_NODE:
-            made = _KernelNode()
-            self.ask("cuGraphKernelNodeGetParams_v2", handle, ctypes.byref(made))
+            made = self._of("cuGraphKernelNodeGetParams_v2", node, _KernelNode())
             for name, function in self._kernels.items():
                 if made.function == function.value:
                     at = made.arguments[: _PARAMETERS[name]]
@@ -233,9 +225,9 @@ class Driver:
 
     def _kinds(self, nodes: Collection[int]) -> Iterator[int]:
         for node in nodes:
-            kind, inner = self._kind(node), ctypes.c_void_p()
+            kind = self._of("cuGraphNodeGetType", node, ctypes.c_int()).value
             if kind == _CHILD_GRAPH_NODE:
-                self.ask("cuGraphChildGraphNodeGetGraph", ctypes.c_void_p(node), ctypes.byref(inner))
-                yield from self._kinds(self._nodes(inner))
+                inner = self._of("cuGraphChildGraphNodeGetGraph", node, ctypes.c_void_p()).value
+                yield from self._kinds(*self._listed("cuGraphGetNodes", inner, 1))
             else:
                 yield kind

@@ -28,36 +28,37 @@ class Looks:
     def __init__(self, driver: Driver, outputs: Sequence[Sequence[Tensor]]) -> None:
         import torch
 
-        self._driver = driver
+        self._driver, self._outputs = driver, [[one.view(-1).view(torch.uint8) for one in each] for each in outputs]
         self._rows: dict[tuple[str, int], Tensor] = {}
-        self._bytes = [[one.view(-1).view(torch.uint8) for one in tensors] for tensors in outputs]
-        device = outputs[0][0].device
-        self._counts = [min(PLACES, one.numel()) for one in outputs[0]]
-        self.count = sum(self._counts)
-        pairs = list(zip(outputs[0], self._counts, strict=True))
-        ends = [torch.arange(count + 1, device=device) * one.numel() // count for one, count in pairs]
-        self._starts, self._widths = torch.cat([e[:-1] for e in ends]), torch.cat([e.diff() for e in ends])
-        counts = torch.tensor(self._counts, device=device)
-        self._sizes = torch.tensor([one.element_size() for one in outputs[0]], device=device).repeat_interleave(counts)
-        bases = torch.tensor([[one.data_ptr() for one in tensors] for tensors in outputs], device=device)
-        self._bases = bases.repeat_interleave(counts, 1)
-        self._offsets, self._places = torch.zeros_like(self._bases), self._bases.clone()
+        #: Of each tensor: bytes of an element, and the elements at which its parts begin, then its end.
+        self._parts: list[tuple[int, Tensor]] = []
+        for one in outputs[0]:
+            count = min(PLACES, one.numel())
+            parts = torch.arange(count + 1, device=one.device) * one.numel() // count
+            self._parts.append((one.element_size(), parts))
+        self.count = sum(len(parts) - 1 for _, parts in self._parts)
+        self._places = torch.empty(len(outputs), self.count, dtype=torch.int64, device=parts.device)
         self.draw()
 
     def draw(self) -> None:
-        """Chooses other places, one in each of as many parts of a tensor."""
+        """Chooses other places, one in each part of a tensor."""
         import torch
 
-        drawn = (torch.rand(self._bases.shape, dtype=torch.float64, device=self._bases.device) * self._widths).long()
-        self._offsets = (self._starts + drawn + 1) * self._sizes - 1
-        self._places.copy_(self._bases + self._offsets)
+        self._offsets = []
+        for size, parts in self._parts:
+            widths = parts.diff()
+            drawn = (torch.rand_like(widths, dtype=torch.float64) * widths).long()
+            self._offsets.append((parts[:-1] + drawn + 1) * size - 1)
+        for places, each in zip(self._places, self._outputs, strict=True):
+            pairs = zip(each, self._offsets, strict=True)
+            places.copy_(torch.cat([one.data_ptr() + offsets for one, offsets in pairs]))
 
     def looking(self, stream: int, regime: str, calls: int) -> Callable[[int], None]:
         """A function that looks at the outputs of one of the calls of a sample."""
         rows = self._rows[regime, calls] = self._places.new_empty(calls, self.count).byte()
 
         def look(call: int) -> None:
-            places = self._places[call % len(self._bytes)]
+            places = self._places[call % len(self._places)]
             self._driver.look(stream, places.data_ptr(), rows[call].data_ptr(), self.count)
 
         return look
@@ -66,9 +67,7 @@ class Looks:
         """Writes into outputs ``i``, at each place, what was there after a random one of the calls that wrote them."""
         import torch
 
-        rows = self._rows[regime, calls][i :: len(self._bytes)]
+        rows = self._rows[regime, calls][i :: len(self._places)]
         values = rows.gather(0, torch.randint(len(rows), (1, self.count), device=rows.device))[0]
-        at = 0
-        for one, count in zip(self._bytes[i], self._counts, strict=True):
-            one[self._offsets[i, at : at + count]] = values[at : at + count]
-            at += count
+        for one, offsets in zip(self._outputs[i], self._offsets, strict=True):
+            one[offsets], values = values[: len(offsets)], values[len(offsets) :]

@@ -197,10 +197,6 @@ class Timer:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
 
-    def gaps(self, count: int) -> list[float]:
-        """us between the first ``count`` pairs of events."""
-        return [self.driver.elapsed_us(a[1], b[0]) for a, b in itertools.pairwise(self.events[:count])]
-
     def spaced(
         self,
         regime: str,
@@ -373,7 +369,8 @@ class Timed:
         if calls:
             self._begin(count)
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        self.gaps.setdefault((regime, calls), []).extend(self._timer.gaps(count))
+        pairs = itertools.pairwise(self._timer.events[:count])
+        self.gaps.setdefault((regime, calls), []).extend(self._timer.driver.elapsed_us(a[1], b[0]) for a, b in pairs)
         return self._timer.elapsed(count)
 
     def _difference(self, regime: str) -> float:
