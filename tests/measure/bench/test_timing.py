@@ -21,6 +21,20 @@ def test_calls_of_a_sample() -> None:
     assert calls_for(0.0) == calls_for(1e-9) > 100
 
 
+@given(st.integers(1, 4), st.integers(0, 60))
+def test_the_last_call_of_a_set_is_anywhere(sets: int, more: int) -> None:
+    order = timing.ending_anywhere(sets + more, sets)
+    assert len(order) == sets + more and set(order) == set(range(sets))
+
+
+def test_no_call_is_never_the_last_of_its_set() -> None:
+    lasts = set()
+    for _ in range(200):
+        order = timing.ending_anywhere(12, 4)
+        lasts |= {12 - 1 - order[::-1].index(one) for one in range(4)}
+    assert lasts == set(range(12))
+
+
 @given(st.lists(st.text(max_size=2), max_size=6, unique=True), st.integers(0, 50))
 def test_rotation_keeps_everyone(items: list[str], turn: int) -> None:
     result = rotated(items, turn)

@@ -22,6 +22,7 @@ import functools
 import gc
 import itertools
 import os
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,15 @@ def timer_for(device: str) -> Timer:
 def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
     """The number of calls that fill a sample's target time."""
     return max(1, min(most, round(SAMPLE_US / max(call_us, 1e-3))))
+
+
+def ending_anywhere(calls: int, sets: int) -> list[int]:
+    """The set of each call, such that each set's last call is anywhere: a launcher cannot know which call is the last,
+    whose answer can be judged."""
+    ends = [*random.sample(range(calls - 1), sets - 1), calls - 1]
+    random.shuffle(ends)
+    left = ([i for i in range(sets) if ends[i] >= call] for call in range(calls))
+    return [ends.index(call) if call in ends else each[call % len(each)] for call, each in enumerate(left)]
 
 
 @contextlib.contextmanager
@@ -277,7 +287,9 @@ class Timed:
         self.launches = launches or calls_for(self._call_us, most)
         self._many = self._single
         if self.launches > 1:
-            self._many, nodes = timer.capture(self._call, self.launches)
+            one_by_one = restored or not looks or self.launches < len(calls)
+            order = range(self.launches) if one_by_one else ending_anywhere(self.launches, len(calls))
+            self._many, nodes = timer.capture(lambda i: self._call(order[i]), self.launches)
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
