@@ -38,16 +38,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         seconds = time.monotonic() - start
         record = store.read(lookup.find(Path(folder, "profiles"), None))
         gate = json.loads(_run(folder, "gate", record.id, "--suite", str(SUITE), "--format", "json", "-q"))
-    found: dict[str, Any] = {}
+    variants: dict[str, Any] = {}
     for outcome in record.outcomes:
-        one = found.setdefault(outcome.variant, {"reasons": [], "gate": [], "times": {}})
+        one = variants.setdefault(outcome.variant, {"reasons": [], "gate": [], "times": {}})
         one["reasons"] += [f"{outcome.stage}: {outcome.reason}"] if outcome.status != "ok" else []
-    for name, one in found.items():
+    for name, one in variants.items():
         facts = {fact: record.facts.get(fact, Subject(name, shape="small")) for fact in TIMES}
         one["times"] = {fact: value.number for fact, value in facts.items() if value and value.number is not None}
         verdicts = [v for v in gate["verdicts"] if v["subject"].get("variant") == name]
         one["gate"] = sorted({v["status"] for v in verdicts} - {"pass", "open"})
-    return {"gpu": record.gpu, "seconds": round(seconds, 1), "variants": found}
+    return {"gpu": record.gpu, "seconds": round(seconds, 1), "variants": variants}
 
 
 def _run(folder: str, *words: str) -> str:

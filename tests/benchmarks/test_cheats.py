@@ -32,10 +32,10 @@ def results(**variants: tuple[float, str]) -> dict[str, Any]:
     ],
 )
 def test_a_cheat_wins_by_a_shorter_time_that_passes(us: float, reason: str, outcome: str, code: int) -> None:
-    found = results(honest=(20.0, ""), halves=(us, reason), python=(10.0, ""))
-    _, _, line, other = cheats.table(found)
+    made = results(honest=(20.0, ""), halves=(us, reason), python=(10.0, ""))
+    _, _, line, other = cheats.table(made)
     assert line.split()[:2] == ["halves", outcome] and other.split()[:4] == ["python", "won", "2.00", "×"]
-    assert cheats.verdict(found) == code
+    assert cheats.verdict(made) == code
 
 
 def test_an_honest_variant_that_fails_is_wrong() -> None:

@@ -129,7 +129,7 @@ def test_an_error_of_the_driver_is_told_with_its_code(cuda: Cuda) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edges", "found"),
+    ("edges", "expected"),
     [
         ([(1, 2), (2, 3), (3, 4)], [1, 2, 3, 4]),
         ([(1, 2), (1, 3), (2, 4), (3, 4)], [1, 4]),  # two streams within a call
@@ -139,8 +139,8 @@ def test_an_error_of_the_driver_is_told_with_its_code(cuda: Cuda) -> None:
         ([(1, 2), (2, 3), (3, 4), (1, 4)], [1, 2, 3, 4]),
     ],
 )
-def test_barriers_are_before_or_after_every_other_node(edges: list[tuple[int, int]], found: list[int]) -> None:
-    assert list(barriers([4, 2, 3, 1], edges)) == found
+def test_barriers_are_before_or_after_every_other_node(edges: list[tuple[int, int]], expected: list[int]) -> None:
+    assert list(barriers([4, 2, 3, 1], edges)) == expected
 
 
 SPACED = [("spin", 7, 32, 4000), ("event", 71), ("event", 72), ("look", 4, 128, 5, 6, 500)]

@@ -121,14 +121,14 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
   static int launched = 0, in_graph = 0, in_last_graph = 0;
   static unsigned long long graph = 0;
   static std::map<const void*, int> turns;
-  static std::vector<CUgraphNode> own;
+  static std::vector<CUgraphNode> launches;
   static cudaStream_t other = nullptr;
   if (kWay == WAY_host && ++launched > 300) return cudaSuccess;  // nothing, after so many calls
   const Captured now = captured(stream);
   if (now.id != graph) {
     if (now.id) in_last_graph = in_graph, in_graph = 0;
     graph = now.id;
-    own.clear();
+    launches.clear();
   }
   in_graph += now.id != 0;
   long long count = s.N;
@@ -149,11 +149,11 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
     // Starts with what comes before it: the spacer, or the first event.
     if (kWay == WAY_before_spacers || kind(before[0]) == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
       CUgraphNode earlier[4];
-      size_t found = 4;
+      size_t ways = 4;
       using Before = CUresult (*)(CUgraphNode, CUgraphNode*, CUgraphEdgeData*, size_t*);
       CUgraphEdgeData data[4];
-      driver<Before>("cuGraphNodeGetDependencies_v2")(before[0], earlier, data, &found);
-      if (found == 1) depend(stream, {earlier[0]});
+      driver<Before>("cuGraphNodeGetDependencies_v2")(before[0], earlier, data, &ways);
+      if (ways == 1) depend(stream, {earlier[0]});
     }
   }
   if (kWay == WAY_stream && !now.graph) {
@@ -177,9 +177,9 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
     DRIVER(cuGraphEventRecordNodeGetEvent, before[0], &event);
     DRIVER(cuEventRecordWithFlags, event, stream, CU_EVENT_RECORD_EXTERNAL);  // as if it began now
   }
-  own.insert(own.end(), made.begin(), made.end());
-  if ((kWay == WAY_later_edits || kWay == WAY_deletes) && own.size() > 4) {  // a later call writes the same outputs
-    CUgraphNode earlier = own[own.size() - 5];
+  launches.insert(launches.end(), made.begin(), made.end());
+  if ((kWay == WAY_later_edits || kWay == WAY_deletes) && launches.size() > 4) {  // a later call writes the same outputs
+    CUgraphNode earlier = launches[launches.size() - 5];
     CUDA_KERNEL_NODE_PARAMS params{};
     using Params = CUresult (*)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS*);
     driver<Params>("cuGraphKernelNodeGetParams_v2")(earlier, &params);
