@@ -100,14 +100,12 @@ def test_kernels_and_copies_are_counted_in_nested_graphs(cuda: Cuda) -> None:
 
 
 def test_a_spin_is_one_launch_of_its_kernel(cuda: Cuda) -> None:
-    Driver().spin(5, 1234, blocks=7)
+    Driver().launch("spin", 5, 7, 32, 1234)
     name, (function, *sizes, stream, _, extra) = cuda.calls[-1]
     assert (name, function.value, sizes, stream.value, extra) == (
         "cuLaunchKernel", 11, [7, 1, 1, 32, 1, 1, 0], 5, None
     )  # fmt: skip
     assert cuda.values == [1234]
-    Driver().spin(5, 1)
-    assert cuda.calls[-1][1][1:8] == (1, 1, 1, 32, 1, 1, 0)
 
 
 def test_events_are_nodes_of_a_graph_and_times_are_microseconds(cuda: Cuda) -> None:
@@ -149,10 +147,10 @@ SPACED = [("spin", 7, 32, 4000), ("event", 71), ("event", 72), ("look", 4, 128, 
 @pytest.mark.parametrize("change", ["", "clocks", "blocks", "event", "beside", "gone", "again"])
 def test_what_was_enqueued_must_be_in_the_graph_as_it_was(cuda: Cuda, change: str) -> None:
     driver = Driver()
-    driver.spin(5, 4000, 7)
+    driver.launch("spin", 5, 7, 32, 4000)
     driver.record(ctypes.c_void_p(71), 5)
     driver.record(ctypes.c_void_p(72), 5)
-    driver.look(5, 5, 6, 500)
+    driver.launch("look", 5, 4, 128, 5, 6, 500)
     assert driver.enqueued == SPACED
     cuda.capturing = 400
     cuda.edges = [(31, 32), (32, 33), (33, 34), (34, 35)]  # 33 is a call

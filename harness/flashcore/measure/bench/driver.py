@@ -137,21 +137,13 @@ class Driver:
                 f"{name}: CUDA driver error {code}", "update the driver; check torch.cuda.is_available()"
             )
 
-    def spin(self, stream: int, cycles: int, blocks: int = 1) -> None:
-        """Enqueues a kernel whose warps, one per block, spin for ``cycles`` SM cycles. It accesses no global memory and
-        has no programmatic trigger, so the next kernel cannot start early."""
-        self._launch("spin", stream, blocks, 32, cycles)
+    def launch(self, name: str, stream: int, blocks: int, threads: int, *values: int) -> None:
+        """Enqueues a kernel of ours.
 
-    def flush(self, stream: int, memory: int, size: int, value: int) -> None:
-        """Enqueues a kernel that stores to ``size`` bytes, a multiple of 4096."""
-        self._launch("flush", stream, size // 4096, 256, memory, value)
-
-    def look(self, stream: int, places: int, seen: int, count: int) -> None:
-        """Enqueues a kernel that copies ``count`` bytes, whose addresses are at ``places``, to ``seen`` and sets all
-        their bits."""
-        self._launch("look", stream, -(-count // 128), 128, places, seen, count)
-
-    def _launch(self, name: str, stream: int, blocks: int, threads: int, *values: int) -> None:
+        ``spin``: each warp spins for so many SM cycles. It accesses no global memory and has no programmatic trigger,
+        so the next kernel cannot start early. ``flush``: each thread stores a value to 16 bytes of memory. ``look``:
+        copies so many bytes, whose addresses are at ``values[0]``, to ``values[1]``, and sets all their bits.
+        """
         words = (ctypes.c_uint64 * len(values))(*values)
         at = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))
         sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)

@@ -58,8 +58,8 @@ class Looks:
         rows = self._rows[regime, calls] = self._places.new_empty(calls, self.count).byte()
 
         def look(call: int) -> None:
-            places = self._places[call % len(self._places)]
-            self._driver.look(stream, places.data_ptr(), rows[call].data_ptr(), self.count)
+            places, blocks = self._places[call % len(self._places)], -(-self.count // 128)
+            self._driver.launch("look", stream, blocks, 128, places.data_ptr(), rows[call].data_ptr(), self.count)
 
         return look
 

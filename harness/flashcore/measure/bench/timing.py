@@ -169,10 +169,11 @@ class Timer:
         return self._empty
 
     def spin(self, cycles: int, blocks: int = 1) -> None:
-        self.driver.spin(self.stream.cuda_stream, cycles, blocks)
+        self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles)
 
     def flush(self, value: int) -> None:
-        self.driver.flush(self.stream.cuda_stream, self._memory.data_ptr(), len(self._memory), value)
+        blocks = len(self._memory) // 4096
+        self.driver.launch("flush", self.stream.cuda_stream, blocks, 256, self._memory.data_ptr(), value)
 
     def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
         """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies.
