@@ -14,11 +14,11 @@ from flashcore.measure.bench.driver import Driver, _KernelNode, barriers
 GRAPHS = {100: [1, 2, 3, 4], 200: [5, 6], 300: [], 400: [33, 35, 31, 34, 32]}
 KINDS = {1: 0, 2: 1, 3: 4, 4: 2, 5: 0, 6: 0}
 #: Kernel → its function.
-FUNCTIONS = {b"spin": 11, b"flush": 12, b"look": 13}
+FUNCTIONS = {b"spin": 11, b"flush": 12}
 
 
 #: Of graph 400: node → function, blocks, threads, arguments.
-KERNELS = {31: (11, 7, 32, 4000), 33: (99, 1, 1), 35: (13, 4, 128, 5, 6, 500)}
+KERNELS = {31: (11, 7, 32, 4000, 5, 6, 200), 33: (99, 1, 1), 35: (12, 400, 256, 7, 3)}
 
 
 class Cuda:
@@ -100,12 +100,12 @@ def test_kernels_and_copies_are_counted_in_nested_graphs(cuda: Cuda) -> None:
 
 
 def test_a_spin_is_one_launch_of_its_kernel(cuda: Cuda) -> None:
-    Driver().launch("spin", 5, 7, 32, 1234)
+    Driver().launch("spin", 5, 7, 32, 1234, 0, 0, 0)
     name, (function, *sizes, stream, _, extra) = cuda.calls[-1]
     assert (name, function.value, sizes, stream.value, extra) == (
         "cuLaunchKernel", 11, [7, 1, 1, 32, 1, 1, 0], 5, None
     )  # fmt: skip
-    assert cuda.values == [1234]
+    assert cuda.values == [1234, 0, 0, 0]
 
 
 def test_events_are_nodes_of_a_graph_and_times_are_microseconds(cuda: Cuda) -> None:
@@ -141,16 +141,16 @@ def test_barriers_are_before_or_after_every_other_node(edges: list[tuple[int, in
     assert list(barriers([4, 2, 3, 1], edges)) == expected
 
 
-SPACED = [("spin", 7, 32, 4000), ("event", 71), ("event", 72), ("look", 4, 128, 5, 6, 500)]
+SPACED = [("spin", 7, 32, 4000, 5, 6, 200), ("event", 71), ("event", 72), ("flush", 400, 256, 7, 3)]
 
 
 @pytest.mark.parametrize("change", ["", "clocks", "blocks", "event", "beside", "gone", "again"])
 def test_what_was_enqueued_must_be_in_the_graph_as_it_was(cuda: Cuda, change: str) -> None:
     driver = Driver()
-    driver.launch("spin", 5, 7, 32, 4000)
+    driver.launch("spin", 5, 7, 32, 4000, 5, 6, 200)
     driver.record(ctypes.c_void_p(71), 5)
     driver.record(ctypes.c_void_p(72), 5)
-    driver.launch("look", 5, 4, 128, 5, 6, 500)
+    driver.launch("flush", 5, 400, 256, 7, 3)
     assert driver.enqueued == SPACED
     cuda.capturing = 400
     cuda.edges = [(31, 32), (32, 33), (33, 34), (34, 35)]  # 33 is a call
@@ -163,7 +163,7 @@ def test_what_was_enqueued_must_be_in_the_graph_as_it_was(cuda: Cuda, change: st
     elif change == "beside":
         cuda.edges = [(31, 32), (32, 33), (32, 34), (34, 35)]
     elif change == "gone":
-        driver.enqueued.append(("spin", 7, 32, 4000))
+        driver.enqueued.append(SPACED[0])
     elif change == "again":
         cuda.recorded[33] = 71
     if not change:

@@ -1,7 +1,7 @@
 """The CUDA driver calls that timing needs and torch lacks, through ctypes on ``libcuda.so.1``.
 
-Kernels that spin (the spacer; with 0 cycles, the empty kernel), flush L2, and look at bytes; events inside a graph; and
-what a captured graph holds. The kernels are PTX that the driver compiles for the present GPU, so no compiler is needed.
+Kernels that spin (the spacer; with 0 cycles, the empty kernel) and that flush L2; events inside a graph; and what a
+captured graph holds. The kernels are PTX that the driver compiles for the present GPU, so no compiler is needed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,31 @@ _KERNELS = b"""
 .version 7.0
 .target sm_80
 .address_size 64
-.visible .entry spin(.param .u64 cycles)
+.visible .entry spin(.param .u64 cycles, .param .u64 places, .param .u64 seen, .param .u64 count)
 {
-    .reg .b64 %rd<5>;
+    .reg .b64 %rd<9>;
+    .reg .b32 %r<5>;
     .reg .pred %p;
     ld.param.u64 %rd1, [cycles];
     mov.u64 %rd2, %clock64;
+    ld.param.u64 %rd5, [count];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r1, %r1, %r2, %r3;
+    cvt.u64.u32 %rd6, %r1;
+    setp.ge.u64 %p, %rd6, %rd5;
+    @%p bra again;
+    ld.param.u64 %rd7, [places];
+    ld.param.u64 %rd8, [seen];
+    add.s64 %rd8, %rd8, %rd6;
+    shl.b64 %rd6, %rd6, 3;
+    add.s64 %rd7, %rd7, %rd6;
+    ld.global.u64 %rd7, [%rd7];
+    ld.global.u8 %r1, [%rd7];
+    st.global.u8 [%rd8], %r1;
+    mov.u32 %r2, 255;
+    st.global.u8 [%rd7], %r2;
 again:
     mov.u64 %rd3, %clock64;
     sub.u64 %rd4, %rd3, %rd2;
@@ -47,34 +66,9 @@ again:
     st.global.v4.u32 [%rd1], {%r1, %r1, %r1, %r1};
     ret;
 }
-.visible .entry look(.param .u64 places, .param .u64 seen, .param .u64 count)
-{
-    .reg .b64 %rd<7>;
-    .reg .b32 %r<5>;
-    .reg .pred %p;
-    ld.param.u64 %rd1, [places];
-    ld.param.u64 %rd2, [seen];
-    ld.param.u64 %rd3, [count];
-    mov.u32 %r1, %ctaid.x;
-    mov.u32 %r2, %ntid.x;
-    mov.u32 %r3, %tid.x;
-    mad.lo.s32 %r1, %r1, %r2, %r3;
-    cvt.u64.u32 %rd4, %r1;
-    setp.ge.u64 %p, %rd4, %rd3;
-    @%p ret;
-    shl.b64 %rd5, %rd4, 3;
-    add.s64 %rd5, %rd1, %rd5;
-    ld.global.u64 %rd5, [%rd5];
-    add.s64 %rd6, %rd2, %rd4;
-    ld.global.u8 %r1, [%rd5];
-    st.global.u8 [%rd6], %r1;
-    mov.u32 %r2, 255;
-    st.global.u8 [%rd5], %r2;
-    ret;
-}
 """
 #: Kernel → the number of its parameters, all 64 bits.
-_PARAMETERS = {"spin": 1, "flush": 2, "look": 3}
+_PARAMETERS = {"spin": 4, "flush": 2}
 _EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the record becomes a node of the graph
 _KERNEL_NODE, _COPY_NODE, _CHILD_GRAPH_NODE, _EVENT_NODE = 0, 1, 4, 7  # CUgraphNodeType
 
@@ -140,9 +134,9 @@ class Driver:
     def launch(self, name: str, stream: int, blocks: int, threads: int, *values: int) -> None:
         """Enqueues a kernel of ours.
 
-        ``spin``: each warp spins for so many SM cycles. It accesses no global memory and has no programmatic trigger,
-        so the next kernel cannot start early. ``flush``: each thread stores a value to 16 bytes of memory. ``look``:
-        copies so many bytes, whose addresses are at ``values[0]``, to ``values[1]``, and sets all their bits.
+        ``spin``: each warp spins until so many SM cycles have passed. It has no programmatic trigger, so the next
+        kernel cannot start early. Meanwhile ``values[3]`` threads each copy a byte, whose address is at ``values[1]``,
+        to ``values[2]``, and set its bits. ``flush``: each thread stores a value to 16 bytes of memory.
         """
         words = (ctypes.c_uint64 * len(values))(*values)
         at = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))

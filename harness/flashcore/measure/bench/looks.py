@@ -1,4 +1,4 @@
-"""Bytes of a call's outputs at random places, kept and poisoned right after each call of a sample with spacers.
+"""Bytes of a call's outputs at random places, kept and poisoned by the spacer that follows it.
 
 So each call must write all of its outputs, and any of them can be judged later: not even the harness knows which while
 they run. The byte is an element's last, so that a poisoned element is a NaN or far from any answer.
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from flashcore.measure.bench.driver import Driver
-
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Places in a tensor.
+#: Places in all outputs of a call, a thread of the spacer for each.
 PLACES = 512
 
 
@@ -25,15 +23,15 @@ class Looks:
         outputs: the tensors of each call, of the same sizes and dtypes.
     """
 
-    def __init__(self, driver: Driver, outputs: Sequence[Sequence[Tensor]]) -> None:
+    def __init__(self, outputs: Sequence[Sequence[Tensor]]) -> None:
         import torch
 
-        self._driver, self._outputs = driver, [[one.view(-1).view(torch.uint8) for one in each] for each in outputs]
+        self._outputs = [[one.view(-1).view(torch.uint8) for one in each] for each in outputs]
         self._rows: dict[tuple[str, int], Tensor] = {}
         #: Of each tensor: bytes of an element, and the elements at which its parts begin, then its end.
         self._parts: list[tuple[int, Tensor]] = []
         for one in outputs[0]:
-            count = min(PLACES, one.numel())
+            count = min(PLACES // len(outputs[0]), one.numel())
             parts = torch.arange(count + 1, device=one.device) * one.numel() // count
             self._parts.append((one.element_size(), parts))
         self.count = sum(len(parts) - 1 for _, parts in self._parts)
@@ -53,21 +51,20 @@ class Looks:
             pairs = zip(each, self._offsets, strict=True)
             places.copy_(torch.cat([one.data_ptr() + offsets for one, offsets in pairs]))
 
-    def looking(self, stream: int, regime: str, calls: int) -> Callable[[int], None]:
-        """A function that looks at the outputs of one of the calls of a sample."""
+    def at(self, regime: str, calls: int) -> Callable[[int], tuple[int, int, int]]:
+        """A function: a sample's call → where its places are, where to keep what it wrote there, and their number."""
         rows = self._rows[regime, calls] = self._places.new_empty(calls, self.count).byte()
-
-        def look(call: int) -> None:
-            places, blocks = self._places[call % len(self._places)], -(-self.count // 128)
-            self._driver.launch("look", stream, blocks, 128, places.data_ptr(), rows[call].data_ptr(), self.count)
-
-        return look
+        return lambda i: (self._places[i % len(self._places)].data_ptr(), rows[i].data_ptr(), self.count)
 
     def restore(self, i: int, regime: str, calls: int) -> None:
         """Writes into outputs ``i``, at each place, what was there after a random one of the calls that wrote them."""
         import torch
 
-        rows = self._rows[regime, calls][i :: len(self._places)]
+        rows = self._rows[regime, calls]
+        pairs = list(zip(self._outputs[i], self._offsets, strict=True))
+        if (calls - 1) % len(self._places) == i:  # no spacer follows the last call
+            rows[-1] = torch.cat([one[offsets] for one, offsets in pairs])
+        rows = rows[i :: len(self._places)]
         values = rows.gather(0, torch.randint(len(rows), (1, self.count), device=rows.device))[0]
-        for one, offsets in zip(self._outputs[i], self._offsets, strict=True):
+        for one, offsets in pairs:
             one[offsets], values = values[: len(offsets)], values[len(offsets) :]

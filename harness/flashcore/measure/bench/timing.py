@@ -3,8 +3,9 @@
 - back_to_back: the time between two events around one CUDA graph of N calls, over N. A warm-up just before brings the
   inputs into L2. Programmatic launches overlap, so this is a throughput.
 - isolated: a latency, by difference: a graph of N × [spacer, call] minus one of N × [spacer], over N. The spacer is one
-  spinning block per SM, without memory accesses or programmatic trigger, so it hides the launch overhead and no call
-  overlaps another. Calls rotate through a few sets of tensors that fit in L2 together.
+  spinning block per SM, without a programmatic trigger, so it hides the launch overhead and no call overlaps another.
+  Meanwhile it looks at the call before (:mod:`flashcore.measure.bench.looks`). Calls rotate through a few sets of
+  tensors that fit in L2 together.
 - cold: like isolated, but before each spacer stores to twice the size of L2 flush it. Persisting lines are reset.
 - eager: the time between two events around N back-to-back calls from Python, over N: the host's time if the host is
   slower than the kernel.
@@ -30,7 +31,7 @@ from typing import Any, TypeVar
 
 from flashcore.errors import UsageError
 from flashcore.measure.bench.driver import Driver
-from flashcore.measure.bench.looks import PLACES, Looks
+from flashcore.measure.bench.looks import Looks
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.problem_file import load_file
 
@@ -137,8 +138,7 @@ class Timer:
         self.driver = Driver()
         self.spin(0)  # loads the kernels, which is not allowed during capture
         self.flush(1)
-        self._graphs: dict[tuple[str, int, bool, int], tuple[Any, tuple[int, int]]] = {}
-        self._elsewhere: dict[int, Looks] = {}
+        self._graphs: dict[tuple[str, int, bool], tuple[Any, tuple[int, int]]] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._empty: Timed | None = None
@@ -161,15 +161,15 @@ class Timer:
         """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
         time needs. ``outputs``: those of each call, to look at."""
         tensors = [[g.tensor for g in one.guards.values() if g.tensor.numel()] for one in outputs]
-        return Timed(self, calls, launches, restored, Looks(self.driver, tensors) if any(tensors) else None)
+        return Timed(self, calls, launches, restored, Looks(tensors) if any(tensors) else None)
 
     def empty(self) -> Timed:
         """An empty launch, prepared once: the floor of every regime."""
         self._empty = self._empty or self.prepare([lambda: self.spin(0)])
         return self._empty
 
-    def spin(self, cycles: int, blocks: int = 1) -> None:
-        self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles)
+    def spin(self, cycles: int, blocks: int = 1, look: tuple[int, int, int] = (0, 0, 0)) -> None:
+        self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles, *look)
 
     def flush(self, value: int) -> None:
         blocks = len(self._memory) // 4096
@@ -218,30 +218,24 @@ class Timer:
         events: bool = False,
         take: Callable[[int], None] = lambda i: None,
     ) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` spacers, each followed by a call and a look, and its numbers of kernels and copies.
-        Without calls the graph is cached, and looks at other memory. ``take`` is enqueued before each spacer."""
-        key = (regime, count, events, looks.count if looks else 0)
-        if call is None:
-            if key in self._graphs:
-                return self._graphs[key]
-            looks = looks and self._elsewhere.setdefault(
-                looks.count, Looks(self.driver, [self._memory.chunk(-(-looks.count // PLACES))])
-            )
-        stream = self.stream.cuda_stream
-        look = looks.looking(stream, regime, count) if looks else lambda i: None
+        """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
+        the graph is cached. ``take`` is enqueued before each spacer, which looks at the call before."""
+        key = (regime, count, events)
+        if call is None and key in self._graphs:
+            return self._graphs[key]
+        look = looks.at(regime, count) if looks else None
 
         def enqueue(i: int) -> None:
             take(i)
             if regime == "cold":
                 self.flush(i + 2)
-            self.spin(SPACER_CYCLES, self.sms)
+            self.spin(SPACER_CYCLES, self.sms, look(i - 1) if look and i else (0, 0, 0))
             if events:
-                self.driver.record(self.events[i][0], stream)
+                self.driver.record(self.events[i][0], self.stream.cuda_stream)
             if call is not None:
                 call(i)
             if events:
-                self.driver.record(self.events[i][1], stream)
-            look(i)
+                self.driver.record(self.events[i][1], self.stream.cuda_stream)
 
         made = self.capture(enqueue, count)
         if call is None:
@@ -406,7 +400,7 @@ class Timed:
     def _pair(self, regime: str, *, events: bool) -> tuple[Any, Any]:
         """The graphs of spacers with calls and of spacers alone."""
         key, count = (regime, events), self._count(regime, events=events)
-        alone, spacers = self._timer.spaced(regime, count, None, self._looks, events=events)
+        alone, spacers = self._timer.spaced(regime, count, None, events=events)
         if key not in self._spaced:
             self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, self._looks, events=events)
             self._count_nodes(nodes, count, spacers)
