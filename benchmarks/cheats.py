@@ -1,6 +1,6 @@
 """Variants with host code that cheat, before bench and the gate: ``python -m benchmarks.cheats``.
 
-Each variant of ``tests/suites/lazy`` is the same kernel with one attack. It *won* if it passes the gate's tests and a
+Each variant of ``tests/suites/cheats`` is the same kernel with one attack. It *won* if it passes the gate's tests and a
 time of it is shorter than the honest one's by more than 2 %; *harmless* if it passes without that. ``--isolate`` gives
 each case a process of its own. Exit code 0 if nothing won but ``python``, which replaces the harness's functions.
 """
@@ -22,7 +22,7 @@ from flashcore.errors import Exit, UsageError
 from flashcore.model.record import Subject
 from flashcore.records import lookup, store
 
-SUITE, HONEST = raw.ROOT / "tests" / "suites" / "lazy", "honest"
+SUITE, HONEST = raw.ROOT / "tests" / "suites" / "cheats", "honest"
 TIMES = ("isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50", "cold_p90", "eager_p50")
 #: Beyond this factor a time is a gain; what nobody claims to end.
 GAIN, OUT_OF_SCOPE = 1.02, ("python",)
@@ -37,7 +37,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         _run(folder, "bench", *words, "--first", "0", "--samples", str(options.samples), *isolate)
         seconds = time.monotonic() - start
         record = store.read(lookup.find(Path(folder, "profiles"), None))
-        gate = json.loads(_run(folder, "gate", record.id, "--suite", str(SUITE), "--format", "json", "-q"))
+        gate = json.loads(_run(folder, "gate", record.id, "--format", "json", "-q"))
     variants: dict[str, Any] = {}
     for outcome in record.outcomes:
         one = variants.setdefault(outcome.variant, {"reasons": [], "gate": [], "times": {}})

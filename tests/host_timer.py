@@ -51,7 +51,7 @@ class _HostTimed(Timed):
         self._calls = calls
         self._restored = restored
         self._answer: Any = None
-        self.gaps, self.left = {}, []
+        self.gaps = {}
         self._flush = bytearray(1 << 20)
         self._sample(1)
         most = min(50, len(calls)) if restored else 50

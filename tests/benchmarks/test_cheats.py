@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +47,10 @@ def test_an_honest_variant_that_fails_is_wrong() -> None:
 
 def test_the_suite_has_the_variants_that_the_benchmark_names() -> None:
     assert {cheats.HONEST, *cheats.OUT_OF_SCOPE} < set(load(cheats.SUITE).variants)
+
+
+@pytest.mark.gpu
+def test_no_cheat_wins_on_a_gpu(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "benchmarks.cheats", "--samples", "10", "--build-dir", str(tmp_path)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -479,12 +479,6 @@ class ShortSpacers(VoidTiming):
     alone_us: float
 
 
-class WorkLeft(VoidTiming):
-    """The device is still busy after the timed calls (µs): with work on another stream."""
-
-    us: float
-
-
 class BelowFloor(VoidTiming):
     """The time is below what a resource allows (µs)."""
 

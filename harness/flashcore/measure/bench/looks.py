@@ -6,14 +6,16 @@ they run. The byte is an element's last, so that a poisoned element is a NaN or 
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Places in all outputs of a call, a thread of the spacer for each.
-PLACES = 512
+#: Places in all outputs of a call, a thread of the spacer for each: 8 SMs have as many.
+PLACES = 256
 
 
 class Looks:
@@ -28,43 +30,40 @@ class Looks:
 
         self._outputs = [[one.view(-1).view(torch.uint8) for one in each] for each in outputs]
         self._rows: dict[tuple[str, int], Tensor] = {}
-        #: Of each tensor: bytes of an element, and the elements at which its parts begin, then its end.
-        self._parts: list[tuple[int, Tensor]] = []
-        for one in outputs[0]:
-            count = min(PLACES // len(outputs[0]), one.numel())
-            parts = torch.arange(count + 1, device=one.device) * one.numel() // count
-            self._parts.append((one.element_size(), parts))
-        self.count = sum(len(parts) - 1 for _, parts in self._parts)
-        self._places = torch.empty(len(outputs), self.count, dtype=torch.int64, device=parts.device)
+        self._sizes = [(one.numel(), one.element_size()) for one in outputs[0]]
+        self._counts = [min(PLACES // len(self._sizes), elements) for elements, _ in self._sizes]
+        shape = len(outputs), sum(self._counts)
+        self._places = torch.empty(shape, dtype=torch.int64, device=outputs[0][0].device)
         self.draw()
 
     def draw(self) -> None:
-        """Chooses other places, one in each part of a tensor."""
+        """Chooses other places."""
         import torch
 
         self._offsets = []
-        for size, parts in self._parts:
-            widths = parts.diff()
-            drawn = (torch.rand_like(widths, dtype=torch.float64) * widths).long()
-            self._offsets.append((parts[:-1] + drawn + 1) * size - 1)
+        for (elements, size), count in zip(self._sizes, self._counts, strict=True):
+            step = elements + 1  # without a common divisor, so that no place comes twice
+            while math.gcd(step, elements) > 1 or step > elements:
+                step = random.randint(1, elements)
+            numbers = random.randrange(elements) + step * torch.arange(count, device=self._places.device)
+            self._offsets.append(numbers % elements * size + size - 1)
         for places, each in zip(self._places, self._outputs, strict=True):
             pairs = zip(each, self._offsets, strict=True)
             places.copy_(torch.cat([one.data_ptr() + offsets for one, offsets in pairs]))
 
     def at(self, regime: str, calls: int) -> Callable[[int], tuple[int, int, int]]:
-        """A function: a sample's call → where its places are, where to keep what it wrote there, and their number."""
-        rows = self._rows[regime, calls] = self._places.new_empty(calls, self.count).byte()
-        return lambda i: (self._places[i % len(self._places)].data_ptr(), rows[i].data_ptr(), self.count)
+        """A function: a sample's call → where its places are, where to keep what it wrote there, and their number; the
+        last call is not looked at."""
+        rows = self._rows[regime, calls] = self._places.new_empty(calls - 1, self._places.shape[1]).byte()
+        return lambda i: (self._places[i % len(self._places)].data_ptr(), rows[i].data_ptr(), rows.shape[1])
 
     def restore(self, i: int, regime: str, calls: int) -> None:
         """Writes into outputs ``i``, at each place, what was there after a random one of the calls that wrote them."""
         import torch
 
-        rows = self._rows[regime, calls]
-        pairs = list(zip(self._outputs[i], self._offsets, strict=True))
-        if (calls - 1) % len(self._places) == i:  # no spacer follows the last call
-            rows[-1] = torch.cat([one[offsets] for one, offsets in pairs])
-        rows = rows[i :: len(self._places)]
-        values = rows.gather(0, torch.randint(len(rows), (1, self.count), device=rows.device))[0]
-        for one, offsets in pairs:
+        rows = self._rows[regime, calls][i :: len(self._places)]
+        if not len(rows):
+            return
+        values = rows.gather(0, torch.randint(len(rows), (1, rows.shape[1]), device=rows.device))[0]
+        for one, offsets in zip(self._outputs[i], self._offsets, strict=True):
             one[offsets], values = values[: len(offsets)], values[len(offsets) :]

@@ -28,7 +28,7 @@ from flashcore.measure.workers.guarded import Outputs, copied, write
 from flashcore.measure.workers.inputs import NEW_SEED
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
-from flashcore.model.causes import ShortSpacers, SlowOnNewData, VoidTiming, WorkLeft, WrongTimedAnswer
+from flashcore.model.causes import ShortSpacers, SlowOnNewData, VoidTiming, WrongTimedAnswer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +40,6 @@ _MOST_BYTES = 1 << 30
 _LONGER = 1.1
 #: A spacer between calls, measured by the events around it, may take this share of one between none.
 _SHORT = 0.8
-#: After an eager sample the device may be busy for so long, us: a synchronization takes 10.
-_LEFT = 40.0
 #: Looks at new data before a case is void.
 _LOOKS = 3
 
@@ -220,8 +218,6 @@ class Proof:
             us, alone = (statistics.median(each) if each else 0.0 for each in gaps)
             if all(gaps) and us < _SHORT * alone - doubt:
                 return ShortSpacers(regime, us, alone)
-        if timed.left and (left := statistics.median(timed.left)) > _LEFT:
-            return WorkLeft(left)
         if usual is None:
             return None
         slow = None

@@ -24,7 +24,6 @@ import gc
 import itertools
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -252,7 +251,6 @@ class Timed:
             nothing is captured.
         before: enqueues work right before a sample's calls, untimed.
         gaps: by regime and whether calls are between them: us of spacers, by the events around calls.
-        left: us that the device was still busy after each eager sample.
     """
 
     _looks: Looks | None = None
@@ -289,7 +287,6 @@ class Timed:
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
         self.gaps: dict[tuple[str, bool], list[float]] = {}
-        self.left: list[float] = []
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
         torch.cuda.synchronize()
@@ -353,18 +350,12 @@ class Timed:
         return self._difference("cold")
 
     def eager(self) -> float:
-        import torch
-
         def calls() -> None:
             for i in range(self.eager_calls):
                 self._call(i)
 
         self._begin(self.eager_calls)
-        us = self._timer.between(calls)
-        start = time.perf_counter()
-        torch.cuda.synchronize()
-        self.left.append((time.perf_counter() - start) * 1e6)
-        return us / self.eager_calls
+        return self._timer.between(calls) / self.eager_calls
 
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
