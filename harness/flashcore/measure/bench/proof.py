@@ -173,16 +173,12 @@ class Proof:
                 for answer in self.caller.named(self.timed.answer(mode)).values():
                     answer.fill_(float("nan") if answer.is_floating_point() else -1)
 
-        def once() -> float:
-            self.timed.once(mode)
-            return 0.0
-
         sample: Callable[[], float] = getattr(self.timed, mode)
         steps: list[tuple[Callable[[], None] | None, Callable[[], float], int]] = [(spoil, sample, i)]
         if looks:
             steps.insert(0, (None, sample, i))
         elif not case.is_reference:
-            steps.append((spoil, once, i % sets))
+            steps.append((spoil, self.timed.once, i % sets))
         values = []
         for self.timed.before, run, at in steps:
             try:

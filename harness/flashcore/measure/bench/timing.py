@@ -324,15 +324,11 @@ class Timed:
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
-    def once(self, mode: str) -> None:
-        """One call on each set of tensors, as in back-to-back or eager samples."""
-        sets = min(len(self._calls), _MOST_SETS)
-        self._begin(sets)
-        if mode == "eager":
-            for i in range(sets):
-                self._call(i)
-        else:
-            self._each_set.replay()
+    def once(self) -> float:
+        """One call on each set of tensors, untimed."""
+        self._begin(min(len(self._calls), _MOST_SETS))
+        self._each_set.replay()
+        return 0.0
 
     def back_to_back(self) -> float:
         self._warm(self.launches)
