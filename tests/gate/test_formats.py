@@ -187,6 +187,7 @@ def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> N
 def test_variants_with_host_code_of_their_own_are_untrusted(tmp_path: Path) -> None:
     record = factory.record(suite(tmp_path))
     assert {"fast", "slow"} <= {*record.untrusted}
+    assert record.trust_notes() and not record.trust_notes([]), "no names are not all that were measured"
     shapes = {o.shape for o in record.outcomes if o.variant == "fast"}
     planned = [factory.fact("launched_from", "plan", shape=shape) for shape in shapes]
     for facts, listed in ((planned, False), (planned[1:], True)):  # one call from host code is enough
