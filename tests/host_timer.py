@@ -73,9 +73,6 @@ class _HostTimed(Timed):
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         return [self._sample(1) if calls else 0.0 for _ in range(self.launches)]
 
-    def once(self) -> float:
-        return self._sample(len(self._calls))
-
     def calls_in(self, mode: str) -> int:
         return {"back_to_back": self.launches, "eager": self.eager_calls}.get(mode, 1)
 

@@ -5,8 +5,7 @@ could skip the work. Two proofs per case:
 
 - Answers: in each regime, a random sample and the last one run right after new inputs were written and all outputs
   poisoned, untimed. The sample's outputs are compared with the reference, in check's tolerance classes. So are those of
-  all calls between spacers, at random places (:mod:`flashcore.measure.bench.looks`), also of a sample before that one;
-  and in the other modes, of as few calls as write each output once.
+  all calls between spacers, at random places (:mod:`flashcore.measure.bench.looks`), also of a sample before that one.
 - New data: calls on unseen inputs, into poisoned outputs, may not take longer than calls on seen data under the same
   conditions, that is after writing as many bytes, but into outputs that contain the answers already. At the power limit
   those writes alone slow the next call by up to 18 % (H200, calls of 1 to 4 ms at D = 128). Other regimes are no
@@ -174,23 +173,17 @@ class Proof:
                 for answer in self.caller.named(self.timed.answer(mode)).values():
                     answer.fill_(float("nan") if answer.is_floating_point() else -1)
 
-        sample: Callable[[], float] = getattr(self.timed, mode)
-        steps: list[tuple[Callable[[], None] | None, Callable[[], float], int]] = [(spoil, sample, i)]
-        if looks:
-            steps.insert(0, (None, sample, i))
-        elif not case.is_reference:
-            steps.append((spoil, self.timed.once, i % sets))
-        values = []
-        for self.timed.before, run, at in steps:
+        values: list[float] = []
+        for self.timed.before in (None, spoil) if looks else (spoil,):
             try:
-                values.append(run())
+                values.append(getattr(self.timed, mode)())
             finally:
                 self.timed.before = None
             if looks:
-                looks.restore(at, mode, calls)
+                looks.restore(i, mode, calls)
             if case.is_reference:
-                self._outputs[at].update(self.caller.named(self.timed.answer(mode)))
-            self._judge(mode, turn, at)
+                self._outputs[i].update(self.caller.named(self.timed.answer(mode)))
+            self._judge(mode, turn, i)
         self.turns.setdefault(mode, []).append(turn)
         return values[0]
 

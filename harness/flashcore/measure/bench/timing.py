@@ -324,12 +324,6 @@ class Timed:
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
         return self._timer.elapsed(count)
 
-    def once(self) -> float:
-        """One call on each set of tensors, untimed."""
-        self._begin(min(len(self._calls), _MOST_SETS))
-        self._each_set.replay()
-        return 0.0
-
     def back_to_back(self) -> float:
         self._warm(self.launches)
         self._begin(self.launches)
