@@ -6,6 +6,7 @@ import contextlib
 import enum
 import fcntl
 import functools
+import importlib
 import os
 import pickle
 import re
@@ -28,6 +29,7 @@ from flashcore.measure.build import build
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.model import plugin
+from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Record
 from flashcore.model.suite import Suite, Variant
 from flashcore.pipeline import plugins
@@ -81,6 +83,26 @@ def latest(places: lookup.Places, suite: str) -> Record | None:
 def published_run(name: str) -> Traversable:
     """A run of ``profiles/``; its id may be shortened."""
     return lookup.find(ROOT / "profiles", name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reports_are_read_once() -> Iterator[None]:
+    """A report of ncu is read by a process of its own, which takes most of a second to start; each is needed often."""
+    if plugin.missing("commands", "import"):
+        yield
+        return
+    reader: Any = importlib.import_module("flashcore.plugins.imports.ncu_rep")
+    read, contents = reader._run_child, dict[str, Any]()
+
+    def once(path: Path) -> Any:
+        digest = f"{reader._CHILD} {file_hash(path)}"
+        if digest not in contents:
+            contents[digest] = read(path)
+        return contents[digest]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_run_child", once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ KERNELS = (
 )
 _CHILDREN = (
     "flashcore.measure.bench.", "flashcore.measure.check.", "flashcore.plugins.against.time_pairs",
-    "flashcore.plugins.tune.trial", "flashcore.plugins.judge.answers",
+    "flashcore.plugins.tune.trial", "flashcore.plugins.judge.answers", "flashcore.plugins.map.",
 )  # fmt: skip
 #: Of a library's or Python's own start; the child would come too late to be told.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "GOMP_", "TORCH_")
