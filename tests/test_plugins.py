@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import dataclasses
+import functools
 import importlib
 import json
 import os
@@ -73,6 +74,16 @@ for module in [m for m in sys.modules if m.partition(".")[0] == "flashcore"]:
     del sys.modules[module]
 sys.path.insert(0, sys.argv.pop(1))
 """
+#: In a fork that has imported the core: has the plugins of the folder that is named first.
+PLUGINS_OF = """
+import sys
+from pathlib import Path
+import flashcore.plugins
+from flashcore.pipeline import plugins
+assert not [m for m in sys.modules if m.startswith("flashcore.plugins.")]
+plugins.FOLDER = Path(sys.argv.pop(1), "flashcore", "plugins")
+flashcore.plugins.__path__[:] = [str(plugins.FOLDER)]
+"""
 #: Runs command lines; prints the exit code, standard output and standard error of each.
 SESSION = """
 import contextlib, io, json, shlex, sys
@@ -99,23 +110,29 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def copy_without(removed: Path, target: Path) -> Path:
-    """The package without a folder of its plugins; compiled modules too, which its processes do not write. Links would
-    change the files' ctime."""
+@functools.cache
+def compiled() -> None:
     compileall.compile_dir(PACKAGE, quiet=1)
+
+
+def copy_without(removed: Path, target: Path, of: str = "plugins") -> Path:
+    """A folder of the package without a folder of its plugins; compiled modules too, which its processes do not write.
+    Links would change the files' ctime."""
+    compiled()
     skip = plugins.FOLDER / removed
 
     def ignore(folder: str, names: list[str]) -> set[str]:
         return {n for n in names if Path(folder, n) == skip}
 
-    return shutil.copytree(PACKAGE, target / "flashcore", ignore=ignore).parent
+    shutil.copytree(PACKAGE / of, target / "flashcore" / of, ignore=ignore)
+    return target
 
 
-def run(package: Path, cwd: Path, code: str, *words: str) -> str:
-    """Runs Python that imports this package; what a machine has beside it is imported before."""
+def run(package: Path, cwd: Path, code: str, *words: str, begin: str = PLUGINS_OF) -> str:
+    """Runs Python that has the plugins of this package; the core is the same for all."""
     environment = {**python_process.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
-    forked = forks.of(("jinja2", "numpy", "pydantic"))
-    done = forked.run(["-c", ANEW + code, str(package), *words], cwd, environment, timeout=300)
+    forked = forks.of((*forks.COMMANDS, "flashcore.cli.list", "flashcore.cli.report", "jinja2", "numpy"))
+    done = forked.run(["-c", begin + code, str(package), *words], cwd, environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -166,8 +183,8 @@ def test_a_suite_is_read_without_the_plugin_of_a_table_that_it_has(work: Path, t
 
 
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
-    package = copy_without(Path(), tmp_path)
-    run(package, ROOT, IMPORTS)
+    package = copy_without(Path(), tmp_path, of="")
+    run(package, ROOT, IMPORTS, begin=ANEW)
     words = [
         sys.executable,
         "-P",
