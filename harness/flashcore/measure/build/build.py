@@ -71,6 +71,7 @@ class Options:
     verbose: bool = False  # show the commands and the compiler's output
     archs: tuple[str, ...] = ()  # empty: all of the suite's
     nice: int = 0  # how much the compilers' priority is lowered
+    plans_only: bool = False  # cubins and launch plans, without the operator and the disassembly
 
     @staticmethod
     def from_environment(suite: Suite) -> Options:
@@ -129,7 +130,7 @@ def build(
     if not variants:
         return []
     dependencies.refuse_unsafe((suite.root, f"-I{folder.resolve()}", f"-I{HARNESS_INCLUDE}"))
-    torch_root = toolchain.torch_root() if with_operator else None
+    torch_root = toolchain.torch_root() if with_operator and not options.plans_only else None
     builder, *others = (_Builder(suite, Path(f), torch_root) for f in (folder, reuse) if f)
     units, artifacts = _units(builder, options, variants, gpu_arch)
     made = {(a.variant, a.arch): a for a in artifacts}
@@ -288,6 +289,7 @@ def _compile(
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         tools = builder.nvcc, toolchain.find_cxx(), builder.torch_root
+        sass = not options.plans_only
         split = 2 * len(units) <= (os.cpu_count() or 1)  # each keeps two processors busy
 
         def end(unit: Unit, cause: Cause | None = None) -> None:
@@ -314,10 +316,10 @@ def _compile(
             say(text)
             end_complete(SASS)  # those without a disassembly end last
 
-        output = _ninja(graph(suite, units, bindings, *tools, split=split), builder.nvcc, options, jobs, tell)
+        output = _ninja(graph(suite, units, bindings, *tools, sass=sass, split=split), builder.nvcc, options, jobs, tell)
         end_complete()
         if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
-            output = _ninja(graph(suite, rest, bindings, *tools), builder.nvcc, options, jobs, say)
+            output = _ninja(graph(suite, rest, bindings, *tools, sass=sass), builder.nvcc, options, jobs, say)
             end_complete()
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):

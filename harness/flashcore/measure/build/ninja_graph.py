@@ -80,6 +80,7 @@ def graph(
     cxx: Path,
     torch_root: Path | None,
     *,
+    sass: bool,
     split: bool = False,
 ) -> str:
     """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept.
@@ -129,7 +130,7 @@ def graph(
         f"nvcc = {_escape(q(str(nvcc.path)))}",
         f"cxx = {_escape(q(str(cxx)))}",
     ]
-    disassembler = toolchain.optional_tool("nvdisasm")
+    disassembler = toolchain.optional_tool("nvdisasm") if sass else None
     if disassembler is not None:
         lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
     recorder = units[0].folder.parent / RECORDER
