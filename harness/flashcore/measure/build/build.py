@@ -316,7 +316,9 @@ def _compile(
             say(text)
             end_complete(SASS)  # those without a disassembly end last
 
-        output = _ninja(graph(suite, units, bindings, *tools, sass=sass, split=split), builder.nvcc, options, jobs, tell)
+        output = _ninja(
+            graph(suite, units, bindings, *tools, sass=sass, split=split), builder.nvcc, options, jobs, tell
+        )
         end_complete()
         if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
             output = _ninja(graph(suite, rest, bindings, *tools, sass=sass), builder.nvcc, options, jobs, say)
