@@ -173,14 +173,14 @@ def ratios(
 
 def _lowest(table: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """The last two of each row's ``count`` lowest values."""
-    import numpy as np
-
     # An eighth of a row bounds them: three times as many are expected below, and sorting these takes less than all.
-    bounds = np.sort(table[:, : RESAMPLES // 8], axis=1)[:, 3 * count // 8, None]
-    results = np.empty((len(table), 2))
-    for result, row, is_low in zip(results, table, table <= bounds, strict=True):
-        values = row[is_low]
-        result[:] = np.sort(values if len(values) >= count else row)[count - 2 : count]
+    first = table[:, : RESAMPLES // 8].copy()
+    first.sort(axis=1)
+    results = table[:, :2].copy()
+    for result, row, is_low in zip(results, table, table <= first[:, 3 * count // 8, None], strict=True):
+        values = row[is_low] if is_low.sum() >= count else row.copy()
+        values.sort()
+        result[:] = values[count - 2 : count]
     return results
 
 

@@ -35,6 +35,7 @@ from flashcore.measure.build.ninja_graph import (
     PLAN,
     RULE,
     SASS,
+    Programs,
     Unit,
     graph,
     has_content,
@@ -288,8 +289,8 @@ def _compile(
                 unit.folder.mkdir(0o755)
         problems = {u.variant.problem for u in units}
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
-        tools = builder.nvcc, toolchain.find_cxx(), builder.torch_root
-        sass = not options.plans_only
+        disassembler = None if options.plans_only else toolchain.optional_tool("nvdisasm")
+        programs = Programs(builder.nvcc, toolchain.find_cxx(), disassembler, builder.torch_root)
         split = 2 * len(units) <= (os.cpu_count() or 1)  # each keeps two processors busy
 
         def end(unit: Unit, cause: Cause | None = None) -> None:
@@ -316,12 +317,10 @@ def _compile(
             say(text)
             end_complete(SASS)  # those without a disassembly end last
 
-        output = _ninja(
-            graph(suite, units, bindings, *tools, sass=sass, split=split), builder.nvcc, options, jobs, tell
-        )
+        output = _ninja(graph(suite, units, bindings, programs, split=split), builder.nvcc, options, jobs, tell)
         end_complete()
         if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
-            output = _ninja(graph(suite, rest, bindings, *tools, sass=sass), builder.nvcc, options, jobs, say)
+            output = _ninja(graph(suite, rest, bindings, programs), builder.nvcc, options, jobs, say)
             end_complete()
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):

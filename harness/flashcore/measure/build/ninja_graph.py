@@ -20,6 +20,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from flashcore.errors import UsageError
 from flashcore.measure.build import binding
@@ -72,23 +73,24 @@ class Unit:
         return PLAN in self.wanted
 
 
+class Programs(NamedTuple):
+    """What a graph runs, and torch's folder for operators; ``None``: no disassembly, no operators."""
+
+    nvcc: toolchain.Nvcc
+    cxx: Path
+    disassembler: Path | None
+    torch_root: Path | None
+
+
 def graph(
-    suite: Suite,
-    units: Sequence[Unit],
-    bindings: Mapping[str, Path],
-    nvcc: toolchain.Nvcc,
-    cxx: Path,
-    torch_root: Path | None,
-    *,
-    sass: bool,
-    split: bool = False,
+    suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs, *, split: bool = False
 ) -> str:
     """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept.
 
     Args:
         split: compile the device and the host code of an object at the same time, if nvcc's steps are the usual ones.
     """
-    q = shlex.quote
+    q, (nvcc, cxx, disassembler, torch_root) = shlex.quote, programs
     top = os.path.realpath(suite.root)
     root = _escape(q(top))
     # A compiler's output is a file only after success, so that ninja gets it even on a full disk. The log is complete
@@ -130,7 +132,6 @@ def graph(
         f"nvcc = {_escape(q(str(nvcc.path)))}",
         f"cxx = {_escape(q(str(cxx)))}",
     ]
-    disassembler = toolchain.optional_tool("nvdisasm") if sass else None
     if disassembler is not None:
         lines.append(f"nvdisasm = {_escape(q(str(disassembler)))}")
     recorder = units[0].folder.parent / RECORDER
