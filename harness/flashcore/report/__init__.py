@@ -209,11 +209,11 @@ def _bodies(pages: Sequence[tuple[_Part, Page[Any]]]) -> list[_Body]:
     """The pages without their frames; if there are many, from forked processes, which share this one's data."""
     if len(pages) <= 20 or sys.platform != "linux":
         return [_body(*page) for page in pages]
+    for part, _ in pages:
+        list(part.book.record.listings)  # read once, not by each process
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    for part, _ in pages:
-        list(part.book.record.listings)  # read once, not by each process
     with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), _pages.extend, (pages,)) as processes:
         return [*processes.map(_body_at, range(len(pages)))]
 
