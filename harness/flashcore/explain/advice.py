@@ -106,7 +106,8 @@ class Advice:
 
 def sentence(advice: Advice) -> str:
     """The advice in words: action, precedent, gain and evidence."""
-    return f"{'; '.join(filter(None, (advice.action, advice.precedent, advice.at_most)))} ({advice.values})"
+    values = f" ({advice.values})" if advice.values else ""
+    return "; ".join(filter(None, (advice.action, advice.precedent, advice.at_most))) + values
 
 
 def as_data(advice: Advice) -> dict[str, Any]:

@@ -177,8 +177,8 @@ def whole(readings: Readings, name: str, shape: str) -> Whole:
     waits = [x for x in limits if x.kind.startswith("stall_")]
     resource = next((x for x in limits if x not in waits and x.kind != "idle_sms" and x.share), None)
     if resource:
-        name = "bank conflicts" if resource.kind == "bank_conflicts" else f"{title(resource.kind)} busy"
-        add(resource.kind, name, resource.share, resource.evidence)
+        busy = "bank conflicts" if resource.kind == "bank_conflicts" else f"{title(resource.kind)} busy"
+        add(resource.kind, busy, resource.share, resource.evidence)
     elif issue:
         add("issue", "issuing instructions", issue * active / 100, f"issue_active {issue:.0f} % of {basis}")
     room = 100 - sum(p.percent for p in parts)
