@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from flashcore.cli import brief, options, output
 from flashcore.cli.grid import grid
@@ -19,17 +21,18 @@ from flashcore.suites.load import select
 JSON_VERSION = 1
 
 EXAMPLES = (
-    ("flashcore explain", "every variant of the newest run"),
+    ("flashcore explain", "the fastest variant on each shape of the newest run"),
+    ("flashcore explain fast/mission", "one case"),
     ("flashcore explain fast/mission --brief", "one case in 2 KB"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "a run's id, folder or packed file (default: the newest); with --brief, after it a case: VARIANT/SHAPE"
-    parser.add_argument("names", nargs="*", metavar="RUN", help=text)
+    text = "a run's id, folder or packed file (default: the newest), and after it a case, VARIANT/SHAPE (default: all)"
+    parser.add_argument("names", nargs="*", metavar="RUN CASE", help=text)
     options.add_profiles(parser)
     options.add_records(parser)
-    text = "variants whose names match (default: the fastest on each shape; all, if none was timed)"
+    text = "variants whose names match (default: the fastest on each timed shape; all, if none was timed)"
     parser.add_argument("--variant", metavar="GLOB", help=text)
     options.add_shapes(parser)
     text = "one case in at most 2 KB: right or wrong, time, limiter, budgets, advice"
@@ -39,15 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = arguments.names[:-1] if arguments.brief else arguments.names
-    if len(runs) > 1 or arguments.format == ("markdown", "table")[arguments.brief]:
-        raise UsageError("expected one run and table or json; with --brief also a case, and markdown or json")
+    *runs, case = arguments.names or [""]
+    if not re.fullmatch(r"\w+/\w+", case) or Path(case).exists():
+        runs, case = arguments.names, ""
+    if len(runs) > 1:
+        raise UsageError(f"expected a run, and after it a case, VARIANT/SHAPE; found {', '.join(arguments.names)}")
+    if arguments.brief and not case:
+        raise UsageError(f"--brief: expected a case, VARIANT/SHAPE, after the run, found {', '.join(runs) or 'none'}")
+    if arguments.format == ("markdown", "table")[arguments.brief]:
+        expected = ("table or json", "markdown or json, with --brief")[arguments.brief]
+        raise UsageError(f"--format: expected {expected}, found {arguments.format}")
     record = store.read(lookup.find(options.places(arguments), *runs or [None]))
     if arguments.brief:
-        case = "".join(arguments.names[-1:])
         output.write(brief.fitted(brief.brief(record, case), as_json=arguments.format == "json"), None)
         return Exit.OK
-    items = list(_advice(record, arguments.variant, arguments.shapes))
+    glob, shapes = (case.split("/")[0], [case.split("/")[1]]) if case else (arguments.variant, arguments.shapes)
+    items = list(_advice(record, glob, shapes))
     if arguments.format == "json":
         data = {"version": JSON_VERSION, "run": record.id, "advice": [as_data(x) for x in items]}
         output.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", None)
@@ -60,10 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _advice(record: Record, glob: str | None, shapes: list[str]) -> Iterator[Advice]:
     readings, suite = Readings(record), record.suite
     variants = [variant.name for variant in select(suite, glob, tuple(shapes))[0]]
-    for row in (Row(readings, same) for same in suite.rows(suite.shapes.values())):
-        if shapes and not {s.name for s in row.shapes} & {*shapes}:
-            continue
+    rows = [Row(readings, same) for same in suite.rows(suite.shapes.values())]
+    rows = [row for row in rows if not shapes or {s.name for s in row.shapes} & {*shapes}]
+    fastest = any(row.times for row in rows)
+    for row in rows:
         timed = [name for name in row.times if not suite.variants[name].is_reference]
-        names = [n for n in row.cases if n in variants] if glob else timed[:1] or list(row.cases)
+        names = [n for n in row.cases if n in variants] if glob else timed[:1] if fastest else list(row.cases)
         for name in names:
             yield from advice(readings, name, row.cases[name].name)
