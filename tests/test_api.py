@@ -127,7 +127,7 @@ def test_a_run_is_read_by_id_by_folder_or_as_the_newest(profiles: Path) -> None:
 
 
 def test_a_run_that_cannot_be_read_says_why(profiles: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected one run's id or folder, found several"):
+    with pytest.raises(UsageError, match="expected one run's id, folder or packed file, found several"):
         fc.read_run("2026", profiles)
     broken = tmp_path / LATER
     broken.mkdir()

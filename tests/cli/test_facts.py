@@ -111,7 +111,7 @@ def test_pandas_reads_the_csv() -> None:
 
 def test_a_run_that_is_not_there_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["facts", "20990101", "--profiles", str(tmp_path)]) == Exit.USAGE
-    assert "expected one run's id or folder, found none" in capsys.readouterr().err
+    assert "expected one run's id, folder or packed file, found none" in capsys.readouterr().err
 
 
 @pytest.fixture

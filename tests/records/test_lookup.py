@@ -26,7 +26,7 @@ def test_the_newest_is_found_by_its_id(tmp_path: Path) -> None:
     assert lookup.find(tmp_path, "20251231").name == names[2]
     assert lookup.find(tmp_path, str(tmp_path / names[0])).name == names[0]
     assert [p.name for p in lookup.unfinished(tmp_path)] == ["20270102T000000Z-0000.partial"]
-    with pytest.raises(UsageError, match="run 2026: expected one run's id or folder, found several"):
+    with pytest.raises(UsageError, match="run 2026: expected one run's id, folder or packed file, found several"):
         lookup.find(tmp_path, "2026")
     with pytest.raises(UsageError, match=r"run 1999: .* found none .newest: 20260103T000000Z-0001"):
         lookup.find(tmp_path, "1999")

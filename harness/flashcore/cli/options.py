@@ -191,5 +191,5 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
 
 def add_gating(parser: argparse.ArgumentParser) -> None:
     """Adds the option for the highest tier that the gate requires."""
-    text = "highest required tier: missing or stale facts exit 3 (default: %(default)s)"
+    text = f"highest required tier of {', '.join(TIERS)}: missing or stale facts exit 3 (default: %(default)s)"
     parser.add_argument("--require", choices=TIERS, default=TIERS[0], metavar="TIER", help=text)

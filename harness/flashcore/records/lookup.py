@@ -130,7 +130,7 @@ def find(places: Places, name: str | None) -> Traversable:
         return matches[0]
     newest = ", ".join(p.name for p in complete[:5]) or "none"
     count = "several" if matches else "none"
-    raise UsageError(f"run {name}: expected one run's id or folder, found {count} (newest: {newest})")
+    raise UsageError(f"run {name}: expected one run's id, folder or packed file, found {count} (newest: {newest})")
 
 
 def suite_of(run: Traversable) -> str:

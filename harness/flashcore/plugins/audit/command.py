@@ -151,8 +151,8 @@ def table(record: Record, names: str, top: int, each: bool) -> str:
         numbers = (cell(group.facts.get(column), 0) for column in columns)
         cells.append([group.worst.variant, group.worst.arch or "", *numbers, name])
     more = len(groups) - len(cells)
-    rest = f"\n… and {more} more rows: --top {len(groups)}" if more else ""
-    return grid(("file", "arch", *columns.values(), "kernel"), cells) + rest
+    rest = [f"… and {more} more rows: --top {len(groups)}"] if more else []
+    return "\n".join([grid(("file", "arch", *columns.values(), "kernel"), cells)] * bool(cells) + rest)
 
 
 def _remarks(record: Record, content: Inventory) -> Iterator[str]:
