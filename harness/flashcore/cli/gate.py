@@ -38,7 +38,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, of_chips=True, default="the current sources")
+    options.add_run(parser, of_chips=True, default="the current sources; a run has its own budgets")
     options.add_cases(parser)
     options.add_records(parser)
     options.add_gating(parser)

@@ -122,7 +122,7 @@ def find(places: Places, name: str | None) -> Traversable:
             where = places if isinstance(places, Path) else places[0]
             raise UsageError(
                 f"{where}: expected a recorded run, found none\n"
-                "  hint: record one with flashcore profile or import, or name another folder with --profiles"
+                "  hint: record one with flashcore profile, import or map --points, or name its folder by --profiles"
             )
         return next((run for run in complete if suite_of(run) != ROOFS and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
