@@ -111,7 +111,7 @@ def _reports_are_read_once() -> Iterator[None]:
     read, contents = reader._run_child, dict[str, Any]()
 
     def once(path: Path) -> Any:
-        digest = f"{reader._CHILD} {file_hash(path)}"
+        digest = f"{python_process.command(reader._CHILD)} {file_hash(path)}"
         if digest not in contents:
             contents[digest] = read(path)
         return contents[digest]
