@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import signal
 import subprocess
+import tarfile
 import threading
 import venv
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import has_ended
 from flashcore.model.record import Record
 from flashcore.pipeline.run import runs
+from flashcore.plugins.ssh.agent import unpack
 from flashcore.records import store
 from tests.plugins.ssh.conftest import Box, until
 
@@ -174,6 +177,19 @@ def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held_
         runs(settings, silent)
     thread.join()
     assert ended.value.exit_code == Exit.INCAPABLE
+
+
+@pytest.mark.parametrize("blocks", range(20))
+def test_whatever_its_size_an_archive_is_read_to_its_end(blocks: int, tmp_path: Path) -> None:
+    sent = io.BytesIO()
+    with tarfile.open(fileobj=sent, mode="w|") as archive:
+        member = tarfile.TarInfo("file")
+        member.size = blocks * tarfile.BLOCKSIZE
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    sent.write(b"next\n")
+    sent.seek(0)
+    unpack(sent, tmp_path)
+    assert sent.readline() == b"next\n"
 
 
 def test_errors_there_are_those_of_the_command(settings: Settings) -> None:

@@ -98,6 +98,7 @@ def unpack(archive: IO[bytes], folder: Path, later: float = 0.0) -> None:
         if safe := getattr(tarfile, "data_filter", None):  # since Python 3.11.4
             files.extraction_filter = lambda file, to: safe(file.replace(mtime=file.mtime + later, deep=False), to)
         files.extractall(folder)
+        files.fileobj.read(tarfile.BLOCKSIZE)  # the second of the last two blocks, in a record of its own or not
 
 
 def _follow(given: IO[bytes], session: Any, sources: Path) -> None:
