@@ -22,8 +22,7 @@ JSON_VERSION = 1
 
 EXAMPLES = (
     ("flashcore explain", "the fastest variant on each shape of the newest run"),
-    ("flashcore explain fast/mission", "one case"),
-    ("flashcore explain fast/mission --brief", "one case in 2 KB"),
+    ("flashcore explain fast/mission --brief", "one case in 2 KB; without --brief, all advice on it"),
 )
 
 
