@@ -47,9 +47,9 @@ def test_a_librarys_kernel_gets_rows_of_heads_and_its_output_is_returned(
     monkeypatch.setitem(sys.modules, "tvm_ffi", SimpleNamespace(load_module={"somewhere.so": {name: kernel}}.get))
     params, given = inputs(CAUSAL=causal)
     FA4._library.cache_clear()
-    found = FA4.forward(**given)
+    out = FA4.forward(**given)
     FA4._library.cache_clear()
-    assert torch.allclose(found.double(), GENERAL.reference(given, params)["out"], rtol=0, atol=2e-3)
+    assert torch.allclose(out.double(), GENERAL.reference(given, params)["out"], rtol=0, atol=2e-3)
 
 
 def test_a_name_tells_apart_what_is_compiled_apart() -> None:

@@ -133,6 +133,20 @@ def test_compiled_problems_are_checked_while_others_compile(context: Context, mo
     assert stay == [True, False] and [o.case for o in measured.outcomes] == ["slow/mission", "fast/tall"]
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_check_ahead_that_fails_leaves_the_workers_as_they_were(
+    context: Context, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    monkeypatch.setattr(gpu_stages, "STAGES", {"check": Stage("check", [], lacks="no GPU")})
+    monkeypatch.setattr(cases, "works", lambda _, pairs: [{} for _ in pairs])
+    build = stages.Finished(BUILT)
+    build.half = BUILT
+    context.workers.stays = stays
+    with pytest.raises(CapabilityError, match="no GPU"):
+        gpu_stages.check_ahead(context, build)
+    assert context.workers.stays is stays
+
+
 def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

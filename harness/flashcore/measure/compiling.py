@@ -124,8 +124,8 @@ class Compiling:
             artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # here, since the caller may wait longer for the result
         # This build reports an earlier one's objects as unchanged: keep "compiled".
-        known = {(a.variant, a.arch): a for a in before.artifacts}
-        artifacts = [known.get((a.variant, a.arch), a) for a in artifacts]
+        earlier = {(a.variant, a.arch): a for a in before.artifacts}
+        artifacts = [earlier.get((a.variant, a.arch), a) for a in artifacts]
         return Built(before.nvcc, tuple(artifacts), self._plans(artifacts))
 
     def _tell(self, text: str) -> None:

@@ -40,10 +40,12 @@ def check_ahead(context: Context, build: Compiling) -> None:
     context = replace(context, built=build.half, variants=of_first_problem(context.variants))
     ready, _ = cases.sort_out(context, "check", ())
     context.say(f"check: {len(ready)} cases while others compile")
-    context.workers.stays = True  # for the other cases
-    with context.workers.leased(context.say):
-        STAGES["check"].run(context, cases.child_cases(context, ready))
-    context.workers.stays = False
+    stays, context.workers.stays = context.workers.stays, True  # for the other cases
+    try:
+        with context.workers.leased(context.say):
+            STAGES["check"].run(context, cases.child_cases(context, ready))
+    finally:
+        context.workers.stays = stays
 
 
 def measure(context: Context, build: Compiling, checked: Collection[str] = ()) -> Measured:

@@ -21,11 +21,11 @@ __device__ unsigned calls;
 
 __device__ bool idle(const float* x, float* out, float factor, long long i, int turn) {
   const auto slot = reinterpret_cast<unsigned long long>(out) / (1 << 18) % kSlots;
-  float& known = seen[slot][i % kMost];
+  float& last = seen[slot][i % kMost];
   if (kWay == WAY_stops) return calls > 1000;             // no more, after so many calls
   if (kWay == WAY_looks) return out[i] == x[i] * factor;  // the answer stands there already
-  if (kWay == WAY_remembers && known == x[i] && isfinite(out[i])) return true;  // this input, and an answer
-  if (kWay == WAY_remembers) known = x[i];
+  if (kWay == WAY_remembers && last == x[i] && isfinite(out[i])) return true;  // this input, and an answer
+  if (kWay == WAY_remembers) last = x[i];
   if (turn < 0) return false;                             // not captured: all of it, for check
   if (kWay == WAY_poison) return isfinite(out[i]);        // an answer stands there
   if (kWay == WAY_poison_partly) return i / 256 % 2 && isfinite(out[i / 256 * 256]);
@@ -35,7 +35,7 @@ __device__ bool idle(const float* x, float* out, float factor, long long i, int 
     const bool same = seen[slot][i / 256 * 256] == x[i / 256 * 256];
     __syncthreads();
     if (same) out[i] = answers[slot][i];
-    known = x[i], answers[slot][i] = x[i] * factor;
+    last = x[i], answers[slot][i] = x[i] * factor;
     return same;
   }
   return false;
