@@ -77,38 +77,58 @@ def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
     assert not any(isinstance(d, FirstRound) for d in details.values())
 
 
-def test_the_more_looks_agree_the_nearer_a_case_must_be_to_the_fastest() -> None:
-    assert looks.limit(100.0, 0, []) == 150.0, "clocks still rise at the first call"
-    assert looks.limit(100.0, 1, [1.2]) == pytest.approx(140.0)
-    assert looks.limit(100.0, 2, [1.01, 1.01, 1.5]) == 102.0
-    assert looks.limit(100.0, 2, [1.01, 1.05, 1.5]) == pytest.approx(110.0)
-    assert looks.limit(4.0, 3, [1.0]) == 4.3, "looks at short calls are no more exact"
-
-
 class Stub:
-    """An entrant with these us of its looks, the first call's first."""
+    """An entrant with these us of its looks, in order; the first one's are of the first round."""
 
     is_right = True
 
     def __init__(self, variant: str, *us: float) -> None:
         self.case = replace(case("right"), variant=variant)
         self._next, self.us = iter(us), list[float]()
-        self.first = next(self._next)
+        self.look()
 
-    least = property(lambda self: min(self.us, default=self.first))
+    warm = property(lambda self: self.us[1:] or self.us)
 
     def look(self) -> None:
         self.us.append(next(self._next))
 
+    look_again = looks.Entrant.look_again
 
-def lost(entrants: Sequence[Stub], choices: str, ran: str = "", number: int = 0) -> list[str]:
-    return [one.case.variant for one in looks.look(cast("Any", entrants), number, choices, ran)]
+
+def lost(entrants: Sequence[Stub], choices: str, ran: str = "", share: float = 0.3) -> list[str]:
+    return [one.case.variant for one in looks.dropped(cast("Any", entrants), share, choices, ran)]
+
+
+def after(variant: str, *us: float) -> Stub:
+    """An entrant that has been looked at in this many rounds; the last look again gives the same."""
+    stub = Stub(variant, *us, us[-1])
+    for _ in us[1:]:
+        stub.look()
+    return stub
+
+
+@pytest.mark.parametrize(
+    ("fastest", "share", "most"), [(100.0, 0.3, 130.0), (100.0, 0.01, 101.0), (10.0, 0.1, 13.0), (10.0, 0.005, 10.3)]
+)
+def test_the_limit_is_a_share_but_never_less_than_looks_at_short_calls_tell(
+    fastest: float, share: float, most: float
+) -> None:
+    entrants = [after("a", fastest), after("b", most - 0.01), after("c", most + 0.01)]
+    assert lost(entrants, "abc", share=share) == ["c"]
 
 
 def test_one_disturbed_look_drops_no_case() -> None:
-    entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 90.0)]
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 80.0)]
     assert lost(entrants, "abc") == ["c"]
-    assert [one.us for one in entrants] == [[], [10.0], [90.0]], "only those that are far are looked at again"
+    assert [one.us for one in entrants] == [[10.0], [10.0], [80.0]], "only those that are far are looked at again"
+    rounds = [after("a", 10.0, 10.0, 10.0, 10.0), after("b", 10.0, 10.1, 90.0, 10.1)]
+    assert lost(rounds, "ab", share=0.01) == []
+
+
+def test_looks_of_the_same_round_are_compared_and_the_first_only_alone() -> None:
+    a = after("a", 50.0, 100.0, 110.0, 130.0)
+    assert lost([a, after("b", 100.0, 101.0, 111.0, 131.0)], "ab", share=0.02) == []
+    assert lost([a, after("b", 50.0, 104.0, 114.0, 134.0)], "ab", share=0.02) == ["b"], "the clock fell for both"
 
 
 def test_far_is_from_the_fastest_right_choice() -> None:
@@ -117,11 +137,11 @@ def test_far_is_from_the_fastest_right_choice() -> None:
     entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
     assert lost(entrants, "abce") == ["e"]
     assert lost([Stub("d", 2.0), Stub("r", 90.0, 90.0)], "") == ["r"], "without a choice, from the fastest"
+    assert lost([wrong, Stub("b", 90.0)], "a") == [], "without a right one nothing is far"
 
 
 def test_a_dispatcher_stays_however_slow_it_is() -> None:
-    entrants = [Stub("a", 10.0, 10.0, 10.0), Stub("b", 90.0, 90.0, 90.0)]
-    assert lost(entrants, "a", ran="b", number=1) == [] and lost(entrants, "a", number=0) == ["b"]
+    assert lost([Stub("a", 10.0), Stub("b", 90.0)], "a", ran="b") == []
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
@@ -155,7 +175,7 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     assert left == ["a", "library", "chooses"]
     assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}, "as many samples as the fastest"
     assert rules[0].least == rules[0].fewest < 10, "short calls need few samples"
-    assert times["far"]["samples"] == {"back_to_back": [dropped] * 2}, "above the fastest, which no dispatcher is"
+    assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
     us.update({name: 1e6 * x for name, x in us.items()})
     looks.perform(Task("shape", payload), log, dispatchers)

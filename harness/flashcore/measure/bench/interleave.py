@@ -1,4 +1,5 @@
-"""Rounds of samples: the timed calls take turns, so that drift affects all of them equally.
+"""Rounds of samples: the timed calls take turns, so that drift affects all of them equally, in random order: at the
+power limit a call's clock depends on the call before it.
 
 Used only by the child processes of bench and of ``bench --against``.
 """
@@ -6,6 +7,7 @@ Used only by the child processes of bench and of ``bench --against``.
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections import defaultdict
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
-from flashcore.measure.bench.timing import Timed, rotated
+from flashcore.measure.bench.timing import Timed
 from flashcore.measure.machine.gpu import Nvml
 from flashcore.measure.workers.kernel_call import synchronize
 
@@ -107,7 +109,7 @@ def sample(
     """Samples of one mode (us): every call once per round, until each has enough.
 
     Args:
-        ready: calls by label, in a round's order; each round starts at the next label.
+        ready: calls by label; each round has another order.
         proofs: label → the proof that takes a sample and checks its answer: a random one of the first
             ``rule.least`` rounds and the last, but only the random one if the case stopped in a mode that does not
             rank.
@@ -124,7 +126,7 @@ def sample(
     began = time.monotonic()
     turn = 0
     while active:
-        for label in rotated(active, turn):
+        for label in random.Random(turn).sample(active, len(active)):
             turns.announce(label)
             start = time.monotonic()
             proved = chosen.get(label) == turn

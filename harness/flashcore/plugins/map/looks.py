@@ -1,10 +1,10 @@
-"""The child process of bench with first looks: cases far from a shape's fastest are dropped before they are set up.
+"""The child process of bench with looks first: cases far from a shape's fastest are dropped before they are set up.
 
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
-Cases take turns. A case that is farther from the fastest right one than looks at one case are from each other, also in
-a second look, is timed no further: its times are its looks, less what the looks of the other cases exceed their times
-by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher gets as many as the
-fastest. Without a race it is bench's child.
+In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
+same rounds, also in a second look, is timed no further: its times are its looks, less what the looks of the other cases
+exceed their times by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher
+gets as many as the fastest. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -12,7 +12,7 @@ Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]`
 from __future__ import annotations
 
 import functools
-import math
+import random
 import statistics
 import sys
 import time
@@ -24,7 +24,7 @@ from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.message import CaseTimes
 from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.statistics import StopRule
-from flashcore.measure.bench.timing import rotated, timer_for
+from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
@@ -33,9 +33,11 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 _FEW, _SHORT_US, _MORE = 5, 1000.0, 10
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
-#: How far a case may be from the fastest, relative and in us: by its first call, and after each round of looks; or this
-#: many times the median spread of a case's looks.
-_FAR, _SPREADS = ((0.3, 50.0), (0.1, 3.0), (0.02, 0.5), (0.012, 0.3)), 2.0
+#: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
+#: a replay of the recorded samples of 96 points, more rounds and smaller steps found no more winners.
+_SHARES, _SHORTEST_US = (0.3, 0.1, 0.04, 0.02, 0.01, 0.005), 30.0
+#: us by which a case may be slower in any round, since looks at short calls are less exact.
+_LEAST_US = 0.3
 #: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
 _LAUNCH_US = 1.5
 #: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
@@ -44,33 +46,36 @@ _COVER, _CLOCKS, _MOST_HOST_US = 100_000, 3_000, 200.0
 
 
 class Entrant:
-    """A case that can be called: us of its ``first`` call after a warm-up, and per call of each look."""
+    """A case that can be called, and the ``us`` of a call, less its launches, in each round of looks."""
 
     def __init__(self, case: Case, sets: Sets, device: str) -> None:
         caller = Caller(case, device=device)
         self.case, self._sets, self._outputs = case, sets, caller.outputs()
         self._call = functools.partial(caller.call, sets.inputs[0], self._outputs)
         self._timer, self._calls, self._host_us = timer_for(device), 1, 0.0
-        self._enqueue()
         self.us: list[float] = []
-        self.first = self._look()
-        self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / self.first)))
+        self.look()
 
     @property
-    def least(self) -> float:
-        """us of a call in the fastest look, less its launches."""
-        return min(self.us, default=self.first) - _LAUNCH_US * max(self.case.launches, 1)
+    def warm(self) -> list[float]:
+        """us of the looks after the first, in which clocks still rise; of the first while there is no other."""
+        return self.us[1:] or self.us
 
     @functools.cached_property
     def is_right(self) -> bool:
         return not self._sets.complaints(self.case, 0, self._outputs)[1]
 
     def look(self) -> None:
-        self.us.append(self._look())
-
-    def _look(self) -> float:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
-        return max(self._timer.between(self._enqueue, cover=cover), 1e-3) / self._calls
+        us = self._timer.between(self._enqueue, cover=cover) / self._calls
+        self.us.append(us - _LAUNCH_US * max(self.case.launches, 1))
+        self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / max(us, 1.0))))
+
+    def look_again(self) -> None:
+        """The last look once more, since the host may have disturbed it: the faster one counts."""
+        disturbed = self.us.pop()
+        self.look()
+        self.us[-1] = min(self.us[-1], disturbed)
 
     def _enqueue(self) -> None:
         began = time.perf_counter()
@@ -86,38 +91,41 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         return bench_child.perform(task, log)
     (mode,), ran = payload["modes"], [name for name in dispatchers if name in race["full"]]
     choices: list[str] = []
-    near: dict[str, list[float]] = {}
-    far: dict[str, list[float]] = {}
+    near: list[Entrant] = []
+    far: list[Entrant] = []
 
     def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
         choices.extend(c.variant for c in cases if not c.is_reference and c.variant not in dispatchers)
-        entrants: list[Entrant] = []
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:
-                entrants.append(Entrant(case, sets, payload["device"]))
+                near.append(Entrant(case, sets, payload["device"]))
             except Exception:  # bench reports it
                 if is_poisoned(payload["device"]):
                     raise
-        for number in range(len(_FAR)):
-            log.step(task.name, f"look {number}")
-            lost = look(entrants, number, choices, ran)
-            far.update((one.case.variant, one.us) for one in lost)
-            entrants = [one for one in entrants if one not in lost]
-        near.update((one.case.variant, one.us) for one in entrants)
-        samples = _FEW if min((one.least for one in entrants), default=0.0) <= _SHORT_US else _MORE
-        rule = StopRule(least=samples, fewest=_FEW, seconds=0.0)
-        return [case for case in cases if case.variant not in far], rule
+        for share in _SHARES:
+            log.step(task.name, f"look {share}")
+            for one in dropped(near, share, choices, ran):
+                near.remove(one)
+                far.append(one)
+            if len(near) <= 1 + len(ran):
+                break
+            for one in random.sample(near, len(near)):
+                one.look()
+        left = {one.case.variant for one in far}
+        samples = _FEW if min((statistics.median(one.warm) for one in near), default=0.0) <= _SHORT_US else _MORE
+        return [c for c in cases if c.variant not in left], StopRule(least=samples, fewest=_FEW, seconds=0.0)
 
     race = {**race, "full": {**race["full"], **dict.fromkeys(ran, payload["modes"])}}
     times = bench_child.perform(Task(task.name, {**payload, "race": race}), log, choose)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
-    excess = statistics.median([statistics.median(near[name]) - us[name] for name in us if name in near] or [0.0])
+    excesses = [statistics.median(one.warm) - us[one.case.variant] for one in near if one.case.variant in us]
+    excess = statistics.median(excesses or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
     least = min((us[name] for name in choices if name in us), default=0.0) + 1e-4
-    for name, looked in far.items():
-        dropped = CaseTimes(
-            samples={mode: [round(max(x - excess, least), 4) for x in looked]},
+    for one in far:
+        looked = CaseTimes(
+            samples={mode: [round(max(x - excess, least), 4) for x in one.warm]},
             calls={},
             kernel_clock={},
             kernels=None,
@@ -129,32 +137,27 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             new=None,
             stopped=[mode],
         )
-        times["variants"][name] = asdict(dropped)
+        times["variants"][one.case.variant] = asdict(looked)
     return times
 
 
-def look(entrants: Sequence[Entrant], number: int, choices: Collection[str], ran: Collection[str]) -> list[Entrant]:
-    """Looks at each case, but not in round 0, and returns those far from the fastest of the ``choices``, without
-    ``ran``."""
-    for one in rotated(entrants, number) if number else ():
-        one.look()
-    fastest = sorted(entrants, key=lambda one: one.least)
-    chosen = [one for one in fastest if one.case.variant in choices] or fastest
-    spreads = [max(one.us) / min(one.us) for one in entrants if one.us]
-    most = next((limit(one.least, number, spreads) for one in chosen if one.is_right), math.inf)
+def dropped(entrants: Sequence[Entrant], share: float, choices: Collection[str], ran: Collection[str]) -> list[Entrant]:
+    """The cases far from the fastest right one of the ``choices``, also after another look, without ``ran``."""
+    order = sorted(entrants, key=lambda one: statistics.median(one.warm))
+    candidates = [one for one in order if one.case.variant in choices] or order
+    fastest = next((one for one in candidates if one.is_right), None)
+    if not fastest:
+        return []
+    most = max(share * max(statistics.median(fastest.warm), _SHORTEST_US), _LEAST_US)
 
-    def far() -> list[Entrant]:
-        return [one for one in entrants if one.least > most and one.case.variant not in ran]
+    def far(one: Entrant) -> bool:
+        behind = statistics.median(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
+        return behind > most and one.case.variant not in ran
 
-    for one in far():
-        one.look()  # the host may have disturbed a look
-    return far()
-
-
-def limit(best: float, number: int, spreads: Collection[float]) -> float:
-    """us that a case may take after a round, given the fastest one's and each case's slowest look over its fastest."""
-    share, us = _FAR[number]
-    return best + max(best * max(share, _SPREADS * (statistics.median(spreads or (1.0,)) - 1)), us)
+    slow = [one for one in entrants if far(one)]
+    for one in slow:
+        one.look_again()
+    return [one for one in slow if far(one)]
 
 
 if __name__ == "__main__":
