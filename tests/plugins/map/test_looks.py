@@ -96,7 +96,7 @@ class Stub:
 
 
 def lost(entrants: Sequence[Stub], choices: str, ran: str = "", share: float = 0.3) -> list[str]:
-    return [one.case.variant for one in looks.dropped(cast("Any", entrants), share, choices, ran)]
+    return [one.case.variant for one in looks.dropped(cast("Any", entrants), share, choices, [ran])]
 
 
 def after(variant: str, *us: float) -> Stub:
@@ -148,13 +148,11 @@ def test_a_dispatcher_stays_however_slow_it_is() -> None:
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
-    requested: list[dict[str, Any]] = []
     rules: list[StopRule] = []
     left: list[str] = []
     us = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 90.0}
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        requested.append(dict(task.payload))
         chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
         left.extend(one.variant for one in chosen)
         rules.append(rule)
@@ -173,13 +171,9 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["chooses", "of_another_problem"]
     times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
     assert left == ["a", "library", "chooses"]
-    assert requested[0]["race"] == {"first": 1, "full": {"chooses": ["back_to_back"]}}, "as many samples as the fastest"
-    assert rules[0].least == rules[0].fewest < 10, "short calls need few samples"
+    assert rules[0].enough([1.0] * rules[0].least, 0.0, 0.0) and 5 <= rules[0].least < 10, "all get as few"
     assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
-    us.update({name: 1e6 * x for name, x in us.items()})
-    looks.perform(Task("shape", payload), log, dispatchers)
-    assert rules[1].least > rules[1].fewest == rules[0].fewest, "of long calls bench's race drops the slower ones first"
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def child(module: str) -> Callable[[Path, Path], list[str]]:
-    """(task file, journal) → the command line of a child module."""
-    return lambda task_file, journal: command(module, str(task_file), str(journal))
+def child(module: str, *words: str) -> Callable[[Path, Path], list[str]]:
+    """(task file, journal) → the command line of a child module, with these words after them."""
+    return lambda task_file, journal: command(module, str(task_file), str(journal), *words)
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Maps a family of kernels: which variant wins where, by how much, and what a dispatcher's choice costs.
 
-``table`` draws the points, ``measure`` times them as shapes of the suite, ``regions`` reads the record, ``tree`` fits a
+``table`` draws the points, ``looks`` races the variants at one, ``regions`` reads the record, ``tree`` fits a
 dispatcher.
 """
 

@@ -1,19 +1,26 @@
-"""``flashcore map``: times a family at the points of a distribution, and shows or fits what wins where."""
+"""``flashcore map``: times a family at the points of a distribution, and shows or fits what wins where.
+
+Points are timed as the shapes of an ordinary run: workers, GPUs, journal and resuming are those of bench.
+"""
 
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from dataclasses import replace
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate.wording import sentence
-from flashcore.plugins.map.measure import measured
+from flashcore.measure.context import Context
+from flashcore.measure.machine import python_process
+from flashcore.model.record import Record
+from flashcore.pipeline import run as pipeline
 from flashcore.plugins.map.regions import Regions
 from flashcore.plugins.map.table import mapped
 from flashcore.plugins.map.tree import dispatcher
 from flashcore.suites.find import of_project
+from flashcore.suites.load import load
 
 EXAMPLES = (
     ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
@@ -29,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_measuring(parser)
     add = parser.add_argument
-    add("--map", dest="name", metavar="NAME", help="a [map.NAME] of the manifest (default: the first)")
+    add("--map", dest="name", metavar="NAME", help="time a [map.NAME] of the manifest (default: the first)")
     add("--points", type=int, metavar="N", help="time N points of the map")
     add("--seed", type=int, metavar="N", help="draw the points with this seed (default: the map's)")
     add("--dispatch", action="store_true", help="fit a dispatcher to the map, and print it as C++")
@@ -37,23 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    name, count = arguments.name, arguments.points
-    if count is None:
-        if arguments.seed is not None or arguments.resume:
-            raise UsageError("--seed, --resume: expected --points, found none\n  hint: --points N times N points")
-        records = [options.recorded(arguments)]
+    if arguments.points is not None:
+        records = measured(arguments)
+    elif arguments.name or arguments.resume or arguments.seed is not None:
+        raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:
-        settings = options.settings(arguments, upto="bench", join=False)
-        with progress.shown(arguments.quiet) as say:
-            draw = partial(mapped, name=name, count=count, seed=arguments.seed)
-            records = measured(settings, draw, arguments.resume, say)
+        records = [options.recorded(arguments)]
     codes = [Exit.OK]
     for regions in map(Regions, records):
-        if name not in (None, regions.name):
-            raise UsageError(
-                f"run {regions.record.id}: expected a record of map.{name}, found one of map.{regions.name}\n"
-                "  hint: name the run: flashcore map RUN"
-            )
         if arguments.dispatch:
             print(dispatcher(regions))
             continue
@@ -66,3 +64,28 @@ def run(arguments: argparse.Namespace) -> int:
         if not regions.spots:
             codes.append(Exit.UNMEASURED)
     return worst(codes)
+
+
+def measured(arguments: argparse.Namespace) -> list[Record]:
+    """Times the points, and records a run for each GPU model. To resume continues the newest unfinished run, with its
+    settings; its answers for other points are left out.
+
+    Raises:
+        FlashcoreError: see :func:`flashcore.pipeline.run.runs`.
+    """
+    settings = options.settings(arguments, upto="bench", join=False)
+    chosen = arguments.name, arguments.points, arguments.seed
+    points = mapped(load(settings.suite), *chosen)
+    (table,) = points.tables["map"].values()
+    child = python_process.child("flashcore.plugins.map.looks", *table["dispatchers"])
+
+    def of_map(opened: Context) -> Context:
+        suite = mapped(opened.suite, *chosen)
+        variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
+        return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=child)
+
+    limits = replace(settings.bench.limits, batch=len(points.shapes))  # the first point of a process takes seconds
+    settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
+    with progress.shown(arguments.quiet) as say:
+        runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
+        return [one.record for one in runs]

@@ -3,8 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
 same rounds, also in a second look, is timed no further: its times are its looks, less what the looks of the other cases
-exceed their times by, and its answer is not checked. The others race as in bench, with fewer samples; the dispatcher
-gets as many as the fastest. Without a race it is bench's child.
+exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
+samples. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -28,9 +28,8 @@ from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: Samples of the cases that are left, and the most us of a call for so few; samples of longer calls, whose clock varies
-#: more: after the first few, bench's race drops the slower ones.
-_FEW, _SHORT_US, _MORE = 5, 1000.0, 10
+#: Samples of the cases that are left.
+_SAMPLES = 7
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
@@ -86,10 +85,10 @@ class Entrant:
 
 def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
     """Times the cases of one shape."""
-    payload, race = task.payload, task.payload["race"]
-    if not race:
+    payload = task.payload
+    if not payload["race"]:
         return bench_child.perform(task, log)
-    (mode,), ran = payload["modes"], [name for name in dispatchers if name in race["full"]]
+    (mode,) = payload["modes"]
     choices: list[str] = []
     near: list[Entrant] = []
     far: list[Entrant] = []
@@ -105,19 +104,17 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
                     raise
         for share in _SHARES:
             log.step(task.name, f"look {share}")
-            for one in dropped(near, share, choices, ran):
+            for one in dropped(near, share, choices, dispatchers):
                 near.remove(one)
                 far.append(one)
-            if len(near) <= 1 + len(ran):
+            if sum(one.case.variant not in dispatchers for one in near) < 2:
                 break
             for one in random.sample(near, len(near)):
                 one.look()
         left = {one.case.variant for one in far}
-        samples = _FEW if min((statistics.median(one.warm) for one in near), default=0.0) <= _SHORT_US else _MORE
-        return [c for c in cases if c.variant not in left], StopRule(least=samples, fewest=_FEW, seconds=0.0)
+        return [c for c in cases if c.variant not in left], StopRule(least=_SAMPLES, fewest=_SAMPLES, seconds=0.0)
 
-    race = {**race, "full": {**race["full"], **dict.fromkeys(ran, payload["modes"])}}
-    times = bench_child.perform(Task(task.name, {**payload, "race": race}), log, choose)
+    times = bench_child.perform(task, log, choose)
     us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
     excesses = [statistics.median(one.warm) - us[one.case.variant] for one in near if one.case.variant in us]
     excess = statistics.median(excesses or [0.0])
@@ -141,8 +138,10 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     return times
 
 
-def dropped(entrants: Sequence[Entrant], share: float, choices: Collection[str], ran: Collection[str]) -> list[Entrant]:
-    """The cases far from the fastest right one of the ``choices``, also after another look, without ``ran``."""
+def dropped(
+    entrants: Sequence[Entrant], share: float, choices: Collection[str], dispatchers: Collection[str]
+) -> list[Entrant]:
+    """The cases far from the fastest right one of the ``choices``, also after another look, but no dispatchers."""
     order = sorted(entrants, key=lambda one: statistics.median(one.warm))
     candidates = [one for one in order if one.case.variant in choices] or order
     fastest = next((one for one in candidates if one.is_right), None)
@@ -152,7 +151,7 @@ def dropped(entrants: Sequence[Entrant], share: float, choices: Collection[str],
 
     def far(one: Entrant) -> bool:
         behind = statistics.median(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
-        return behind > most and one.case.variant not in ran
+        return behind > most and one.case.variant not in dispatchers
 
     slow = [one for one in entrants if far(one)]
     for one in slow:

@@ -11,7 +11,7 @@ import json
 import math
 import random
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from flashcore.errors import UsageError
-from flashcore.model.suite import Regime, Shape, Suite
+from flashcore.model.suite import Params, Regime, Shape, Suite
 from flashcore.model.text import matches_any, misspelled
-from flashcore.suites.expressions import holds, parse, value
+from flashcore.suites.expressions import parse, value
 from flashcore.suites.schema import Form, Name, Scalar, TableForm, Text
 
 _MOST_DRAWS = 1000  # for each point
@@ -80,6 +80,11 @@ class MapForm(TableForm):
                 yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
+def computed(text: str, params: Params) -> Any:
+    """The value of an expression; raises as :func:`flashcore.suites.expressions.value`."""
+    return value(parse(text, params), params)
+
+
 def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suite:
     """The suite of a map's variants and of its first ``count`` different points: drawn with the seed, or the most
     frequent in the CSV file, which may have fewer. Without budgets, which are on the suite's shapes. ``name``: by
@@ -96,7 +101,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             f"  hint: give one of the manifest's tables [map.NAME]: {', '.join(maps) or 'it has none'}"
         )
     table = maps[name]
-    draws = _traffic(suite, table) if table["csv"] else _drawn(table, table["seed"] if seed is None else seed)
+    draws = _traffic(Path(suite.root, table["csv"]), table) if table["csv"] else _drawn(table, seed)
     shapes: dict[str, Shape] = {}
     weights: dict[str, float] = {}
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
@@ -105,13 +110,13 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             if problem not in table["problems"]:
                 raise ValueError(f"a problem, one of {', '.join(table['problems'])}, found {problem!r}")
             for param, text in table["derived"].items():
-                drawn[param] = value(parse(text, drawn), drawn)
+                drawn[param] = computed(text, drawn)
             dims = suite.problems[problem].dims
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
-            met = all(holds(parse(text, drawn), drawn) for text in table["conditions"])
+            met = all(computed(text, drawn) for text in table["conditions"])
             for text in table["features"] if met else ():
-                value(parse(text, drawn), drawn)
+                computed(text, drawn)
         except ValueError as error:
             raise UsageError(
                 f"map.{name}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
@@ -151,14 +156,14 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
 Draws = Iterator[tuple[dict[str, Any], float]]
 
 
-def _drawn(table: Mapping[str, Any], seed: int) -> Draws:
-    rng = random.Random(seed)
+def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
+    rng = random.Random(table["seed"] if seed is None else seed)
     while True:
         drawn: dict[str, Any] = {}
         for name, given in {"problem": table["problems"], **table["params"]}.items():
             match given:
                 case {"low": low, "high": high, "step": step, "log": log}:
-                    at = math.exp(rng.uniform(math.log(low), math.log(high))) if log else rng.uniform(low, high)
+                    at = low * (high / low) ** rng.random() if log else rng.uniform(low, high)
                     drawn[name] = min(high // step, max(math.ceil(low / step), round(at / step))) * step
                 case list():
                     drawn[name] = rng.choice(given)
@@ -167,27 +172,26 @@ def _drawn(table: Mapping[str, Any], seed: int) -> Draws:
         yield drawn, 1.0
 
 
-def _traffic(suite: Suite, table: Mapping[str, Any]) -> Draws:
+def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
     """The rows of a CSV file by falling weight; a ``weight`` counts a row several times."""
-    file = Path(suite.root, table["csv"])
     same = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
-    weights: Counter[str] = Counter()
+    weights: dict[str, float] = defaultdict(float)
     try:
         reader = csv.DictReader(file.read_text("utf-8").splitlines(), restval="")
-        rows = [(f"{file}:{reader.line_num}", row) for row in reader]
+        for row in reader:
+            weight = row.pop("weight", "1")
+            if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
+                raise UsageError(
+                    f"{file}:{reader.line_num}: expected a value in each column and a weight of 0 or more, "
+                    f"found {row | {'weight': weight}}\n  hint: correct or delete this line"
+                )
+            numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
+            weights[json.dumps({"problem": table["problems"][0], **same, **numbers})] += float(weight)
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(
             f"{file}: expected a CSV file whose first line names params, found {error}\n"
             "  hint: write one, or correct `csv` in the manifest"
         ) from error
-    for place, row in rows:
-        weight = row.pop("weight", "1")
-        if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
-            raise UsageError(
-                f"{place}: expected a value in each column and a weight of 0 or more, "
-                f"found {row | {'weight': weight}}\n  hint: correct or delete this line"
-            )
-        numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
-        text = json.dumps({"problem": table["problems"][0], **same, **numbers})
-        weights[text] += float(weight)  # type: ignore[assignment]
-    yield from ((json.loads(text), weight) for text, weight in weights.most_common() if weight)
+    yield from (
+        (json.loads(text), weights[text]) for text in sorted(weights, key=lambda t: -weights[t]) if weights[text]
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flashcore.errors import UsageError
 from flashcore.plugins.map.regions import Regions, Spot
-from flashcore.suites.expressions import holds, parse, value
+from flashcore.plugins.map.table import computed
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
 #: A split must save this mean regret over all points. Where a variant has no time, choosing it costs this regret: the
@@ -33,7 +33,7 @@ class Part:
 
     def has(self, spot: Spot) -> bool:
         """Whether its conditions hold."""
-        return all(holds(parse(test, spot.params), spot.params) for test in self.tests)
+        return all(computed(test, spot.params) for test in self.tests)
 
     def regret(self, spot: Spot) -> float:
         """The regret of its choice; infinite if no variant runs."""
@@ -47,7 +47,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
     variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
     losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     gain = _GAIN * sum(spot.weight for spot in spots)
-    at = np.array([[int(value(parse(f, s.params), s.params)) for f in features] for s in spots])
+    at = np.array([[int(computed(f, s.params)) for f in features] for s in spots])
 
     def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
