@@ -6,7 +6,8 @@
 // long rows when other blocks end. Here groups have equal numbers of heads.
 //
 //   KEYS        per tile: 64, or 128 with less shared memory for stages
-//   FEWER_ROWS  64 rows fewer per block: 192 at D = 64, 128 at D = 128
+//   FEWER_ROWS  64 rows fewer per block: 192 at D = 64, 128 at D = 128; with 128 keys from the next free tile, 128 at
+//               both, since three warpgroups would spill
 //   JOINT       K and V of a tile share one barrier
 //   PERSISTENT  2: one block per SM, each takes the next free tile; 0: a block per tile
 //   STAGES      tiles of keys in flight at D = 64
@@ -17,7 +18,8 @@
 
 namespace {
 
-using D64 = warpgroups::Between<64, KEYS, 4 - FEWER_ROWS, STAGES, JOINT != 0, PERSISTENT>;
+constexpr int kConsumers64 = KEYS == 128 && PERSISTENT == 2 ? 2 : 4 - FEWER_ROWS;
+using D64 = warpgroups::Between<64, KEYS, kConsumers64, STAGES, JOINT != 0, PERSISTENT>;
 using D128 = warpgroups::Between<128, KEYS, 3 - FEWER_ROWS, KEYS == 64 ? 4 : 2, JOINT != 0, PERSISTENT>;
 
 }  // namespace
