@@ -39,7 +39,7 @@ VARIANTS: dict[str, tuple[int, int, str]] = {
     "between_narrow": (192, 128, "kEven"),
     "between_narrow_dynamic": (192, 128, "kEven"),
     "between_wide": (192, 128, "kEven"),
-    "between_wide_dynamic": (128, 128, "kEven"),
+    "between_wide_dynamic": (0, 128, "kEven"),
     "short_in_step": (64, 64, "kFree"),
     "short_overlap": (64, 64, "kFree"),
     "wgmma_persistent": (256, 192, "kWalk"),

@@ -11,6 +11,7 @@ import pytest
 
 from flashcore.measure.bench import case_times
 from flashcore.measure.bench.child import Choose
+from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
@@ -82,8 +83,9 @@ class Stub:
 
     is_right = True
 
-    def __init__(self, variant: str, *us: float) -> None:
+    def __init__(self, variant: str, *us: float, kind: str = "choice") -> None:
         self.case = replace(case("right"), variant=variant)
+        self.is_choice, self.is_dispatcher = kind == "choice", kind == "dispatcher"
         self._next, self.us = iter(us), list[float]()
         self.look()
 
@@ -95,8 +97,8 @@ class Stub:
     look_again = looks.Entrant.look_again
 
 
-def lost(entrants: Sequence[Stub], choices: str, ran: str = "", share: float = 0.3) -> list[str]:
-    return [one.case.variant for one in looks.dropped(cast("Any", entrants), share, choices, [ran])]
+def lost(entrants: Sequence[Stub], share: float = 0.3) -> list[str]:
+    return [one.case.variant for one in looks.dropped(cast("Any", entrants), share)]
 
 
 def after(variant: str, *us: float) -> Stub:
@@ -114,34 +116,37 @@ def test_the_limit_is_a_share_but_never_less_than_looks_at_short_calls_tell(
     fastest: float, share: float, most: float
 ) -> None:
     entrants = [after("a", fastest), after("b", most - 0.01), after("c", most + 0.01)]
-    assert lost(entrants, "abc", share=share) == ["c"]
+    assert lost(entrants, share=share) == ["c"]
 
 
 def test_one_disturbed_look_drops_no_case() -> None:
     entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 80.0)]
-    assert lost(entrants, "abc") == ["c"]
+    assert lost(entrants) == ["c"]
     assert [one.us for one in entrants] == [[10.0], [10.0], [80.0]], "only those that are far are looked at again"
     rounds = [after("a", 10.0, 10.0, 10.0, 10.0), after("b", 10.0, 10.1, 90.0, 10.1)]
-    assert lost(rounds, "ab", share=0.01) == []
+    assert lost(rounds, share=0.01) == []
+    assert lost([after("a", 10.0, 10.0, 10.0), after("b", 10.0, 90.0, 10.1)], share=0.01) == []
 
 
 def test_looks_of_the_same_round_are_compared_and_the_first_only_alone() -> None:
     a = after("a", 50.0, 100.0, 110.0, 130.0)
-    assert lost([a, after("b", 100.0, 101.0, 111.0, 131.0)], "ab", share=0.02) == []
-    assert lost([a, after("b", 50.0, 104.0, 114.0, 134.0)], "ab", share=0.02) == ["b"], "the clock fell for both"
+    assert lost([a, after("b", 100.0, 101.0, 111.0, 131.0)], share=0.02) == []
+    assert lost([a, after("b", 50.0, 104.0, 114.0, 134.0)], share=0.02) == ["b"], "the clock fell for both"
 
 
 def test_far_is_from_the_fastest_right_choice() -> None:
-    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0)
+    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0, kind="dispatcher")
     wrong.is_right = False
     entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
-    assert lost(entrants, "abce") == ["e"]
-    assert lost([Stub("d", 2.0), Stub("r", 90.0, 90.0)], "") == ["r"], "without a choice, from the fastest"
-    assert lost([wrong, Stub("b", 90.0)], "a") == [], "without a right one nothing is far"
+    assert lost(entrants) == ["e"]
+    assert lost([Stub("d", 2.0, kind="dispatcher"), Stub("r", 90.0, 90.0, kind="reference")]) == ["r"], (
+        "without a choice, from the fastest"
+    )
+    assert lost([wrong]) == [], "without a right one nothing is far"
 
 
 def test_a_dispatcher_stays_however_slow_it_is() -> None:
-    assert lost([Stub("a", 10.0), Stub("b", 90.0)], "a", ran="b") == []
+    assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
@@ -159,7 +164,11 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
         each = {"a": fastest, "library": 7.0, "chooses": 88.0}
         return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in each.items()}, "failed": {}}
 
-    monkeypatch.setattr(looks, "Entrant", lambda case, *_: Stub(case.variant, *[us[case.variant]] * 9))
+    def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
+        kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
+        return Stub(case.variant, *[us[case.variant]] * 9, kind=kind)
+
+    monkeypatch.setattr(looks, "Entrant", entrant)
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
     cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in us]
     payload = {

@@ -61,6 +61,7 @@ def test_a_repeated_value_is_more_likely() -> None:
         ({"params": {**maps.TABLE["params"], "S": {"from": 65, "to": 100, "step": 64}}}, ["params.S"]),
         ({"variants": ["nothing*"], "dispatchers": []}, ["variants"]),
         ({"dispatchers": ["choose"]}, ["dispatchers"]),
+        ({"dispatchers": ["large", "chooses"]}, ["dispatchers"]),
         ({"features": ["S == 64"]}, ["features"]),
         ({"file": "absent.py"}, ["file"]),
     ],
@@ -106,13 +107,13 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("B,S,weight\n1,64,many\n", ":2: expected a value in each column and a weight of 0 or more, found .*'many'"),
+        ("B,S,weight\n1,64,many\n", "a weight of 0 or more, found in line 2 {.*'many'"),
         (
             "B,S,weight\n1,64,1\n1,64,-1\n",
-            ":3: expected a value in each column and a weight of 0 or more",
+            "a weight of 0 or more, found in line 3 {.*'-1'",
         ),
-        ("B,S\n1,64,5\n", ":2: expected a value in each column"),
-        ("B,S\n\n1\n", ":3: expected a value in each column"),
+        ("B,S\n1,64,5\n", "a value for each, and a weight of 0 or more, found in line 2 "),
+        ("B,S\n\n1\n", "found in line 3 "),
         ("B\n1\n", "rows: expected a number for each of B, H, S, D, found none for S, found {.*'B': 1"),
         ("B,S\nx,64\n", "rows: expected a number for each of B, H, S, D, found none for B, found {.*'B': 'x'"),
         ("problem,B,S\nother,1,64\n", "rows: expected a problem, one of attention, found 'other'"),
@@ -129,7 +130,5 @@ def test_a_file_that_does_not_fit_says_what_is_expected(tmp_path: Path, text: st
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     suite = traffic(tmp_path, "")
     Path(tmp_path, "traffic.csv").unlink()
-    with pytest.raises(
-        UsageError, match=r"traffic.csv: expected a CSV file whose first line names params, found .*No such file"
-    ):
+    with pytest.raises(UsageError, match=r"traffic.csv: expected a line that names params, .*, found .*No such file"):
         mapped(suite, "rows", 5, None)

@@ -45,9 +45,13 @@ _COVER, _CLOCKS, _MOST_HOST_US = 100_000, 3_000, 200.0
 
 
 class Entrant:
-    """A case that can be called, and the ``us`` of a call, less its launches, in each round of looks."""
+    """A case that can be called, and the ``us`` of a call, less its launches, in each round of looks.
 
-    def __init__(self, case: Case, sets: Sets, device: str) -> None:
+    A choice is neither a reference nor a dispatcher.
+    """
+
+    def __init__(self, case: Case, sets: Sets, device: str, is_dispatcher: bool) -> None:
+        self.is_dispatcher, self.is_choice = is_dispatcher, not (is_dispatcher or case.is_reference)
         caller = Caller(case, device=device)
         self.case, self._sets, self._outputs = case, sets, caller.outputs()
         self._call = functools.partial(caller.call, sets.inputs[0], self._outputs)
@@ -88,38 +92,34 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     payload = task.payload
     if not payload["race"]:
         return bench_child.perform(task, log)
-    (mode,) = payload["modes"]
-    choices: list[str] = []
     near: list[Entrant] = []
     far: list[Entrant] = []
 
     def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
-        choices.extend(c.variant for c in cases if not c.is_reference and c.variant not in dispatchers)
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:
-                near.append(Entrant(case, sets, payload["device"]))
+                near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
             except Exception:  # bench reports it
                 if is_poisoned(payload["device"]):
                     raise
         for share in _SHARES:
             log.step(task.name, f"look {share}")
-            for one in dropped(near, share, choices, dispatchers):
+            for one in dropped(near, share):
                 near.remove(one)
                 far.append(one)
-            if sum(one.case.variant not in dispatchers for one in near) < 2:
-                break
             for one in random.sample(near, len(near)):
                 one.look()
         left = {one.case.variant for one in far}
         return [c for c in cases if c.variant not in left], StopRule(least=_SAMPLES, fewest=_SAMPLES, seconds=0.0)
 
     times = bench_child.perform(task, log, choose)
-    us = {name: statistics.median(one["samples"][mode]) for name, one in times["variants"].items()}
-    excesses = [statistics.median(one.warm) - us[one.case.variant] for one in near if one.case.variant in us]
+    variants, (mode,) = times["variants"], payload["modes"]
+    timed = [(one, variants[one.case.variant]["samples"][mode]) for one in near if one.case.variant in variants]
+    excesses = [statistics.median(one.warm) - statistics.median(samples) for one, samples in timed]
     excess = statistics.median(excesses or [0.0])
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
-    least = min((us[name] for name in choices if name in us), default=0.0) + 1e-4
+    least = min((statistics.median(samples) for one, samples in timed if one.is_choice), default=0.0) + 1e-4
     for one in far:
         looked = CaseTimes(
             samples={mode: [round(max(x - excess, least), 4) for x in one.warm]},
@@ -134,24 +134,21 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             new=None,
             stopped=[mode],
         )
-        times["variants"][one.case.variant] = asdict(looked)
+        variants[one.case.variant] = asdict(looked)
     return times
 
 
-def dropped(
-    entrants: Sequence[Entrant], share: float, choices: Collection[str], dispatchers: Collection[str]
-) -> list[Entrant]:
-    """The cases far from the fastest right one of the ``choices``, also after another look, but no dispatchers."""
-    order = sorted(entrants, key=lambda one: statistics.median(one.warm))
-    candidates = [one for one in order if one.case.variant in choices] or order
-    fastest = next((one for one in candidates if one.is_right), None)
+def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
+    """The cases far from the fastest right choice, also after another look, but no dispatchers."""
+    order = sorted(entrants, key=lambda one: (not one.is_choice, statistics.median(one.warm)))
+    fastest = next((one for one in order if one.is_right), None)
     if not fastest:
         return []
     most = max(share * max(statistics.median(fastest.warm), _SHORTEST_US), _LEAST_US)
 
     def far(one: Entrant) -> bool:
-        behind = statistics.median(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
-        return behind > most and one.case.variant not in dispatchers
+        behind = statistics.median_low(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
+        return behind > most and not one.is_dispatcher
 
     slow = [one for one in entrants if far(one)]
     for one in slow:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import UsageError
-from flashcore.plugins.map.regions import Regions, Spot
+from flashcore.model.groups import picked
+from flashcore.plugins.map.regions import Regions
 from flashcore.report.cells import six_digits
 from flashcore.report.view import Book, Page
 
@@ -20,17 +21,15 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         regions = Regions(book.record)
     except UsageError:
         return None
-    if not regions.spots:
-        return None
-    view = {"regions": regions, "drawn": {"kind": "map", "points": [_drawn(spot) for spot in regions.spots]}}
-    return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),))
-
-
-def _drawn(spot: Spot) -> dict[str, Any]:
-    """A point's data for the chart; a figure that is unknown or infinite is ``None``."""
-    return {
-        "name": spot.shape.name,
-        "regret": spot.dispatched.text,
-        **{name: getattr(spot, name) for name in ("params", "best", "times", "references")},
-        **{name: six_digits(value) if value < math.inf else None for name, value in spot.figures.items()},
-    }
+    points = [
+        {
+            "name": spot.shape.name,
+            "regret": spot.dispatched.text,
+            **picked(spot, "params", "best", "times", "references"),
+            # unknown or infinite: None
+            **{name: six_digits(value) if value < math.inf else None for name, value in spot.figures.items()},
+        }
+        for spot in regions.spots
+    ]
+    view = {"regions": regions, "drawn": {"kind": "map", "points": points}}
+    return Page("map", "Map", str(HERE / "map.html.j2"), view, scripts=(str(HERE / "map.js"),)) if points else None

@@ -23,8 +23,13 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.text import UNMEASURED
 
 REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
-UNKNOWN = Ratio(math.nan, math.nan, math.nan)
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
+#: Titles of the figures whose quantiles are shown.
+FIGURES = {
+    "dispatched": "regret of the dispatcher",
+    "over_reference": "fastest variant over fastest reference",
+    "share": "floor over fastest variant",
+}
 
 
 class Spot:
@@ -40,18 +45,19 @@ class Spot:
     """
 
     def __init__(self, row: Row, weight: float, dispatchers: Sequence[str], shares: Mapping[Subject, float]) -> None:
-        self.shape, self.weight, variants = row.shape, weight, row.readings.record.suite.variants
+        variants = row.readings.record.suite.variants
+        self.shape, self.weight = row.shape, weight
         self.params = {"problem": self.shape.problem, **self.shape.params}
         self.references = {name: us for name, us in row.times.items() if variants[name].is_reference}
         self.times = {name: us for name, us in row.times.items() if name not in self.references}
         self.choices = {name: us for name, us in self.times.items() if name not in dispatchers} or self.times
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        self.ran = ["", *(name for name in dispatchers if variants[name].problem == self.shape.problem)][-1]
+        self.ran = next((name for name in dispatchers if variants[name].problem == self.shape.problem), "")
         value, low, high = row.over(next(iter(self.times)), self.ran) or [math.inf if self.ran else math.nan] * 3
         self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
             "margin": second / least,
-            "dispatched": self.dispatched.value,
+            "dispatched": value,
             "share": shares.get(Subject(self.best, shape=self.shape.name), math.nan),
             "over_reference": least / next(iter(self.references.values()), math.nan),
         }
@@ -94,32 +100,26 @@ class Regions:
     @property
     def tables(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
         """Title, heads and rows of each table of the map."""
-        total = sum(spot.weight for spot in self.spots) / 100
         won = grouped((s.best, s.weight) for s in self.spots)
+        total = sum(map(sum, won.values())) / 100
         rows = [[name, f"{len(won[name])}", f"{sum(won[name]) / total:.1f}"] for name in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
-        figures = {
-            "regret of the dispatcher": [s.dispatched.value for s in self.spots],
-            "fastest variant over fastest reference": [s.figures["over_reference"] for s in self.spots],
-            "floor over fastest variant": [s.figures["share"] for s in self.spots],
-        }
-        ratios = ((name, self.quantiles(of)) for name, of in figures.items())
-        rows = [[name, *(q[p].text if q else UNMEASURED for p in QUANTILES)] for name, q in ratios]
+        ratios = {title: self.quantiles(s.figures[name] for s in self.spots) for name, title in FIGURES.items()}
+        rows = [[title, *(of[p].text if of else UNMEASURED for p in QUANTILES)] for title, of in ratios.items()]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
-        worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)[:20]
+        worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
         rows = [
             [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", s.dispatched.text]
-            for s in worst
+            for s in worst[:20]
         ]
         yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
 
     @property
     def verdicts(self) -> Iterator[Verdict]:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
-        ends = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value", "high")]
-        points = f"{len(self.spots)} points, {self.untimed} more without a time"
+        regrets = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value")]
         for name, limit in self.table["regret"].items():
-            low, value, high = (end.get(name, UNKNOWN).value for end in ends)
+            low, value = (of[name].value if of else math.nan for of in regrets)
             cause: Cause | None = None
             if math.isnan(value):
                 cause = NotRecorded()
@@ -139,15 +139,16 @@ class Regions:
                 unit="1",
                 limit=f"{name} ≤ {limit:g}",
                 source=f"map.{self.name}",
-                reason=f"{points}; {low:.3f} to {high:.3f} by the intervals of the times" if ends[0] else points,
+                reason=f"{len(self.spots)} points, {self.untimed} more without a time; at least {low:.3f} by the times",
                 cause=cause,
             )
 
 
 def verdicts(record: Record, others: Sequence[Verdict]) -> Iterator[Verdict]:
     """The others, without those on points that a variant refuses, and the map's."""
-    is_map = any("points" in table for table in record.suite.tables["map"].values())
-    refused = {(plan.variant, plan.shape) for plan in record.plans if is_map and plan.cause and not plan.crashed}
+    if not any("points" in table for table in record.suite.tables["map"].values()):
+        yield from others
+        return
+    refused = {(plan.variant, plan.shape) for plan in record.plans if plan.cause and not plan.crashed}
     yield from (v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused)
-    if is_map:
-        yield from Regions(record).verdicts
+    yield from Regions(record).verdicts

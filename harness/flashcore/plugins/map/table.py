@@ -43,8 +43,8 @@ class MapForm(TableForm):
 
     A param is a constant, a list to choose from, in which a value may be repeated, or a range. ``derived`` params are
     computed from those before them. ``file`` replaces the problems' files, for example to make inputs on the GPU.
-    ``dispatchers`` are variants that choose a kernel by the shape; of each problem the last is timed. ``features`` are
-    expressions that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
+    ``dispatchers`` are variants that choose a kernel by the shape, one for each problem. ``features`` are expressions
+    that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
     """
 
     problems: list[Name] = Field(min_length=1)
@@ -70,6 +70,8 @@ class MapForm(TableForm):
         for name in self.dispatchers:
             if of_problems.get(name) not in self.problems:
                 yield "dispatchers", "one of its variants", misspelled(name, of_problems)
+        if len({of_problems.get(name) for name in self.dispatchers}) < len(self.dispatchers):
+            yield "dispatchers", "one for each problem", repr(self.dispatchers)
         if self.file and not Path(suite.root, self.file).is_file():
             yield "file", "a problem file of the suite", f"no {self.file}"
         for name, given in self.params.items():
@@ -134,12 +136,10 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             f"map.{name}: expected {count} points, {len(shapes)} meet the conditions\n"
             "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
         )
-    judged = {suite.variants[n].problem: n for n in table["dispatchers"]}
     variants = {
         n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
         for n, v in suite.variants.items()
         if v.problem in table["problems"] and matches_any(n, table["variants"])
-        if n not in table["dispatchers"] or n in judged.values()
     }
     return replace(
         suite,
@@ -149,7 +149,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**table, "dispatchers": [*judged.values()], "points": weights}}},
+        tables={"map": {name: {**table, "points": weights}}},
     )
 
 
@@ -181,17 +181,14 @@ def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
         for row in reader:
             weight = row.pop("weight", "1")
             if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
-                raise UsageError(
-                    f"{file}:{reader.line_num}: expected a value in each column and a weight of 0 or more, "
-                    f"found {row | {'weight': weight}}\n  hint: correct or delete this line"
-                )
+                raise ValueError(f"in line {reader.line_num} {row | {'weight': weight}}")
             numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
             weights[json.dumps({"problem": table["problems"][0], **same, **numbers})] += float(weight)
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(
-            f"{file}: expected a CSV file whose first line names params, found {error}\n"
-            "  hint: write one, or correct `csv` in the manifest"
+            f"{file}: expected a line that names params, then lines with a value for each, and a weight of 0 or more, "
+            f"found {error}\n  hint: write such a file, or correct `csv` in the manifest"
         ) from error
-    yield from (
-        (json.loads(text), weights[text]) for text in sorted(weights, key=lambda t: -weights[t]) if weights[text]
-    )
+    for text, weight in sorted(weights.items(), key=lambda item: -item[1]):
+        if weight:
+            yield json.loads(text), weight

@@ -55,12 +55,11 @@ def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str
         for i, feature in enumerate(features if depth else ()):
             order = sorted(rows, key=lambda row: at[row, i])
             below, values = losses[order].cumsum(axis=0), at[order, i]
+            lost = below.min(axis=1) + (loss - below).min(axis=1)
             for cut in range(_LEAST, len(rows) - _LEAST + 1):
-                lost = below[cut - 1].min() + (loss - below[cut - 1]).min()
                 low, high = values[cut - 1 : cut + 1]
-                if lost < least and low < high:
-                    middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
-                    least, split = lost, (feature, math.floor(middle), order[:cut], order[cut:])
+                if lost[cut - 1] < least and low < high:
+                    least, split = lost[cut - 1], (feature, (low + high) // 2, order[:cut], order[cut:])
         if split:
             feature, most, *parts = split
             for sign, part in zip(("<=", ">"), parts, strict=True):
