@@ -31,13 +31,18 @@ GAIN, OUT_OF_SCOPE = 1.02, ("python",)
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """For each variant: why check or bench failed, its times (us), and the gate's verdicts."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--suite", str(SUITE), "--build-dir", options.build_dir, "--variant", options.variant]
-        isolate = ["--isolate"] if options.isolate else []
-        start = time.monotonic()
-        _run(folder, "bench", *words, "--first", "0", "--samples", str(options.samples), *isolate)
-        seconds = time.monotonic() - start
-        record = store.read(lookup.find(Path(folder, "profiles"), None))
-        gate = json.loads(_run(folder, "gate", record.id, "--format", "json", "-q"))
+        return recorded(Path(folder), options)
+
+
+def recorded(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The results of :func:`measure`, whose run is recorded in ``folder``."""
+    words = ["--suite", str(SUITE), "--build-dir", options.build_dir, "--variant", options.variant]
+    isolate = ["--isolate"] if options.isolate else []
+    start = time.monotonic()
+    _run(folder, "bench", *words, "--first", "0", "--samples", str(options.samples), *isolate)
+    seconds = time.monotonic() - start
+    record = store.read(lookup.find(folder / "profiles", None))
+    gate = json.loads(_run(folder, "gate", record.id, "--format", "json", "-q"))
     variants: dict[str, Any] = {}
     for outcome in record.outcomes:
         one = variants.setdefault(outcome.variant, {"reasons": [], "gate": [], "times": {}})
@@ -50,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"gpu": record.gpu, "seconds": round(seconds, 1), "variants": variants}
 
 
-def _run(folder: str, *words: str) -> str:
+def _run(folder: Path, *words: str) -> str:
     done = subprocess.run([sys.executable, "-m", "flashcore", *words], cwd=folder, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (Exit.OK, Exit.FAILED, Exit.UNMEASURED):
         raise UsageError(f"flashcore {words[0]}: exit code {done.returncode}")

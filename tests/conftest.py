@@ -46,7 +46,6 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 TOY = TESTS / "suites" / "toy"
 FAULTS = TESTS / "suites" / "faults"
-LAZY = TESTS / "suites" / "lazy"
 UPDATE = TESTS / "suites" / "update"
 
 #: The variants of the faults suite whose launch plans fail without a GPU.

@@ -24,7 +24,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.record import CaseOutcome, Facts, Record, Subject
 from flashcore.records import lookup, store
 from flashcore.suites import load
-from tests.conftest import FAULTS, LAZY, ROOT, TOY, UPDATE, Built, build_once, flashcore
+from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
 pytestmark = pytest.mark.gpu
 
@@ -52,7 +52,7 @@ def build_dirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[P
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for suite in (TOY, FAULTS, LAZY, UPDATE)
+        for suite in (TOY, FAULTS, UPDATE)
     }
 
     def complete(suite: Path) -> str:
@@ -175,47 +175,6 @@ def test_a_shape_that_a_plan_refuses_is_unsupported(broken: Record) -> None:
     by_case = outcomes(broken)
     assert by_case["plan_refuses/small", "check"].status == "unsupported"
     assert by_case["plan_refuses/tail", "check"].status == "ok"
-
-
-# --- timed calls that save their work ---------------------------------------------------------------
-
-#: How → what bench must say, or check: an answer that is kept from call to call differs where inputs do.
-SAVED = {
-    "stops": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite",
-    "capture": r"a timed call returned a wrong answer: out: 65536 of 65536 elements not finite",
-    "remembers": r"on new data with poisoned outputs|differs from the first",
-    "host": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite.*, eager, turn",
-    "looks": r"on new data with poisoned outputs.*reuses results",
-}
-
-
-@pytest.fixture(scope="module")
-def lazy(tmp_path_factory: pytest.TempPathFactory, build_dirs: Callable[[Path], str]) -> Record:
-    """The run of variants that are right, and do nothing where they think that nobody sees it."""
-    folder = tmp_path_factory.mktemp("lazy")
-    # All samples in every mode, so that each variant is called often enough to stop working.
-    words = ("profile", "--suite", str(LAZY), "--build-dir", build_dirs(LAZY), *FEW[:-1], "30", "--first", "0")
-    done = flashcore(*words, cwd=folder)
-    assert done.returncode == Exit.FAILED, done.stdout + done.stderr
-    return newest(folder)
-
-
-def test_an_honest_kernel_keeps_its_times_by_every_clock(lazy: Record) -> None:
-    assert outcomes(lazy)["honest/small", "bench"].status == "ok"
-    subject = Subject("honest", shape="small")
-    for mode in ("isolated", "back_to_back", "cold", "eager"):
-        fact = lazy.facts.get(f"{mode}_p50", subject)
-        assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact
-        assert 10 < fact.number < 100
-
-
-@pytest.mark.parametrize(("variant", "reason"), SAVED.items())
-def test_a_kernel_that_saves_its_work_is_never_timed(lazy: Record, variant: str, reason: str) -> None:
-    by_case = outcomes(lazy)
-    check, bench = (by_case[f"{variant}/small", stage] for stage in ("check", "bench"))
-    caught = check if check.status == "failed" and variant == "remembers" else bench
-    assert caught.status == "failed" and re.search(reason, caught.reason), (check.reason, bench.reason)
-    assert not [f for f in Facts(lazy.facts.of(variant)).named("isolated_p50") if f.value is not None]
 
 
 # --- tensors that are input and output, strided, or absent ------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+import argparse
+import re
 from typing import Any
 
 import pytest
 
 from benchmarks import cheats
+from flashcore.model.record import Record, Subject
+from flashcore.records import lookup, store
 from flashcore.suites.load import load
 
 
@@ -49,8 +50,52 @@ def test_the_suite_has_the_variants_that_the_benchmark_names() -> None:
     assert {cheats.HONEST, *cheats.OUT_OF_SCOPE} < set(load(cheats.SUITE).variants)
 
 
+# --- on a GPU ---------------------------------------------------------------------------------------
+
+#: How a variant saves its work → what bench must say, or check: an answer that is kept from call to call differs where
+#: inputs do.
+SAVED = {
+    "stops": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite",
+    "capture": r"a timed call returned a wrong answer: out: 65536 of 65536 elements not finite",
+    "remembers": r"on new data with poisoned outputs|differs from the first",
+    "host": r"a timed call returned a wrong answer: out: \d+ of 65536 elements not finite.*, eager, turn",
+    "looks": r"on new data with poisoned outputs.*reuses results",
+}
+#: Variants that change what the harness captured, or run beside it.
+GRAPHS = ("spacers", "no_spacers", "flushes", "beside", "before_spacers", "events", "first_event")
+REASONS = SAVED | dict.fromkeys(GRAPHS, r"a call changed the graph")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Record]:
+    """The benchmark's results and its run: all samples in every mode, so that each variant is called often enough to
+    stop working."""
+    folder = tmp_path_factory.mktemp("cheats")
+    options = argparse.Namespace(build_dir=str(folder / "build"), variant="*", samples=30, isolate=False)
+    return cheats.recorded(folder, options), store.read(lookup.find(folder / "profiles", None))
+
+
 @pytest.mark.gpu
-def test_no_cheat_wins_on_a_gpu(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "benchmarks.cheats", "--samples", "10", "--build-dir", str(tmp_path)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+def test_no_cheat_wins(measured: tuple[dict[str, Any], Record]) -> None:
+    results, record = measured
+    assert cheats.verdict(results) == 0, "\n".join(cheats.table(results))
+    assert results["variants"].keys() == record.suite.variants.keys()
+
+
+@pytest.mark.gpu
+def test_an_honest_kernel_keeps_its_times_by_every_clock(measured: tuple[dict[str, Any], Record]) -> None:
+    results, record = measured
+    assert not results["variants"][cheats.HONEST]["reasons"]
+    subject = Subject(cheats.HONEST, shape="small")
+    for mode in ("isolated", "back_to_back", "cold", "eager"):
+        fact = record.facts.get(f"{mode}_p50", subject)
+        assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact
+        assert 10 < fact.number < 100
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("variant", "reason"), REASONS.items())
+def test_a_cheat_is_never_timed(measured: tuple[dict[str, Any], Record], variant: str, reason: str) -> None:
+    one = measured[0]["variants"][variant]
+    assert any(re.search(reason, text) for text in one["reasons"]), one
+    assert not one["times"]
