@@ -115,6 +115,15 @@ def _register() -> None:
     def raises(x: Tensor, out: Tensor, scale: float) -> None:
         raise RuntimeError("invalid configuration argument")
 
+    seen = set()
+
+    def raises_late(x: Tensor, out: Tensor, scale: float) -> None:
+        """On data that neither set of tensors had at first."""
+        seen.add(float(x[0, 0]))
+        if len(seen) > 2:
+            raise RuntimeError("invalid device function")
+        out.copy_(x.softmax(-1))
+
     def poisons(x: Tensor, out: Tensor, scale: float) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 

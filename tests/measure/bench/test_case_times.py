@@ -349,6 +349,18 @@ def test_cases_of_much_work_weigh_more(flop: float, weight: int) -> None:
     assert case_times._weight([replace(case(name), flop=flop) for name in ("right", "slower")]) == weight
 
 
+def test_a_variant_that_fails_on_new_data_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))
+    cases = [case("raises_late"), case("right")]
+    result = case_times.run(stages.context(tmp_path, "right", bench=settings), cases, tmp_path)
+    assert [(o.status, o.reason) for o in result.outcomes] == [
+        ("failed", "RuntimeError: invalid device function"),
+        ("ok", ""),
+    ]
+    (path,) = tmp_path.glob("journal-*.jsonl")
+    assert [line["name"] for line in journal.read_journal(path) if line["event"] == "begin"] == ["small"], "timed once"
+
+
 def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     """One that ends its process, or forges answers in it, reaches no other case's times."""
     settings = Bench(samples=12, max_samples=20, limits=Limits(time_limit=60.0))

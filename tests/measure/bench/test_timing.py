@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -99,6 +100,16 @@ def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_af
     for regime in ("isolated", "cold"):
         getattr(timed, "_pair")(regime, events=False)  # noqa: B009
     assert timed.kernels == 0
+
+
+@pytest.mark.parametrize(("waited", "us"), [(5.0, 8.0), (500.0, 508.0)])
+def test_eager_calls_last_until_other_streams_are_done(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, waited: float, us: float
+) -> None:
+    clock = itertools.count(0.0, waited / 1e6)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    timed = stream.timer().prepare([stream.launch])
+    assert timed.eager() == pytest.approx(us / timed.eager_calls)
 
 
 class Device(Stream):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,25 +57,33 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     left: Sequence[Case] = [case for case in cases if case.variant not in failed]
     if choose:
         left, rule = choose(left, sets)
-    for case in left:
-        log.step(task.name, "set up", case.variant)
+
+    @contextlib.contextmanager
+    def excluding(what: str, variant: str) -> Iterator[None]:
+        """A step whose error fails this variant, and leaves the others' calls as they are."""
+        log.step(task.name, what, variant)
         try:
-            caller = Caller(case, problem, device)
-            proofs[case.variant] = Proof(caller, sets, *sets.rotation.prepare(timer, caller), rng)
+            yield
         except Exception as error:
             if is_poisoned(device):
                 raise
-            failed[case.variant] = raised(error)
+            failed[variant] = raised(error)
+
+    for case in left:
+        with excluding("set up", case.variant):
+            caller = Caller(case, problem, device)
+            proofs[case.variant] = Proof(caller, sets, *sets.rotation.prepare(timer, caller), rng)
+    if not {"isolated", "cold"}.isdisjoint(payload["modes"]):  # the modes whose single calls are compared with these
+        for variant, proof in proofs.items():
+            with excluding("new data", variant):
+                proof.meet_new_data()
+    proofs = {variant: proof for variant, proof in proofs.items() if variant not in failed}
     ready = {variant: proof.timed for variant, proof in proofs.items()}
     empty = {_EMPTY: timer.empty()} if ready else {}
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {}
     calls: dict[str, dict[str, list[float]]] = {}
     spent: dict[str, float] = defaultdict(float)
-    if not {"isolated", "cold"}.isdisjoint(payload["modes"]):  # the modes whose single calls are compared with these
-        for variant, proof in proofs.items():
-            log.step(task.name, "new data", variant)
-            proof.meet_new_data()
     rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
     race = Race(rank, **payload["race"], references=references) if payload["race"] else None
     stopped: dict[str, list[str]] = defaultdict(list)

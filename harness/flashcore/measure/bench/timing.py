@@ -8,7 +8,7 @@
   tensors that fit in L2 together.
 - cold: like isolated, but before each spacer stores to twice the size of L2 flush it. Persisting lines are reset.
 - eager: the time between two events around N back-to-back calls from Python, over N: the host's time if the host is
-  slower than the kernel.
+  slower than the kernel. If the device is busy after that, with work on other streams, until it is idle.
 
 A call that writes its inputs has separate tensors at each position of a sample. They are rewritten right before the
 sample, untimed, so that every timed call starts from the same content. See :class:`Restored`.
@@ -24,6 +24,7 @@ import gc
 import itertools
 import os
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -56,6 +57,8 @@ _LONG_EVENTS, _FEWEST_EVENTS, _EVENTS = 3, 10, 40
 _RESOLUTION = 1e-3
 #: Environment variable: a file whose ``HostTimer`` replaces CUDA events in tests without a GPU.
 STAND_IN = "FLASHCORE_TIMER"
+#: Finding an idle device idle takes less (us).
+_IDLE_US = 20.0
 #: Most sets of tensors that calls rotate through, if they fit in half of L2.
 _MOST_SETS = 4
 
@@ -203,6 +206,15 @@ class Timer:
         self._end.synchronize()
         return float(self._start.elapsed_time(self._end)) * 1000.0
 
+    def busy(self) -> float:
+        """How long the device still works after the stream's last event, us."""
+        import torch
+
+        start = time.perf_counter()
+        torch.cuda.synchronize()
+        us = (time.perf_counter() - start) * 1e6
+        return us if us > _IDLE_US else 0.0
+
     def elapsed(self, count: int) -> list[float]:
         """us between the events of each of the first ``count`` pairs."""
         return [self.driver.elapsed_us(*pair) for pair in self.events[:count]]
@@ -345,7 +357,7 @@ class Timed:
                 self._call(i)
 
         self._begin(self.eager_calls)
-        return self._timer.between(calls) / self.eager_calls
+        return (self._timer.between(calls) + self._timer.busy()) / self.eager_calls
 
     def each(self, regime: str, *, calls: bool = True, first: bool = True) -> list[float]:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
