@@ -465,7 +465,7 @@ def record(
     times: Mapping[str, float] | None = None,
     **changes: Any,
 ) -> Record:
-    """A complete run: all stages ok on all cases. ``facts`` are added last and win over the default
+    """A complete run: all stages ok on all cases. ``facts`` are added last, and replace the default
     ones of the same subject; ``times`` gives a variant's time by itself in microseconds at every shape.
     """
     chosen = suite if suite is not None else globals()["suite"]()
@@ -498,7 +498,9 @@ def record(
         "keys": {f"{v.name}/{s.name}": case_key(v, s) for v, s in cases(chosen)},
         "stages": tuple(StageNote(n, "ok", 1.0) for n in ("build", "static", "check", "bench", "profile")),
     }
-    return bare_record(chosen, [*results, *facts], **{**fields, **changes})
+    added = {(f.subject, f.name): f for f in facts}
+    kept = [f for f in results if (f.subject, f.name) not in added]
+    return bare_record(chosen, [*kept, *added.values()], **{**fields, **changes})
 
 
 #: Counters that each case of a large record has.

@@ -455,10 +455,6 @@ def test_another_nvcc_release_is_said_loudly() -> None:
 
 
 def test_the_order_of_facts_changes_nothing() -> None:
-    record = of([REGISTERS, factory.budget("bank_conflicts", maximum=1e9)], facts=[registers(140)])
-    turned = replace(record, facts=Facts(reversed(list(record.facts))))
-    one = judge(record)
-    assert one.counts() != judge(turned).counts()  # a later fact wins, so the planted one is hidden there
     clean = of([REGISTERS])
     turned = replace(clean, facts=Facts(reversed(list(clean.facts))))
     assert {(v.subject, v.status) for v in judge(clean).verdicts} == {

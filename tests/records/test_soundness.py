@@ -156,6 +156,45 @@ def test_facts_without_their_samples_are_refused(run: Path, fact: str) -> None:
     refused(run, store.SAMPLES, {"fast/mission/isolated": ...}, message)
 
 
+def again(fact: str, factor: float) -> Edit:
+    """Adds another value of a fact's first subject, before or after the recorded one."""
+
+    def change(data: Any) -> None:
+        at, row = next((i, row) for i, row in enumerate(data["facts"]) if row[1] == fact)
+        changed = [*row[:2], type(row[2])(row[2] * factor), *row[3:]]
+        data["facts"].insert(at if factor < 1 else len(data["facts"]), changed)
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("fact", ["registers", "isolated_p90", "max_error", "spill_instructions"])
+def test_two_values_of_one_fact_are_refused(run: Path, fact: str, factor: float) -> None:
+    refused(run, store.FACTS, again(fact, factor), f"fact '{fact}' of .*: expected one value, found two")
+
+
+@pytest.mark.parametrize(("fact", "factor"), [("isolated_p90", 0.9), ("cold_p90", 0.5)])
+def test_a_percentile_below_its_median_is_refused(run: Path, fact: str, factor: float) -> None:
+    refused(run, store.FACTS, scaled(fact, factor), f"fact {fact} of .*: expected a value between p50, ")
+
+
+@pytest.mark.parametrize("status", ["", "failed", "skipped"])
+@pytest.mark.parametrize("samples", [True, False])
+def test_times_without_a_bench_that_took_them_are_refused(run: Path, status: str, samples: bool) -> None:
+    def change(data: Any) -> None:
+        (bench,) = (o for o in data["outcomes"] if (o["variant"], o["stage"]) == ("cudnn", "bench"))
+        bench |= {"status": status, "cause": {"cause": "hang", "seconds": 1}}
+        data["outcomes"] = [o for o in data["outcomes"] if o["status"]]
+
+    message = (
+        "samples of 'cudnn/mission/isolated': expected the outcome of a bench that timed cudnn/mission, found none"
+    )
+    if not samples:
+        message = "fact isolated_p90 of cudnn/mission: expected the outcome of a bench that timed it, found none"
+        edit(run, store.SAMPLES, lambda data: [data.pop(key) for key in [*data] if key.startswith("cudnn/")])
+    refused(run, store.HEADER, change, message)
+
+
 def row(index: int, value: Any) -> Edit:
     """Changes the first fact."""
     return {f"facts.0.{index}": value}

@@ -52,6 +52,8 @@ def full() -> Record:
         keys={"fast/mission": CaseKey("a", "b", "13.0.88"), "cudnn/mission": CaseKey("", "", "", peer=True)},
         stale={"slow/mission": CodeChanged("device")},
         outcomes=tuple(o for o in made.outcomes if o.case != "slow/mission"),  # nothing stale was taken over
+        samples={key: times for key, times in made.samples.items() if not key.startswith("slow/mission/")},
+        facts=Facts(f for f in made.facts if f.subject.case != "slow/mission" or f.source is not Source.EVENTS),
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "3 facts"),),
         gpus=(
             SharingGpu(
@@ -158,7 +160,7 @@ FACTS = st.lists(
             subject, name, value, CATALOGUE[name].unit, source, Message(remark) if value is None else remark
         ),
         SUBJECTS, st.sampled_from(list(CATALOGUE)), VALUES, st.sampled_from(SOURCES), st.text(max_size=8),
-    ), max_size=6,
+    ), max_size=6, unique_by=lambda fact: (fact.subject, fact.name),
 )  # fmt: skip
 
 

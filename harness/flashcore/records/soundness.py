@@ -12,7 +12,7 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Detail, Impossible
 from flashcore.model.intervals import of_samples, speedup, tflops
 from flashcore.model.plugin import missing
-from flashcore.model.record import Fact, Facts, Record, Source, Value
+from flashcore.model.record import Fact, Facts, Record, Source, Subject, Value
 from flashcore.model.text import shortened
 
 #: Larger than any counter, size or rate, and small enough that sums and ratios stay finite.
@@ -75,9 +75,17 @@ def mistakes(record: Record) -> Iterator[str]:
     ran = [(o.case, o.stage) for o in record.outcomes if o.status in ("ok", "failed")]
     if len({*ran}) < len(ran) or not record.stale.keys().isdisjoint(case for case, _ in ran):
         yield "outcomes: expected one of each case and stage, and none of what is stale, found others"
+    timed = _timed(record)
     for key, series in record.samples.items():
+        if (case := key.rpartition("/")[0]) not in timed:
+            yield f"samples of {shortened(key)}: expected the outcome of a bench that timed {case}, found none"
         if any(complaint(x, "us") or not x for x in series):
             yield f"samples of {shortened(key)}: expected times in µs, above 0, found others"
+
+
+def _timed(record: Record) -> set[str]:
+    """The cases with a bench outcome that is ``ok``: others have no times."""
+    return {o.case for o in record.outcomes if o.stage == "bench" and o.status == "ok"}
 
 
 def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator[str]:
@@ -90,8 +98,15 @@ def mistakes_in_facts(record: Record, facts: Sequence[Fact] | Facts) -> Iterator
     archs = {None, *suite.archs, *(a.arch for a in record.artifacts)}
     shapes = {None, *suite.shapes}
     units = {n: spec.unit for n in {f.name for f in facts} if isinstance(n, str) and (spec := spec_of(n))}
+    by_subject: dict[Subject, set[str]] = {}
+    last, names = None, set[str]()
     for fact in facts:
         name, s, unit = fact.name, fact.subject, units.get(fact.name)
+        if s is not last:  # a subject's facts are consecutive: one lookup for all of them
+            last, names = s, by_subject.setdefault(s, set())
+        if name in names:
+            yield f"fact {shortened(name)} of {s}: expected one value, found two"
+        names.add(name)
         if unit == "" and fact.source in (Source.NCU, Source.CUPTI) and isinstance(fact.unit, str):
             unit = fact.unit  # an ncu metric may have any unit
         is_captured = s.kernel and fact.source in (Source.NCU, Source.CUPTI)  # such a kernel needs no variant
@@ -116,8 +131,8 @@ def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
     Rates of joined cases are not compared: the times and formulas that they derive from may not have been joined.
     """
     suite, samples = record.suite, record.samples
-    timed = (f for f in facts if f.source is Source.EVENTS or f.name == "formula_flop")
-    numbers = {(f.subject.case, f.name): f.number for f in timed if f.subject.shape and f.number is not None}
+    of_time = (f for f in facts if f.source is Source.EVENTS or f.name == "formula_flop")
+    numbers = {(f.subject.case, f.name): f.number for f in of_time if f.subject.shape and f.number is not None}
     derived: dict[tuple[str, str], float | None] = {}
     for key, series in samples.items():
         case, _, mode = key.rpartition("/")
@@ -134,8 +149,16 @@ def contradictions(record: Record, facts: Iterable[Fact]) -> Iterator[str]:
             derived[case, "tflops"] = tflops(numbers.get((case, "formula_flop"), 0.0), series)
             for name, reference in references.items():
                 derived[case, f"speedup_vs_{name}"] = speedup(reference, series) if reference else None
+    timed = _timed(record)
     joined = {o.case for o in record.outcomes if o.stage == "bench" and o.origin}
     for (case, name), value in numbers.items():
+        if case not in timed and name != "formula_flop":
+            yield f"fact {name} of {case}: expected the outcome of a bench that timed it, found none"
+        if name.endswith("_p90"):  # single calls are not recorded
+            p50, p99 = (numbers.get((case, name[:-2] + end), value) for end in ("50", "99"))
+            if not p50 - 1e-4 <= value <= p99:
+                limits = f"p50, {p50:.9g}, and p99, {p99:.9g}"
+                yield f"fact {name} of {case}: expected a value between {limits}, found {value:.9g}"
         is_rate = name in ("tflops", "speedup_vs_baseline", "speedup_vs_peer")
         if case in joined if is_rate else not name.endswith(("_p50", "_mean", "_std", "_samples")):
             continue
