@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,22 @@ def test_what_is_left_out_is_counted_by_verdicts() -> None:
     title, *results = rows(*many)
     assert title == "FAILED (150)"
     assert len(results) == 49 and results[-1].strip() == "… and 6 more"
+
+
+def test_waivers_of_a_budget_with_one_reason_are_one_row() -> None:
+    waivers = [
+        factory.waiver("registers_limit", 150, variants=("slow",), expires="2027-02-01"),
+        factory.waiver("registers_limit", 140, variants=("fast",), expires="2027-01-01"),
+        factory.waiver("registers_limit", 130, variants=("split",), reason="another"),
+    ]
+    missed = [registers(140), registers(140, arch="sm_80"), registers(150, "slow"), registers(130, "split", "sm_90a")]
+    text = verdict_table.render(judge.judge(of([REGISTERS], waivers, missed), today=TODAY))
+    title, *results = next(part for part in text.split("\n\n") if part.startswith("waived")).splitlines()
+    assert title == "waived (4)"
+    assert [re.split("  +", row.strip()) for row in results] == [
+        ["registers_limit", "3 misses", "slow: accepted 150 and 1 more", "known, to be mended", "until 2027-01-01"],
+        ["registers_limit", "1 miss", "split: accepted 130", "another"],
+    ]
 
 
 def test_the_table_says_it_all() -> None:

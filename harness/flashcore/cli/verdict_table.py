@@ -28,9 +28,9 @@ def render(result: Judgement) -> str:
         _group("FAILED", result.failed),
         _gaps(f"UNMEASURED, required by --require {result.require}{default}", [v for v in gaps if v.tier in tiers]),
         _gaps("UNMEASURED, required by --budgets", [v for v in gaps if v.tier not in tiers]),
-        _group("waived", result.waived),
+        _waived(result),
         _waivers(result.waivers),
-        _loosened(result),
+        _block(f"loosened in the manifest ({len(result.relaxed)})", (), result.relaxed),
         _gaps("unmeasured, not required", other),
         _goals(result.goals),
         _passes(result.limits),
@@ -79,15 +79,20 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
     ]
 
 
-def _loosened(result: Judgement) -> list[str]:
-    """Everything that the manifest loosens, with the reasons."""
+def _waived(result: Judgement) -> list[str]:
+    """A row per budget and reason: a waiver may accept hundreds of misses."""
     rows = []
-    for use in result.loosened:
-        w = use.waiver
-        until = f"until {w.expires}" if w.expires else ""
+    for first, *others in grouped(((use.waiver.budget, use.waiver.reason), use) for use in result.loosened).values():
+        w, uses = first.waiver, (first, *others)
+        until = min((day for use in uses if (day := use.waiver.expires)), default="")
         where = ", ".join(w.variants) if w.variants != ("*",) else "all variants"
-        rows.append((w.budget, where, f"accepted {number(w.accepted)}", w.reason, until))
-    return _block(f"loosened in the manifest ({len(rows) + len(result.relaxed)})", rows, result.relaxed)
+        more = f" and {len(others)} more" if others else ""
+        covered = sum(use.covers for use in uses)
+        where = f"{where}: accepted {number(w.accepted)}{more}"
+        rows.append(
+            (w.budget, f"{covered} miss{'es' * (covered > 1)}", where, w.reason, f"until {until}" if until else "")
+        )
+    return _block(f"waived ({len(result.waived)})", rows)
 
 
 def _goals(verdicts: Sequence[Verdict]) -> list[str]:

@@ -63,3 +63,9 @@ def test_the_json_has_the_values_of_the_table() -> None:
     assert parsed["times_reason"] == ""
     other = json.loads(command.as_json(a, record("two", 80, "NVIDIA L4")))
     assert other["times"] is None and other["times_reason"] == "measured on NVIDIA H200, not NVIDIA L4"
+
+
+def test_runs_of_different_suites_are_called_so() -> None:
+    other = replace(AFTER, suite=replace(AFTER.suite, name="roofs"))
+    assert command.as_text(BEFORE, other).splitlines()[0].endswith(": of different suites, attention and roofs")
+    assert "different suites" not in command.as_text(BEFORE, AFTER)

@@ -104,6 +104,8 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
         whole: whether facts that one record lacks are listed, and not only counted.
     """
     head, (same, both) = f"{a.id} → {b.id}", differences.same_builds(a, b)
+    if a.suite.name != b.suite.name:
+        head += f": of different suites, {a.suite.name} and {b.suite.name}"
     if kernels.are_all(a) and kernels.are_all(b):
         return f"{head}: {kernels.text(a, b, top or None)}"
     notes = [f"note: {r}" for r in _remarks(a, b)]
