@@ -108,7 +108,7 @@ def _kernel(context: Context, shape: str, samples: int, placement: int) -> dict[
     callers = {"bench": Caller(case, problem)}
     if by_library.launcher:
         callers["bench --launcher"] = Caller(by_library, problem)
-    ready = {name: rotation.prepare(timer, caller)[0] for name, caller in callers.items()}
+    ready = {name: rotation.prepare(timer, caller) for name, caller in callers.items()}
     outputs = callers["bench"].outputs()
     callers["bench"].call(rotation.inputs[0], outputs)
     expected = {name: _bytes(value) for name, value in outputs.items()}

@@ -110,14 +110,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if gpu is None or gpu.capability < (9, 0):
         raise CapabilityError("no GPU that launches programmatically (sm_90)", "run it on a machine with one")
     timer = Timer()
-    ready: dict[str, Timed] = {"empty": timer.empty()}
+    ready: dict[str, Timed] = {"empty": timer.empty}
     for cycles in SPINS:
         for copy in ("plain", "again"):
             ready[f"{copy} {cycles}"] = timer.prepare([lambda n=cycles: timer.spin(n, BLOCKS)])  # type: ignore[misc]
         ready[f"twin {cycles}"] = timer.prepare([_Twin(timer, cycles)])
     rule = StopRule(least=options.samples, most=options.samples)
     watch = Watch("cuda")
-    turns = Turns(watch, lambda _: None)
+    turns = Turns(watch, lambda *_: None)
     samples = {r: sample(ready, r, rule, turns) for r in REGIMES}
     most = dict.fromkeys(ready, StopRule().most)
     calls = distributions(ready, "isolated", StopRule(), turns, most)

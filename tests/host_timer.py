@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,13 +32,14 @@ class HostTimer(Timer):
         restored: Restored | None = None,
         outputs: Sequence[Outputs] = (),
     ) -> Timed:
-        return _HostTimed(calls, launches, restored)
+        return _HostTimed(calls, launches, restored, outputs)
 
     def between(self, work: Callable[[], object], *, cover: int = 0) -> float:
         began = time.perf_counter()
         work()
         return (time.perf_counter() - began) * 1e6
 
+    @functools.cached_property
     def empty(self) -> Timed:
         return self.prepare([lambda: None])
 
@@ -47,11 +49,11 @@ class _HostTimed(Timed):
     copies: int = 0
     before: Callable[[], None] | None = None
 
-    def __init__(self, calls: Calls, launches: int | None, restored: Restored | None) -> None:
-        self._calls = calls
-        self._restored = restored
+    def __init__(
+        self, calls: Calls, launches: int | None, restored: Restored | None, outputs: Sequence[Outputs]
+    ) -> None:
+        self._calls, self._restored, self._looks, self.outputs = calls, restored, None, outputs
         self._answer: Any = None
-        self.gaps = {}
         self._flush = bytearray(1 << 20)
         self._sample(1)
         most = min(50, len(calls)) if restored else 50

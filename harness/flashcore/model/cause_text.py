@@ -188,7 +188,6 @@ FORMS: dict[type[c.Detail], Form] = {
     c.WrongTimedAnswer: "void: a timed call returned a wrong answer: {complaint}, {regime}, turn {turn}, seed {seed}",
     c.SlowOnNewData: "void: a call takes {new_us:.3f} µs on new data with poisoned outputs, but "
     "{known_us:.3f} µs on data of an earlier call: it reuses results",
-    c.ShortSpacers: "void: {regime} spacers between calls take {us:.2f} µs, without calls {alone_us:.2f} µs",
     c.BelowFloor: lambda x: (
         f"void: {x.fact} {number(x.us, 'us')} is below its {x.resource} floor of {number(x.floor_us, 'us')}"
     ),

@@ -471,14 +471,6 @@ class SlowOnNewData(VoidTiming):
     known_us: float
 
 
-class ShortSpacers(VoidTiming):
-    """The spacers between calls are shorter than those without calls, by the events around calls (µs)."""
-
-    regime: str
-    us: float
-    alone_us: float
-
-
 class BelowFloor(VoidTiming):
     """The time is below what a resource allows (µs)."""
 

@@ -130,19 +130,19 @@ def settled(
 ) -> list[case_times.Measured | CaseOutcome]:
     """The parent's results from a child's message with these times by variant."""
     usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None, "stopped": []}
+    usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "stopped": []}
     variants = {variant: CaseTimes(**{**usual, **one}) for variant, one in times.items()}
     message = ShapeTimes(
-        variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}, drawn=1
+        variants=variants, failed={}, empty=empty or {}, clock="", doubt=0.5, state=state or {}
     )  # fmt: skip
     data = json.loads(json.dumps(message.to_json()))  # as it comes out of the journal
-    return list(case_times.settle(journal.Result("small", "ok", data=data), cases))
+    return [*case_times.settle(journal.Result("small", "ok", data=data), cases).values()]
 
 
 def facts_of(cases: Sequence[Case], outcomes: Sequence[case_times.Measured | CaseOutcome], baseline: str) -> Facts:
-    measured = {o.case.name: o for o in outcomes if isinstance(o, case_times.Measured)}
+    measured = [o for o in outcomes if isinstance(o, case_times.Measured)]
     assert len(measured) == len(cases)
-    return Facts(case_times._group_facts(cases, measured, baseline))
+    return Facts(case_times._group_facts(measured, baseline))
 
 
 def test_a_case_is_ranked_by_the_regime_that_its_shape_names() -> None:
@@ -300,14 +300,14 @@ def test_times_that_another_version_wrote_are_taken_again(tmp_path: Path) -> Non
     (path,) = tmp_path.glob("journal-*.jsonl")
     older = [json.loads(line) for line in path.read_text().splitlines()]
     (answer,) = (line for line in older if line["event"] == "result")
-    del answer["data"]["variants"]["right"]["new"]
+    del answer["data"]["variants"]["right"]["copies"]
     path.write_text("".join(json.dumps(line) + "\n" for line in older))
 
     lines.clear()
     result = case_times.run(replace(context, workers=Pool()), cases, tmp_path)  # as a resumed run does
     assert [o.status for o in result.outcomes] == ["ok", "ok"]
     assert lines[0].startswith("bench: small: expected times in this version's format, found another format (")
-    assert "'new'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
+    assert "'copies'" in lines[0] and lines[0].endswith("): its 2 cases are timed again")
     assert len(lines) == 3, "the message, then the progress of both cases"
     assert len(list(tmp_path.glob("journal-*.jsonl"))) == 2
     again = replace(context, workers=Pool())
@@ -378,8 +378,8 @@ def test_a_planned_case_is_trusted_only_if_no_host_code_shares_its_process(
 ) -> None:
     def timed(_: Pool, tasks: Sequence[journal.Task], *__: object) -> list[journal.Result]:
         usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-        usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "new": None, "stopped": []}
-        shape = {"failed": {}, "empty": {}, "clock": "", "doubt": 0.5, "state": {}, "drawn": 1}
+        usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "stopped": []}
+        shape = {"failed": {}, "empty": {}, "clock": "", "doubt": 0.5, "state": {}}
         return [
             journal.Result(t.name, "ok", data={**shape, "variants": {c["variant"]: usual for c in t.payload["cases"]}})
             for t in tasks

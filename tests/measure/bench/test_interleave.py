@@ -40,7 +40,7 @@ class Calls:
 def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, us: float, count: int) -> None:
     one: Any = Calls(us * 1e-6)
     monkeypatch.setattr(interleave, "time", one)
-    rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda _: None)
+    rule, turns = StopRule(slow_seconds=1.0), Turns(Watch("cpu"), lambda *_: None)
     (result,) = interleave.distributions({"slow": one}, "isolated", rule, turns, {"slow": rule.most}).values()
     assert result == pytest.approx([us] * count)
     assert turns.spent["slow"] == pytest.approx(one.now)
@@ -50,7 +50,7 @@ def test_no_more_calls_than_a_percentile_needs(monkeypatch: pytest.MonkeyPatch, 
 
 def test_of_some_only_as_many_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ready: Any = {label: Calls(5e-6) for label in ("chosen", "companion")}
-    most, turns = {"chosen": 1000, "companion": P90_SAMPLES}, Turns(Watch("cpu"), lambda _: None)
+    most, turns = {"chosen": 1000, "companion": P90_SAMPLES}, Turns(Watch("cpu"), lambda *_: None)
     result = interleave.distributions(ready, "cold", StopRule(), turns, most)
     assert {label: len(calls) for label, calls in result.items()} == most
 
@@ -65,7 +65,7 @@ def test_an_empty_launch_that_stays_noisy_holds_nothing_up() -> None:
 
     ready: Any = {"call": Launch(5.0), "noisy": Launch(5.0, 5.1, 5.2), "empty": Launch(0.5, 1.0, 1.5)}
     rule = StopRule(least=10, most=1000, noise=0.004, seconds=60.0)
-    turns = Turns(Watch("cpu"), lambda _: None)
+    turns = Turns(Watch("cpu"), lambda *_: None)
     result = interleave.sample(ready, "cold", rule, turns, fillers={"empty"})
     assert len(result["call"]) == 10 < len(result["noisy"]) == len(result["empty"]) < 1000
     alone = interleave.sample({"empty": ready["empty"]}, "cold", rule, turns)
@@ -77,8 +77,29 @@ def test_no_call_has_always_the_same_one_before_it() -> None:
     ready: Any = {label: Calls(5e-6) for label in "abc"}
     for one in ready.values():
         one.isolated = lambda: 5.0
-    interleave.sample(ready, "isolated", StopRule(least=9, most=9), Turns(Watch("cpu"), order.append))
+    interleave.sample(
+        ready, "isolated", StopRule(least=9, most=9), Turns(Watch("cpu"), lambda _, label: order.append(label))
+    )
     turns = [order[at : at + 3] for at in range(0, len(order), 3)]
     assert all(sorted(turn) == ["a", "b", "c"] for turn in turns) and len(turns) == 9
     assert {turn[0] for turn in turns} == {"a", "b", "c"}
     assert {before for before, after in itertools.pairwise(order) if after == "b"} >= {"a", "c"}
+
+
+def test_the_turns_whose_answers_are_judged_are_chosen_at_random() -> None:
+    turns: list[int] = []
+
+    class Call:
+        def isolated(self) -> float:
+            return 5.0
+
+        def sample(self, mode: str, turn: int) -> float:
+            turns.append(turn)
+            return 5.0
+
+    one: Any = {"call": Call()}
+    for _ in range(50):
+        rule = StopRule(least=100, most=100)
+        interleave.sample(one, "isolated", rule, Turns(Watch("cpu"), lambda *_: None), one)
+    assert len({*turns[::2]}) > 20 and all(0 <= turn < 100 for turn in turns[::2])
+    assert {*turns[1::2]} == {-1}, "and the last"

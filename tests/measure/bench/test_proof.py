@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from flashcore.measure.settings import Bench
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.model.cause_text import text
 from flashcore.model.record import StageResult
 from tests import stages, update_cases
 from tests.host_timer import HostTimer
@@ -149,10 +147,10 @@ def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
     unchanged: list[list[bool]] = []
     contents: list[bytes] = []
     sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
-    recorded = sets._values[sets._seeds[0]]["x"]
+    recorded = sets._values[sets._first]["x"]
 
     class Calls:
-        gaps: ClassVar[dict[Any, Any]] = {}
+        outputs: ClassVar[list[Outputs]] = [Outputs({}) for _ in sets.inputs]
 
         def anew(self, take: Any, restage: Any, count: int) -> list[float]:
             restage()
@@ -166,8 +164,7 @@ def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
             return [0.0]
 
     caller = SimpleNamespace(outputs=lambda: Outputs({}), case=case("library", peer=True))
-    outputs = [Outputs({}) for _ in sets.inputs]
-    one = proof.Proof(caller, sets, Calls(), outputs, random.Random(1))  # type: ignore[arg-type]
+    one = proof.Proof(caller, sets, Calls())  # type: ignore[arg-type]
     one.meet_new_data()
     assert (one.void(0.5) is not None) is void
     assert next(times, None) is None
@@ -177,27 +174,3 @@ def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(
 
 def test_a_process_has_one_timer() -> None:
     assert timer_for("cpu") is timer_for("cpu")
-
-
-def test_turns_are_chosen_at_random() -> None:
-    def made(seed: int) -> proof.Proof:
-        return proof.Proof(None, None, None, [], random.Random(seed))  # type: ignore[arg-type]
-
-    assert len({made(seed).chosen(100) for seed in range(50)}) > 20
-    assert all(0 <= made(seed).chosen(10) < 10 for seed in range(50))
-
-
-@pytest.mark.parametrize(
-    ("gaps", "reason"),
-    [
-        ({("isolated", True): [3.0, 2.9], ("isolated", False): [3.0, 3.0]}, ""),
-        ({("cold", True): [30.0, 31.0], ("cold", False): [45.0]}, "void: cold spacers between calls take 30.50 µs"),
-        ({("isolated", False): [3.0]}, ""),
-    ],
-)
-def test_spacers_are_as_long_between_calls(gaps: dict[Any, list[float]], reason: str) -> None:
-    timed: Any = SimpleNamespace(gaps=gaps, each=lambda *_, **__: [0.0])
-    one = proof.Proof(None, None, timed, [], random.Random(1))  # type: ignore[arg-type]
-    one._times = one._seen_times = [9.0]
-    void = one.void(0.5)
-    assert (text(void) if void else "").startswith(reason) and (void is None) is (reason == "")

@@ -161,7 +161,7 @@ def test_the_others_get_all_samples_and_no_time_of_those_that_stopped(monkeypatc
     rule = StopRule(least=30, most=1000, noise=0.0, seconds=600 / 64, fewest=10)
 
     def counts(mode: str, one: Race | None) -> dict[str, int]:
-        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda _: None, race=one))
+        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda *_: None, one or Race()))
         return {name: len(samples) for name, samples in taken.items()}
 
     full = counts("isolated", None)
@@ -185,6 +185,6 @@ def test_samples_of_a_mode_that_is_only_shown_end_early_if_they_agree() -> None:
     one = race([*LADDER], full={"v2": ["cold"]})
     rule = StopRule(least=30, most=60, noise=0.004, seconds=60.0)
     for mode in ("isolated", "cold"):
-        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda _: None, race=one))
+        taken = interleave.sample(ready, mode, rule, Turns(Watch("cpu"), lambda *_: None, one or Race()))
     counts = [len(taken[name]) for name in LADDER]
     assert counts == [60, 10, 30, 10, 10, 3, 3, 3, 3, 3], "v0 does not agree, v2 is needed in full"

@@ -52,7 +52,7 @@ class Stream:
     def timer(self) -> timing.Timer:
         """A timer without a device, whose graphs hold what was enqueued while they were captured."""
         made = timing.Timer.__new__(timing.Timer)
-        made._graphs = {}
+        made._spacers = {}
         made.spin = lambda cycles, blocks=1, look=(): self.launch()  # type: ignore[method-assign]
         made.flush = lambda value: self.launch()  # type: ignore[method-assign]
         made.sms, made.stream = 132, SimpleNamespace(cuda_stream=0)

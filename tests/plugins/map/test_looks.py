@@ -187,5 +187,5 @@ def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
-    task = Task("shape", {"cases": [1, 2], "race": None})
+    task = Task("shape", {"cases": [1, 2], "race": {}})
     assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}

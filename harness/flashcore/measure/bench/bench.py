@@ -11,13 +11,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from flashcore.measure.bench import case_times, gpu_probe
 from flashcore.measure.context import Context
 from flashcore.measure.workers.journal import lost_in, measured_on
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.program import Place
-from flashcore.model.record import Fact, Measured, SharingGpu, StageResult
+from flashcore.model.groups import grouped
+from flashcore.model.record import Measured, SharingGpu, StageResult
 
 _PROBES, _AGAIN = "reference", "again"  # subfolders of the bench folder
 
@@ -46,7 +48,8 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
     throttled = {
         shape: gpu_of[shape]
         for f in result.facts
-        if f.name == "throttle" and (shape := f.subject.shape or "") in gpu_of and gpu_probe.THROTTLING & _reasons(f)
+        if f.name == "throttle" and (shape := f.subject.shape or "") in gpu_of
+        if gpu_probe.THROTTLING & _reasons(f.value)
     }
     cool = [p for p in fit if p.gpu not in throttled.values()]
     if not throttled or not cool:
@@ -68,9 +71,9 @@ def _shapes(folder: Path) -> dict[str, str]:
     return {name.rpartition("/")[2].partition("~")[0]: gpu for name, gpu in attempts}
 
 
-def _reasons(throttle: Fact) -> set[str]:
+def _reasons(throttle: object) -> set[str]:
     """The throttle reasons in the fact's value."""
-    return set(str(throttle.value).split(", ")) - {"none"}
+    return set(str(throttle).split(", ")) - {"none"}
 
 
 def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[SharingGpu, ...]:
@@ -91,12 +94,9 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
         for stage, on in where.items():
             ran = (o for o in measured.outcomes if o.stage == stage and o.status in ("ok", "failed"))
             cases[stage] = tuple(o.case for o in ran if on.get(o.shape if stage == "bench" else o.case) == gpu)
-        facts = [f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None]
-        clocks, degrees = (
-            [f.number for f in facts if f.name == name and f.number is not None]
-            for name in ("bench_sm_clock", "bench_temperature")
-        )
-        reasons = set[str]().union(*(_reasons(f) for f in facts if f.name == "throttle"))
+        facts = (f for f in measured.facts if f.subject.case in cases.get("bench", ()) and f.value is not None)
+        state: dict[str, list[Any]] = grouped((f.name, f.value) for f in facts)
+        clocks = state.get("bench_sm_clock")
         moved = ", ".join(sorted(shape for shape in again if first.get(shape) == gpu))
         remarks = [
             unfit.get(gpu, ""),
@@ -111,8 +111,8 @@ def used(places: Sequence[Place], folder: Path, measured: Measured) -> tuple[Sha
                 spread=probe.spread if probe else None,
                 reference=probe.times if probe else {},
                 sm_clock_mhz=statistics.median(clocks) if clocks else None,
-                temperature=max(degrees, default=None),
-                throttle=tuple(sorted(reasons)),
+                temperature=max(state.get("bench_temperature", ()), default=None),
+                throttle=tuple(sorted(set[str]().union(*map(_reasons, state.get("throttle", ()))))),
                 cases=cases,
                 remark="; ".join(filter(None, remarks)),
             )

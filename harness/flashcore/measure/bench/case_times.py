@@ -9,6 +9,7 @@ shape is timed again without it. Ratios are of medians, with bootstrap intervals
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -102,10 +103,9 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     planned = isolate or (context.resident is None and all(case.launcher for case in cases))
     groups = grouped((case.name if isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
-    measured: dict[str, Measured] = {}
-    lost: dict[str, CaseOutcome] = {}
+    settled: dict[str, Measured | CaseOutcome] = {}
     left: Mapping[str, Sequence[Case]] = groups
-    while left:
+    for attempt in itertools.count(1):
         tasks: list[Task] = []
         for name, group in left.items():
             full = full_modes(context.suite, gpu, group[0], chosen.modes)
@@ -119,51 +119,41 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
                 "device": context.device,
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(group))),
-                "few": [c.variant for c in group if c.variant in context.references],
-                "race": race if chosen.first > 0 and not context.settings.variant else None,
+                "race": race if chosen.first > 0 and not context.settings.variant else {},
             }
             tasks.append(Task(name, payload, weight=_weight(group)))
 
         def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
-            for outcome in settle(result, left[result.name]):
-                progress(str(outcome) if isinstance(outcome, Measured) else f"{outcome.case}: {outcome.reason}")
+            for name, outcome in settle(result, left[result.name]).items():
+                progress(str(outcome) if isinstance(outcome, Measured) else f"{name}: {outcome.reason}")
 
         for result in context.workers.run(tasks, program(context), folder, tell):
             try:
-                settled = list(settle(result, left[result.name]))
+                settled |= settle(result, left[result.name])
             except RecordError as error:  # from an unfinished run: the next attempt times its cases
                 reason = str(error).partition("\n")[0]
                 context.say(f"bench: {result.name}: {reason}: its {len(left[result.name])} cases are timed again")
-                continue
-            for outcome in settled:
-                if isinstance(outcome, Measured):
-                    measured[outcome.case.name] = outcome
-                else:
-                    lost[outcome.case] = outcome
-        left = {
-            _next(name): rest
+        left = {  # the attempts are numbered, so that a resumed run repeats the same steps
+            f"{name.partition('~')[0]}~{attempt}": rest
             for name, group in left.items()
-            if (rest := [c for c in group if c.name not in measured and c.name not in lost])
+            if (rest := [c for c in group if c.name not in settled])
         }
+        if not left:
+            break
+    measured = {case.name: one for case in cases if isinstance(one := settled[case.name], Measured)}
     facts: list[Fact] = []
-    for group in grouped((case.shape, case) for case in cases).values():
-        facts += _group_facts(group, measured, context.suite.baseline)
-    facts += [_fact(c, "launched_from", "plan") for c in cases if planned and c.launcher and c.name in measured]
+    for timed in grouped((one.case.shape, one) for one in measured.values()).values():
+        facts += _group_facts(timed, context.suite.baseline)
+    if planned:
+        facts += [_fact(one.case, "launched_from", "plan") for one in measured.values() if one.case.launcher]
     samples = {
         f"{name}/{mode}": tuple(values)
-        for name in (case.name for case in cases)
-        if name in measured
-        for mode, values in measured[name].times.samples.items()
-        if not measured[name].doubt(mode)
+        for name, one in measured.items()
+        for mode, values in one.times.samples.items()
+        if not one.doubt(mode)
     }
-    outcomes = [measured[c.name].outcome if c.name in measured else lost[c.name] for c in cases]
+    outcomes = [one.outcome if isinstance(one := settled[c.name], Measured) else one for c in cases]
     return StageResult(tuple(facts), tuple(outcomes), samples)
-
-
-def _next(name: str) -> str:
-    """The task name of the next attempt, numbered so that a resumed run repeats the same steps."""
-    shape, _, attempt = name.partition("~")
-    return f"{shape}~{int(attempt or 0) + 1}"
 
 
 def _weight(cases: Sequence[Case]) -> int:
@@ -227,8 +217,8 @@ class Measured:
         return f"{self.case.name}: {', '.join(medians)}"
 
 
-def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOutcome]:
-    """The times of a shape's cases, or their outcome if they have none; omits cases that must be timed again."""
+def settle(result: Result, cases: Sequence[Case]) -> dict[str, Measured | CaseOutcome]:
+    """By case, its times, or its outcome if it has none; omits cases that must be timed again."""
 
     def lost(case: Case, cause: Detail, seconds: float) -> CaseOutcome:
         cause = cause if isinstance(cause, Cause) else NotTimed()
@@ -237,38 +227,31 @@ def settle(result: Result, cases: Sequence[Case]) -> Iterator[Measured | CaseOut
 
     if result.data is None:
         # A failure before the first variant's turn is not a variant's fault and would happen again.
-        for case in [c for c in cases if c.variant == result.step.variant] or cases:
-            yield lost(case, result.cause or Unanswered(), result.seconds)
-        return
+        blamed = [c for c in cases if c.variant == result.step.variant] or cases
+        return {case.name: lost(case, result.cause or Unanswered(), result.seconds) for case in blamed}
     shape = ShapeTimes.from_json(result.data)
+    settled: dict[str, Measured | CaseOutcome] = {}
     for case in cases:
-        times = shape.variants.get(case.variant)
-        if times is None:
-            yield lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
-        else:
+        if times := shape.variants.get(case.variant):
             one = Measured(case, times, shape)
-            yield lost(case, void, times.seconds) if (void := one.void()) else one
+            settled[case.name] = lost(case, void, times.seconds) if (void := one.void()) else one
+        else:
+            settled[case.name] = lost(case, shape.failed.get(case.variant, NotTimed()), 0.0)
+    return settled
 
 
 # --- facts --------------------------------------------------------------------------------------
 
 
-def _group_facts(cases: Sequence[Case], measured: Mapping[str, Measured], baseline: str) -> Iterator[Fact]:
+def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
     """The facts of one shape's cases."""
-    timed = [c for c in cases if c.name in measured]
-    regime = cases[0].rank_by
-    ranked = {
-        c.variant: s
-        for c in timed
-        if (s := measured[c.name].times.samples.get(regime)) and not measured[c.name].doubt(regime)
-    }
-    libraries = {
-        c.variant: statistics.median(ranked[c.variant]) for c in timed if c.is_reference and c.variant in ranked
-    }
-    fastest = min(libraries, key=lambda v: libraries[v]) if libraries else None
-    for case in timed:
-        one = measured[case.name]
-        times = one.times
+    regime = timed[0].case.rank_by
+    samples = {one.case.variant: one.times.samples.get(regime) for one in timed if not one.doubt(regime)}
+    ranked = {variant: values for variant, values in samples.items() if values}
+    libraries = [one.case.variant for one in timed if one.case.is_reference and one.case.variant in ranked]
+    fastest = min(libraries, key=lambda variant: statistics.median(ranked[variant]), default=None)
+    for one in timed:
+        case, times = one.case, one.times
         for mode in times.samples:
             yield from _unless(one.doubt(mode), _mode_facts(one, mode))
         if "back_to_back" in times.samples:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
-import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +13,7 @@ from flashcore.measure.bench.interleave import Turns, Watch, distributions, rele
 from flashcore.measure.bench.message import CaseTimes, ShapeTimes
 from flashcore.measure.bench.proof import Proof, Sets
 from flashcore.measure.bench.racing import Race
-from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
+from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import Timed, timer_for
 from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.journal import Journal, Task, hung_before, raised
@@ -49,7 +47,6 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     make_inputs_once(problem)  # the references need the timed inputs too
     timer = timer_for(device)
     sets = Sets(timer, cases[0], problem, device)
-    rng = random.Random(drawn := secrets.randbelow(1 << 32))
     proofs: dict[str, Proof] = {}
     # Variants that hung on an earlier shape: wait for a time limit only once.
     hung = hung_before(log.path.parent)
@@ -72,37 +69,32 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     for case in left:
         with excluding("set up", case.variant):
             caller = Caller(case, problem, device)
-            proofs[case.variant] = Proof(caller, sets, *sets.rotation.prepare(timer, caller), rng)
+            proofs[case.variant] = Proof(caller, sets, sets.prepare(timer, caller))
     if not {"isolated", "cold"}.isdisjoint(payload["modes"]):  # the modes whose single calls are compared with these
         for variant, proof in proofs.items():
             with excluding("new data", variant):
                 proof.meet_new_data()
     proofs = {variant: proof for variant, proof in proofs.items() if variant not in failed}
     ready = {variant: proof.timed for variant, proof in proofs.items()}
-    empty = {_EMPTY: timer.empty()} if ready else {}
+    timed = ready | {_EMPTY: timer.empty}
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {}
     calls: dict[str, dict[str, list[float]]] = {}
-    spent: dict[str, float] = defaultdict(float)
     rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
-    race = Race(rank, **payload["race"], references=references) if payload["race"] else None
+    race = Race(rank, **payload["race"], references=references)
+    turns = Turns(watch, functools.partial(log.step, task.name), race)
     stopped: dict[str, list[str]] = defaultdict(list)
     for mode in sorted(payload["modes"], key=lambda mode: mode != rank):
         # The mode that ranks gets the full time. The others get half the time and twice the noise, since slow calls
         # take the same time in all modes. Eager calls get a quarter of the time and five times the noise: the host's.
-        mode_rule = rule
-        if mode != rank:
-            half = replace(rule, slow_seconds=rule.slow_seconds / 2, seconds=rule.seconds / 2, noise=2 * rule.noise)
-            mode_rule = replace(half, seconds=half.seconds / 2, noise=5 * rule.noise) if mode == "eager" else half
-        turns = Turns(watch, functools.partial(log.step, task.name, mode), spent, race)
-        timed = ready if mode == "eager" else ready | empty
-        samples[mode] = sample(timed, mode, mode_rule, turns, proofs, empty)
-        for variant in race.short(mode) if race else ():
+        share, noise = (1, 1) if mode == rank else (4, 5) if mode == "eager" else (2, 2)
+        slow = rule.slow_seconds / min(share, 2)
+        mode_rule = replace(rule, slow_seconds=slow, seconds=rule.seconds / share, noise=noise * rule.noise)
+        samples[mode] = sample(ready if mode == "eager" else timed, mode, mode_rule, turns, proofs, {_EMPTY})
+        for variant in race.short(mode):
             stopped[variant].append(mode)
         if mode in ("isolated", "cold"):  # in the other modes a sample is the mean of many calls
-            turns = Turns(watch, functools.partial(log.step, task.name, f"{mode} calls"), spent)
-            few, most = payload["few"], mode_rule.most
-            limits = {v: race.calls(mode, v, most) if race else P90_SAMPLES if v in few else most for v in ready}
+            limits = {variant: race.calls(mode, variant, mode_rule.most) for variant in ready}
             calls[mode] = distributions(ready, mode, mode_rule, turns, limits)
     variants: dict[str, CaseTimes] = {}
     for variant, proof in proofs.items():
@@ -119,9 +111,8 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
             copies=proof.timed.copies,
             launches=proof.timed.launches,
             eager_calls=proof.timed.eager_calls,
-            seconds=round(spent[variant], 3),
+            seconds=round(turns.spent[variant], 3),
             proved=proof.turns,
-            new=proof.new,
             stopped=stopped[variant],
         )
     return ShapeTimes(
@@ -131,7 +122,6 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
         clock=timer.clock,
         doubt=timer.doubt,
         state=watch.seen,
-        drawn=drawn,
     )
 
 

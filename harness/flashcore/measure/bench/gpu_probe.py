@@ -23,7 +23,7 @@ from flashcore.measure.machine import python_process
 from flashcore.measure.workers.journal import Journal, Result, Task, answers
 from flashcore.measure.workers.kernel_call import serve
 from flashcore.measure.workers.pool import Pool
-from flashcore.measure.workers.program import Limits, Place, Program
+from flashcore.measure.workers.program import Limits, Program
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Cause, Unanswered
 
@@ -53,11 +53,6 @@ class Probe:
     spread: float
     state: Mapping[str, Any]
 
-    @property
-    def throttling(self) -> list[str]:
-        """The throttle reasons that point to the cooling or the power supply."""
-        return sorted(THROTTLING & {*self.state.get("throttle", ())})
-
 
 #: UUID → the GPU's probe, or why there are no times.
 Probes = Mapping[str, Probe | Cause]
@@ -66,7 +61,7 @@ Probes = Mapping[str, Probe | Cause]
 def prepare(workers: Pool, folder: Path, limits: Limits) -> None:
     """Starts the worker processes for :func:`run`."""
     for place in workers.places:
-        workers.on(place).prepare(_program(limits), folder / place.gpu)
+        workers.on(place).prepare(Program(command=TARGET, limits=limits), folder / place.gpu)
 
 
 def run(workers: Pool, folder: Path, limits: Limits, device: str) -> Probes:
@@ -76,16 +71,10 @@ def run(workers: Pool, folder: Path, limits: Limits, device: str) -> Probes:
         FlashcoreError: a journal cannot be written, or a child cannot be started.
     """
 
-    def one(place: Place) -> Probe | Cause:
-        (result,) = workers.on(place).run([Task("reference", {"device": device})], _program(limits), folder / place.gpu)
-        return _probe(result)
-
+    tasks, program = [Task("reference", {"device": device})], Program(command=TARGET, limits=limits)
     with ThreadPoolExecutor(len(workers.places)) as threads:
-        return dict(zip([p.gpu for p in workers.places], threads.map(one, workers.places), strict=True))
-
-
-def _program(limits: Limits) -> Program:
-    return Program(command=TARGET, limits=limits)
+        results = threads.map(lambda place: workers.on(place).run(tasks, program, folder / place.gpu), workers.places)
+        return {place.gpu: _probe(result) for place, (result,) in zip(workers.places, results, strict=True)}
 
 
 def recorded(folder: Path) -> Probes:
@@ -94,11 +83,7 @@ def recorded(folder: Path) -> Probes:
 
 
 def _probe(result: Result) -> Probe | Cause:
-    if result.data is None:
-        return result.cause or Unanswered()
-    medians = {name: [statistics.median(s) for s in pair] for name, pair in result.data["samples"].items()}
-    spread = max(max(pair) / min(pair) - 1 for pair in medians.values())
-    return Probe({name: min(pair) for name, pair in medians.items()}, spread, result.data["state"])
+    return Probe(**result.data) if result.data else result.cause or Unanswered()
 
 
 def unfit(probes: Probes) -> dict[str, str]:
@@ -114,8 +99,8 @@ def unfit(probes: Probes) -> dict[str, str]:
                 slow = f"slow: {name} takes {probe.times[name]:.4g} µs, {100 * over:.1f} % more than the median"
                 why.setdefault(gpu, f"{slow} ({100 * allowed:.1f} % is allowed for noise)")
     for gpu, probe in timed.items():
-        if probe.throttling:
-            why.setdefault(gpu, f"throttled: {', '.join(probe.throttling)}")
+        if reasons := THROTTLING & {*probe.state.get("throttle", ())}:
+            why.setdefault(gpu, f"throttled: {', '.join(sorted(reasons))}")
     return why if len(why) < len(probes) else {}
 
 
@@ -136,9 +121,10 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     ready = {f"{name} {twin}": timer.prepare([call]) for name, call in calls.items() for twin in "AB"}
     watch = Watch(device)
     rule = StopRule(least=60, most=200, seconds=2.0)
-    times = sample(ready, "back_to_back", rule, Turns(watch, lambda label: log.step(task.name, label)))
-    samples = {name: [[round(x, 4) for x in times[f"{name} {twin}"]] for twin in "AB"] for name in calls}
-    return {"samples": samples, "state": watch.seen}
+    times = sample(ready, "back_to_back", rule, Turns(watch, lambda _, label: log.step(task.name, label)))
+    medians = {name: [round(statistics.median(times[f"{name} {twin}"]), 4) for twin in "AB"] for name in calls}
+    spread = max(max(pair) / min(pair) - 1 for pair in medians.values())
+    return {"times": {name: min(pair) for name, pair in medians.items()}, "spread": spread, "state": watch.seen}
 
 
 if __name__ == "__main__":

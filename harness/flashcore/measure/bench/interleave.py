@@ -11,10 +11,11 @@ import random
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flashcore.measure.bench.looks import DICE
 from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.bench.timing import Timed
@@ -60,8 +61,7 @@ class Watch:
         if (processes := self._nvml.processes()) is not None:
             self.seen["others"] = max(self.seen.get("others", 0), processes - self._processes)
         for name, reading in self._nvml.state().items():
-            readings = self.seen.setdefault(name, [])
-            readings += [r for r in reading if r not in readings] if name == "throttle" else [reading]
+            self.seen.setdefault(name, []).extend(reading if name == "throttle" else [reading])
 
 
 def state_values(seen: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def state_values(seen: Mapping[str, Any]) -> dict[str, Any]:
         "bench_sm_clock": statistics.median(clocks) if clocks else None,
         "bench_temperature": max(degrees) if degrees else None,
         "bench_other_processes": seen.get("others"),
-        "throttle": None if reasons is None else ", ".join(reasons) or "none",
+        "throttle": None if reasons is None else ", ".join(dict.fromkeys(reasons)) or "none",
     }
 
 
@@ -87,15 +87,15 @@ class Turns:
     """Reports whose turn it is, and sums the time each label took.
 
     Args:
-        announce: called with the label before each sample.
+        announce: called with what is sampled, and the label, before each sample.
         spent: seconds that each label's samples took.
         race: stops cases after their first rounds of a mode, and shortens its remaining time by their share.
     """
 
     watch: Watch
-    announce: Callable[[str], None]
+    announce: Callable[[str, str], object]
+    race: Race = field(default_factory=Race)
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    race: Race | None = None
 
 
 def sample(
@@ -104,7 +104,7 @@ def sample(
     rule: StopRule,
     turns: Turns,
     proofs: Mapping[str, Proof] | None = None,
-    fillers: Collection[str] = (),
+    fillers: Set[str] = frozenset(),
 ) -> dict[str, list[float]]:
     """Samples of one mode (us): every call once per round, until each has enough.
 
@@ -116,37 +116,35 @@ def sample(
         fillers: labels sampled only as long as others are: an empty launch is so short that its relative noise stays
             large.
     """
-    proofs = proofs or {}
-    race = turns.race
-    looks = race.looks(mode, rule) if race else (rule.least,)
-    chosen = {label: proof.chosen(looks[0]) for label, proof in proofs.items()}
+    proofs, race = proofs or {}, turns.race
+    looks = race.looks(mode, rule)
+    chosen = {label: DICE.randrange(looks[0]) for label in proofs}
     samples: dict[str, list[float]] = {label: [] for label in ready}
     seconds_of = dict.fromkeys(ready, 0.0)
     active = list(ready)
     began = time.monotonic()
     turn = 0
-    while active:
+    while not fillers >= {*active}:
         for label in random.Random(turn).sample(active, len(active)):
-            turns.announce(label)
+            turns.announce(mode, label)
             start = time.monotonic()
             proved = chosen.get(label) == turn
             samples[label].append(proofs[label].sample(mode, turn) if proved else getattr(ready[label], mode)())
             seconds_of[label] += time.monotonic() - start
         turns.watch.look()
         elapsed = time.monotonic() - began
-        rules = ((label, race.rule(mode, label, rule) if race else rule) for label in active)
+        rules = ((label, race.rule(mode, label, rule)) for label in active)
         active = [label for label, of in rules if not of.enough(samples[label], seconds_of[label], elapsed)]
         turn += 1
-        if race and turn in looks and active:
+        if turn in looks and active:
             stopped = race.stopped(mode, {label: samples[label] for label in active}, early=turn < looks[-1])
             left = [label for label in active if label not in stopped]
             rule = replace(rule, seconds=elapsed + (rule.seconds - elapsed) * len(left) / len(active))
             active = left
-        active = active if any(label not in fillers for label in active) else []
-    only_one = race.short(mode) if race and mode != race.mode else ()
+    only_one = race.short(mode) if mode != race.mode else ()
     for label, seconds in seconds_of.items():
         if label in proofs and label not in only_one:
-            turns.announce(label)
+            turns.announce(mode, label)
             samples[label][-1] = proofs[label].sample(mode, -1)
         turns.spent[label] += seconds
     return samples
@@ -160,12 +158,10 @@ def distributions(
 
     The time between events around each call, minus the median of empty event pairs, which are timed in between.
     """
-    by_label: dict[str, list[float]] = {}
-    for label, timed in ready.items():
-        by_label[label] = []
-        if not most[label]:
-            continue
-        turns.announce(label)
+    by_label: dict[str, list[float]] = {label: [] for label in ready}
+    for label in filter(most.get, ready):
+        timed = ready[label]
+        turns.announce(f"{regime} calls", label)
         start = time.monotonic()
         calls: list[float] = []
         empty: list[float] = []

@@ -6,7 +6,6 @@ they run. The byte is an element's last, so that a poisoned element is a NaN or 
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+#: Draws what no launcher may know; a problem may seed Python's own generator.
+DICE = random.SystemRandom()
 #: Places in all outputs of a call, a thread of the spacer for each: 8 SMs have as many.
 PLACES = 256
 
@@ -31,7 +32,7 @@ class Looks:
         self._outputs = [[one.view(-1).view(torch.uint8) for one in each] for each in outputs]
         self._rows: dict[tuple[str, int], Tensor] = {}
         self._sizes = [(one.numel(), one.element_size()) for one in outputs[0]]
-        self._counts = [min(PLACES // len(self._sizes), elements) for elements, _ in self._sizes]
+        self._counts = [min(max(1, PLACES // len(self._sizes)), elements) for elements, _ in self._sizes]
         shape = len(outputs), sum(self._counts)
         self._places = torch.empty(shape, dtype=torch.int64, device=outputs[0][0].device)
         self.draw()
@@ -42,11 +43,11 @@ class Looks:
 
         self._offsets = []
         for (elements, size), count in zip(self._sizes, self._counts, strict=True):
-            step = elements + 1  # without a common divisor, so that no place comes twice
-            while math.gcd(step, elements) > 1 or step > elements:
-                step = random.randint(1, elements)
-            numbers = random.randrange(elements) + step * torch.arange(count, device=self._places.device)
-            self._offsets.append(numbers % elements * size + size - 1)
+            parts = torch.arange(count + 1, device=self._places.device) * elements // count  # a place in each
+            # A problem may seed torch's generator.
+            at = (torch.rand(count, dtype=torch.float64, device=parts.device) + DICE.random()) % 1
+            numbers = parts[:-1] + (at * parts.diff()).long()
+            self._offsets.append(numbers * size + size - 1)
         for places, each in zip(self._places, self._outputs, strict=True):
             pairs = zip(each, self._offsets, strict=True)
             places.copy_(torch.cat([one.data_ptr() + offsets for one, offsets in pairs]))

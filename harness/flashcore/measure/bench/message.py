@@ -25,7 +25,6 @@ class CaseTimes:
         launches, eager_calls: calls per back-to-back and per eager sample.
         seconds: total time of all samples.
         proved: mode → the turns whose answers were right.
-        new: us of a call on new data.
         stopped: the modes in which it was timed no further after a first round.
     """
 
@@ -38,7 +37,6 @@ class CaseTimes:
     eager_calls: int
     seconds: float
     proved: Mapping[str, Sequence[int]]
-    new: float | None
     stopped: Sequence[str]
 
 
@@ -53,7 +51,6 @@ class ShapeTimes:
         clock: the source of the times.
         doubt: uncertainty of a single call's time, us.
         state: the GPU's state meanwhile; see :class:`flashcore.measure.bench.interleave.Watch`.
-        drawn: the seed of all random choices.
     """
 
     variants: Mapping[str, CaseTimes]
@@ -62,7 +59,6 @@ class ShapeTimes:
     clock: str
     doubt: float
     state: Mapping[str, Any]
-    drawn: int
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"failed": {variant: as_json(cause) for variant, cause in self.failed.items()}}

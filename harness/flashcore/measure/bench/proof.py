@@ -16,19 +16,19 @@ could skip the work. Two proofs per case:
 
 from __future__ import annotations
 
-import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from flashcore.measure.bench.looks import DICE
 from flashcore.measure.bench.rotation import Rotation
 from flashcore.measure.bench.timing import Timed, Timer
-from flashcore.measure.workers.guarded import Outputs, copied, write
+from flashcore.measure.workers.guarded import Outputs, write
 from flashcore.measure.workers.inputs import NEW_SEED
 from flashcore.measure.workers.kernel_call import Caller, Case
 from flashcore.measure.workers.references import References
-from flashcore.model.causes import ShortSpacers, SlowOnNewData, VoidTiming, WrongTimedAnswer
+from flashcore.model.causes import SlowOnNewData, VoidTiming, WrongTimedAnswer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,44 +38,36 @@ _MOST_BYTES = 1 << 30
 #: Allowed ratio of a call's time on new data to that on seen data, beyond the timer's uncertainty. In 80 looks at 39
 #: cases of attention it was 0.96 to 1.035 (H100).
 _LONGER = 1.1
-#: A spacer between calls, measured by the events around it, may take this share of one between none.
-_SHORT = 0.8
 #: Looks at new data before a case is void.
 _LOOKS = 3
 
 
-class Sets:
-    """The sets of tensors that a shape's timed calls rotate through, and other values for them.
+class Sets(Rotation):
+    """Sets of tensors, and other values for them.
 
     Calls are bound to their tensors, so new values are written in place; numbers cannot change. If numbers depend on
     the seed, or the tensors exceed :data:`_MOST_BYTES`, each set keeps its values.
     """
 
     def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
-        self.rotation = Rotation(timer, case, problem, device)
-        self.inputs = self.rotation.inputs
-        first, params = case.seeds[0], dict(case.params)
-        self._seeds = range(first, first + len(self.inputs))
-        self._holds = list(self._seeds)
-        large = sum(x.nbytes for x in _tensors(self.inputs[0]).values()) > _MOST_BYTES
-        new = [] if large else [first + NEW_SEED + i for i in range(len(self.inputs))]
-        self._make: Callable[[int], dict[str, Any]] = lambda seed: problem.make_inputs(dict(params), seed, device)
-        self._values = {seed: self._make(seed) for seed in new}
-        if not new or not all(_numbers(v) == _numbers(inputs) for v in self._values.values() for inputs in self.inputs):
-            new, self._values = [], {}
-        else:
-            self._values[first] = {name: copied(x) for name, x in _tensors(self.inputs[0]).items()}
-        self._new = new
-        self._stage = (
-            [{name: copied(x) for name, x in _tensors(inputs).items()} for inputs in self.inputs] if new else []
-        )
-        self._references = References()
-        self._where = (problem, device, problem.KINDS[0])
+        super().__init__(timer, case, problem, device)
+        self._references, self._where = References(), (problem, device, problem.KINDS[0])
+        self._first, count = case.seeds[0], len(self.inputs)
+        self._holds = [self._first + i for i in range(count)]  # the seed of each set's values
+        self._new: list[int] = []
+        self._values: dict[int, dict[str, Any]] = {}
+        self._stage: list[dict[str, Any]] = []
+        if sum(x.nbytes for x in _tensors(self.inputs[0]).values()) > _MOST_BYTES:
+            return
+        values = {seed: self.make(seed) for seed in (self._first, *(seed + NEW_SEED for seed in self._holds))}
+        if all(_numbers(each) == _numbers(inputs) for each in values.values() for inputs in self.inputs):
+            self._values, self._new = values, [*values][1:]
+            self._stage = [self.make(seed) for seed in self._holds]
 
     def renew(self, i: int) -> None:
         """Writes other values into set ``i``, if there are any."""
         if self._new:
-            seed = self._new[0] if self._holds[i] != self._new[0] else self._seeds[0]
+            seed = self._new[0] if self._holds[i] != self._new[0] else self._first
             _write(self.inputs[i], self._values[seed])
             self._holds[i] = seed
 
@@ -84,12 +76,12 @@ class Sets:
         for seed in self._new:
             del self._values[seed]
         self._new = [seed + len(self.inputs) for seed in self._new]
-        self._values.update({seed: self._make(seed) for seed in self._new})
+        self._values.update({seed: self.make(seed) for seed in self._new})
 
     def restage(self, *, used: bool) -> None:
         """Stages values for :meth:`take`, either seen by every call or new. Every set must then take them."""
         for i, stage in enumerate(self._stage):
-            self._holds[i] = self._seeds[0] if used else self._new[i]
+            self._holds[i] = self._first if used else self._new[i]
             _write(stage, self._values[self._holds[i]])
 
     def take(self, i: int) -> None:
@@ -106,47 +98,36 @@ class Sets:
 
 
 class Proof:
-    """One case's proofs: samples whose answers are checked, and calls on new data.
+    """One case's proofs: samples whose answers are checked, and calls on new data."""
 
-    Args:
-        outputs: the outputs of each call, in order; call ``i`` reads set ``i`` modulo the number of sets.
-    """
-
-    def __init__(self, caller: Caller, sets: Sets, timed: Timed, outputs: Sequence[Outputs], rng: random.Random):
-        self.caller, self.timed = caller, timed
-        self._sets, self._outputs, self._rng = sets, outputs, rng
+    def __init__(self, caller: Caller, sets: Sets, timed: Timed) -> None:
+        self.caller, self.timed, self._sets = caller, timed, sets
         self._times: list[float] = []
         self._seen_times: list[float] = []
         #: Mode → the turns whose answers were right; -1 is the last turn.
         self.turns: dict[str, list[int]] = {}
         self.wrong: WrongTimedAnswer | None = None
-        #: us of a call on new data, by events; ``None`` if single calls were not timed.
-        self.new: float | None = None
 
     def meet_new_data(self) -> None:
         """Times calls on unseen data, before anything else uses it, then on seen data, with other outputs poisoned
         instead of the call's."""
-        sets, others = self._sets, self.caller.outputs()
+        sets, count, others = self._sets, len(self._sets.inputs), self.caller.outputs()
 
-        def after(poisoned: Callable[[int], Outputs]) -> Callable[[int], None]:
+        def times(outputs: Sequence[Outputs], *, used: bool) -> list[float]:
+            """us of calls right after these outputs were poisoned."""
+
             def take(i: int) -> None:
                 sets.take(i)
-                poisoned(i).poison()
-                sets.rotation.load(i)
+                outputs[i].poison()
+                sets.load(i)
 
-            return take
+            sets.restage(used=True)
+            return self.timed.anew(take, lambda: sets.restage(used=used), count)
 
-        sets.restage(used=True)
-        poison_outputs = after(lambda i: self._outputs[i])
-        self._times = self.timed.anew(poison_outputs, lambda: sets.restage(used=False), len(sets.inputs))
+        self._times = times(self.timed.outputs, used=False)
         if not self.caller.case.is_reference:
-            self._judge("new data", 0, self._rng.randrange(len(sets.inputs)))
-        sets.restage(used=True)
-        self._seen_times = self.timed.anew(after(lambda i: others), lambda: None, len(sets.inputs))
-
-    def chosen(self, least: int) -> int:
-        """The turn, of a mode's first ``least``, whose answer is checked."""
-        return self._rng.randrange(least)
+            self._judge("new data", 0, DICE.randrange(count))
+        self._seen_times = times([others] * count, used=True)
 
     def sample(self, mode: str, turn: int) -> float:
         """Takes a sample of that mode (us) and judges answers: of all calls that wrote the same randomly chosen
@@ -157,9 +138,9 @@ class Proof:
         shows that they will be.
         """
         calls, sets, case = self.timed.calls_in(mode), len(self._sets.inputs), self.caller.case
-        different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self._outputs)
-        back = 0 if case.is_reference else self._rng.randrange(min(calls, different))
-        i = (calls - 1 - back) % len(self._outputs)
+        different = sets if any(a.mutable and not a.inout for a in case.arguments) else len(self.timed.outputs)
+        back = 0 if case.is_reference else DICE.randrange(min(calls, different))
+        i = (calls - 1 - back) % len(self.timed.outputs)
 
         looks = self.timed.looks(mode)
 
@@ -167,7 +148,7 @@ class Proof:
             if looks:
                 looks.draw()
             self._sets.renew(i % sets)
-            for outputs in self._outputs:
+            for outputs in self.timed.outputs:
                 outputs.poison()
             if case.is_reference and mode != "eager":
                 for answer in self.caller.named(self.timed.answer(mode)).values():
@@ -182,15 +163,15 @@ class Proof:
             if looks:
                 looks.restore(i, mode, calls)
             if case.is_reference:
-                self._outputs[i].update(self.caller.named(self.timed.answer(mode)))
+                self.timed.outputs[i].update(self.caller.named(self.timed.answer(mode)))
             self._judge(mode, turn, i)
         self.turns.setdefault(mode, []).append(turn)
         return values[0]
 
     def _judge(self, mode: str, turn: int, i: int) -> None:
-        seed, wrong = self._sets.complaints(self.caller.case, i % len(self._sets.inputs), self._outputs[i])
-        if wrong and not self.wrong:
-            self.wrong = WrongTimedAnswer(wrong[0], mode, turn, seed)
+        seed, wrong = self._sets.complaints(self.caller.case, i % len(self._sets.inputs), self.timed.outputs[i])
+        if wrong:
+            self.wrong = self.wrong or WrongTimedAnswer(wrong[0], mode, turn, seed)
 
     def void(self, doubt: float) -> VoidTiming | None:
         """Why the case's times are void; ``None`` if they are valid. Looks again if a call was slow on new data.
@@ -200,23 +181,16 @@ class Proof:
         """
         if self.wrong or not self._times:
             return self.wrong
-        timed = self.timed
-        for regime in ("isolated", "cold"):
-            gaps = [timed.gaps.get((regime, calls)) for calls in (True, False)]
-            us, alone = (statistics.median(each) if each else 0.0 for each in gaps)
-            if all(gaps) and us < _SHORT * alone - doubt:
-                return ShortSpacers(regime, us, alone)
         slow = None
         for look in range(_LOOKS):
             if look:
                 self._sets.draw()
                 self.meet_new_data()
             empty = statistics.median(self.timed.each("isolated", calls=False))
-            self.new = statistics.median(self._times) - empty
-            seen = statistics.median(self._seen_times) - empty
-            if self.new <= _LONGER * seen + doubt:
+            new, seen = (statistics.median(times) - empty for times in (self._times, self._seen_times))
+            if new <= _LONGER * seen + doubt:
                 return self.wrong
-            slow = SlowOnNewData(self.new, seen)
+            slow = SlowOnNewData(new, seen)
         return slow
 
 

@@ -10,7 +10,7 @@ until it is decided whether one is faster.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from flashcore.measure.bench.statistics import P90_SAMPLES, StopRule
 from flashcore.measure.required import required_facts
@@ -48,21 +48,23 @@ class Race:
 
     Args:
         mode: the one that ranks, timed first.
-        first: how many ranks must be right.
+        first: how many ranks must be right; 0: no race, so that no case stops.
         full: variant → the modes that it is always timed in fully; of every case.
         parents: variant → its parent.
         slow: the cases that cannot be among the first, once that is known.
     """
 
-    mode: str
-    first: int
-    full: Mapping[str, Collection[str]]
-    parents: Mapping[str, str]
-    references: Collection[str]
+    mode: str = ""
+    first: int = 0
+    full: Mapping[str, Collection[str]] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
+    references: Collection[str] = ()
     slow: Set[str] = frozenset()
 
     def looks(self, mode: str, rule: StopRule) -> tuple[int, ...]:
         """The rounds of a mode after which cases stop."""
+        if not self.first:
+            return (rule.least,)
         last = min(rule.least, rule.fewest if mode == self.mode else _FEWEST)
         return tuple(sorted({min(_FEW, last), last}))
 
@@ -73,9 +75,11 @@ class Race:
 
     def calls(self, mode: str, name: str, most: int) -> int:
         """How many single calls are timed, at most ``most``: none of a case that stopped; calls that are only shown get
-        no 99th percentile, and cold ones none, since no page shows it."""
+        no 99th percentile, and cold ones none, since no page shows it; nor do references without a race."""
         if name in self.short(mode):
             return 0
+        if not self.first:
+            return P90_SAMPLES if name in self.references else most
         return min(most, _FEW if mode == "cold" else P90_SAMPLES) if self._is_shown(mode, name) else most
 
     def _is_shown(self, mode: str, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -21,23 +21,21 @@ class Rotation:
 
     ``inputs`` are as many sets as fit in L2 together with their outputs. For a tensor that is both input and output
     they only provide the initial content: each call of a sample writes a different one of ``copies``. The cases share
-    these, since all are rewritten before each sample.
+    these, since all are rewritten before each sample. ``make`` makes inputs of a seed.
     """
 
     def __init__(self, timer: Timer, case: Case, problem: ModuleType, device: str) -> None:
         import torch
 
         params = dict(case.params)
-        first = problem.make_inputs(params, case.seeds[0], device)
+        self.make: Callable[[int], dict[str, Any]] = lambda seed: problem.make_inputs(dict(params), seed, device)
+        first = self.make(case.seeds[0])
         input_bytes = sum(getattr(value, "nbytes", 0) for value in first.values())
         written = {
             a: math.prod(a.sizes(params)) * getattr(torch, a.dtype).itemsize for a in case.arguments if a.mutable
         }
         count = timer.sets(input_bytes + sum(written.values()))
-        self.inputs: list[Mapping[str, Any]] = [
-            first,
-            *(problem.make_inputs(params, case.seeds[0] + i, device) for i in range(1, count)),
-        ]
+        self.inputs: list[Mapping[str, Any]] = [first, *(self.make(case.seeds[0] + i) for i in range(1, count))]
         self.copies: list[Outputs] = []
         self.restored: Restored | None = None
         self._case = case
@@ -60,11 +58,11 @@ class Rotation:
         for i in range(calls):
             self.load(i)
 
-    def prepare(self, timer: Timer, caller: Caller, launches: int | None = None) -> tuple[Timed, list[Outputs]]:
-        """A case's calls, ready to be timed, and the outputs of each."""
+    def prepare(self, timer: Timer, caller: Caller, launches: int | None = None) -> Timed:
+        """A case's calls, ready to be timed: call ``i`` reads set ``i`` modulo the number of sets."""
         sets = len(self.inputs)
         outputs = [caller.outputs(inout=False) for _ in self.inputs]
         if self.copies:
             outputs = [outputs[i % sets].joined(copy) for i, copy in enumerate(self.copies)]
         calls = [caller.bind(self.inputs[i % sets], one) for i, one in enumerate(outputs)]
-        return timer.prepare(calls, launches, self.restored, outputs), outputs
+        return timer.prepare(calls, launches, self.restored, outputs)

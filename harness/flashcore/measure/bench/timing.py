@@ -21,9 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import itertools
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,12 +29,14 @@ from typing import Any, TypeVar
 
 from flashcore.errors import UsageError
 from flashcore.measure.bench.driver import Driver
-from flashcore.measure.bench.looks import Looks
+from flashcore.measure.bench.looks import DICE, Looks
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.problem_file import load_file
 
 _T = TypeVar("_T")
 Calls = Sequence[Callable[[], Any]]
+#: A captured graph, and its numbers of kernels and copies.
+Captured = tuple[Any, tuple[int, int]]
 
 #: Target time of one sample, us: long compared with the events' resolution (0.5 us), short compared with drift.
 SAMPLE_US = 400.0
@@ -101,8 +101,8 @@ def calls_for(call_us: float, most: int = _MOST_CALLS) -> int:
 def ending_anywhere(calls: int, sets: int) -> list[int]:
     """The set of each call, such that each set's last call is anywhere: a launcher cannot know which call is the last,
     whose answer can be judged."""
-    ends = [*random.sample(range(calls - 1), sets - 1), calls - 1]
-    random.shuffle(ends)
+    ends = [*DICE.sample(range(calls - 1), sets - 1), calls - 1]
+    DICE.shuffle(ends)
     left = ([i for i in range(sets) if ends[i] >= call] for call in range(calls))
     return [ends.index(call) if call in ends else each[call % len(each)] for call, each in enumerate(left)]
 
@@ -140,10 +140,9 @@ class Timer:
         self.driver = Driver()
         self.spin(0)  # loads the kernels, which is not allowed during capture
         self.flush(1)
-        self._graphs: dict[tuple[str, int, bool], tuple[Any, tuple[int, int]]] = {}
+        self._spacers: dict[tuple[str, int, bool], Captured] = {}
         self.events = [(self.driver.event(), self.driver.event()) for _ in range(_EVENTS)]
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        self._empty: Timed | None = None
 
     def sets(self, size: int) -> int:
         """The number of sets of ``size`` bytes that calls rotate through."""
@@ -162,13 +161,12 @@ class Timer:
     ) -> Timed:
         """Calls of one function on different tensors; ``launches`` per back-to-back sample, or as many as its target
         time needs. ``outputs``: those of each call, to look at."""
-        tensors = [[g.tensor for g in one.guards.values() if g.tensor.numel()] for one in outputs]
-        return Timed(self, calls, launches, restored, Looks(tensors) if any(tensors) else None)
+        return Timed(self, calls, launches, restored, outputs)
 
+    @functools.cached_property
     def empty(self) -> Timed:
-        """An empty launch, prepared once: the floor of every regime."""
-        self._empty = self._empty or self.prepare([lambda: self.spin(0)])
-        return self._empty
+        """An empty launch: the floor of every regime."""
+        return self.prepare([lambda: self.spin(0)])
 
     def spin(self, cycles: int, blocks: int = 1, look: tuple[int, int, int] = (0, 0, 0)) -> None:
         self.driver.launch("spin", self.stream.cuda_stream, blocks, 32, cycles, *look)
@@ -177,7 +175,7 @@ class Timer:
         blocks = len(self._memory) // 4096
         self.driver.launch("flush", self.stream.cuda_stream, blocks, 256, self._memory.data_ptr(), value)
 
-    def capture(self, enqueue: Callable[[int], Any], count: int) -> tuple[Any, tuple[int, int]]:
+    def capture(self, enqueue: Callable[[int], Any], count: int) -> Captured:
         """A graph of ``count`` calls of ``enqueue``, already replayed once, and its numbers of kernels and copies.
 
         Raises:
@@ -223,17 +221,14 @@ class Timer:
         self,
         regime: str,
         count: int,
-        call: Callable[[int], Any] | None,
+        call: Callable[[int], Any],
         looks: Looks | None = None,
         *,
         events: bool = False,
         take: Callable[[int], None] = lambda i: None,
-    ) -> tuple[Any, tuple[int, int]]:
-        """A graph of ``count`` spacers, each followed by a call, and its numbers of kernels and copies. Without calls
-        the graph is cached. ``take`` is enqueued before each spacer, which looks at the call before."""
-        key = (regime, count, events)
-        if call is None and key in self._graphs:
-            return self._graphs[key]
+    ) -> Captured:
+        """A graph of ``count`` spacers, each followed by a call. ``take`` is enqueued before each spacer, which looks
+        at the call before."""
         look = looks.at(regime, count) if looks else None
 
         def enqueue(i: int) -> None:
@@ -243,39 +238,45 @@ class Timer:
             self.spin(SPACER_CYCLES, self.sms, look(i - 1) if look and i else (0, 0, 0))
             if events:
                 self.driver.record(self.events[i][0], self.stream.cuda_stream)
-            if call is not None:
-                call(i)
+            call(i)
             if events:
                 self.driver.record(self.events[i][1], self.stream.cuda_stream)
 
-        made = self.capture(enqueue, count)
-        if call is None:
-            self._graphs[key] = made
-        return made
+        return self.capture(enqueue, count)
+
+    def spacers(self, regime: str, count: int, *, events: bool) -> Captured:
+        """:meth:`spaced` without calls, captured once."""
+        if (key := (regime, count, events)) not in self._spacers:
+            self._spacers[key] = self.spaced(regime, count, lambda i: None, events=events)
+        return self._spacers[key]
 
 
 class Timed:
     """A call that is ready to be timed. Each mode's method takes one sample: us per call.
 
     Attributes:
+        outputs: those of each call, in order.
         launches, eager_calls: calls in one back-to-back and in one eager sample.
         kernels, copies: kernel and copy nodes per call, the fewest in any captured graph; ``kernels`` is ``None`` if
             nothing is captured.
         before: enqueues work right before a sample's calls, untimed.
-        gaps: by regime and whether calls are between them: us of spacers, by the events around calls.
     """
 
-    _looks: Looks | None = None
+    _looks: Looks | None
 
     def __init__(
-        self, timer: Timer, calls: Calls, launches: int | None, restored: Restored | None, looks: Looks | None = None
+        self,
+        timer: Timer,
+        calls: Calls,
+        launches: int | None,
+        restored: Restored | None,
+        outputs: Sequence[Outputs],
     ) -> None:
         import torch
 
-        self._timer = timer
-        self._looks = looks
-        self._calls = calls
-        self._restored = restored
+        self._timer, self._calls, self._restored, self.outputs = timer, calls, restored, outputs
+        tensors = [[guard.tensor for guard in one.guards.values() if guard.tensor.numel()] for one in outputs]
+        self._looks = Looks(tensors) if any(tensors) else None
         most = len(calls) if restored else _MOST_CALLS
         self.before: Callable[[], None] | None = None
         self._answer: Any = None
@@ -288,17 +289,16 @@ class Timed:
         self.kernels: int | None = kernels
         sets = min(len(calls), _MOST_SETS)
         self._each_set = self._single if sets == 1 else timer.capture(self._call, sets)[0]
-        self._call_us = min(self._timer.between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
+        self._call_us = min(timer.between(self._single.replay, cover=_COVER_CLOCKS) for _ in range(3))
         self.launches = launches or calls_for(self._call_us, most)
         self._many = self._single
         if self.launches > 1:
-            one_by_one = restored or not looks or self.launches < len(calls)
+            one_by_one = restored or not self._looks or self.launches < len(calls)
             order = range(self.launches) if one_by_one else ending_anywhere(self.launches, len(calls))
             self._many, nodes = timer.capture(lambda i: self._call(order[i]), self.launches)
             self._count_nodes(nodes, self.launches)
             self._answers["back_to_back"] = self._answer
         self._spaced: dict[tuple[str, bool], Any] = {}
-        self.gaps: dict[tuple[str, bool], list[float]] = {}
         self.eager_calls = 1
         self.eager_calls = calls_for(min(self.eager() for _ in range(3)), most)
         torch.cuda.synchronize()
@@ -363,25 +363,21 @@ class Timed:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
         may not be in L2."""
         count = self._count(regime, events=True)
-        graph = (self._pair(regime, events=True) if calls else self._timer.spaced(regime, count, None, events=True))[0]
+        graph = self._pair(regime, events=True)[0 if calls else 1]
         if first or regime == "cold":
             self._ready(regime, count)
         if calls:
             self._begin(count)
         self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS)
-        pairs = itertools.pairwise(self._timer.events[:count])
-        self.gaps.setdefault((regime, calls), []).extend(self._timer.driver.elapsed_us(a[1], b[0]) for a, b in pairs)
         return self._timer.elapsed(count)
 
     def _difference(self, regime: str) -> float:
-        times: list[float] = []
-        for graph in self._pair(regime, events=False):
-            if not times:  # spacers alone need no warm L2
-                self._ready(regime, self._count(regime))
-                self._begin(self._count(regime))
-            times.append(self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS))
+        count, graphs = self._count(regime), self._pair(regime, events=False)
+        self._ready(regime, count)
+        self._begin(count)
+        us, alone = (self._timer.between(graph.replay, cover=_LONG_COVER_CLOCKS) for graph in graphs)
         # A disturbance can make the spacers alone take longer than those with calls.
-        return max((times[0] - times[1]) / self._count(regime), _RESOLUTION)
+        return max((us - alone) / count, _RESOLUTION)
 
     def _count(self, regime: str, *, events: bool = False) -> int:
         fewest = _FEWEST_EVENTS if self._call_us < _LONG_CALL else _LONG_EVENTS
@@ -393,7 +389,7 @@ class Timed:
     def _pair(self, regime: str, *, events: bool) -> tuple[Any, Any]:
         """The graphs of spacers with calls and of spacers alone."""
         key, count = (regime, events), self._count(regime, events=events)
-        alone, spacers = self._timer.spaced(regime, count, None, events=events)
+        alone, spacers = self._timer.spacers(regime, count, events=events)
         if key not in self._spaced:
             self._spaced[key], nodes = self._timer.spaced(regime, count, self._call, self._looks, events=events)
             self._count_nodes(nodes, count, spacers)

@@ -203,7 +203,7 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
             log.step(task.name, "set up", label)
             try:
                 caller = Caller(contests[name][side], problem, device)
-                made[label], _ = rotation.prepare(timer, caller, launches)
+                made[label] = rotation.prepare(timer, caller, launches)
             except Exception as error:
                 if is_poisoned(device):
                     raise
@@ -215,7 +215,7 @@ def _perform(task: journal.Task, log: journal.Journal) -> dict[str, Any]:
     rounds = payload["rounds"]
     rule = StopRule(rounds, rounds, slow_seconds=_SLOW_SECONDS, fewest=min(_FEWEST_ROUNDS, rounds))
     watch = Watch(device)
-    turns = Turns(watch, lambda label: log.step(task.name, "timed", label))
+    turns = Turns(watch, lambda _, label: log.step(task.name, "timed", label))
     samples = sample(ready, first.rank_by, rule, turns)
     times = {}
     for name in contests.keys() - failed.keys():

@@ -120,7 +120,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     rotation = Rotation(timer, case, caller.problem, device)
     if rotation.restored:
         raise FlashcoreError("its calls write their inputs, and restoring these takes energy too")
-    load = Load(rotation.prepare(timer, caller)[0])
+    load = Load(rotation.prepare(timer, caller))
     idle = _idle()
     log.step(task.name, "energy", case.variant)
     read(_nvml(), WARM_UP + random.uniform(0, _PERIOD), load.feed)

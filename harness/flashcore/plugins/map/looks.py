@@ -131,7 +131,6 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             eager_calls=1,
             seconds=0.0,
             proved={},
-            new=None,
             stopped=[mode],
         )
         variants[one.case.variant] = asdict(looked)

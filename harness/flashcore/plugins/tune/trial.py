@@ -85,7 +85,7 @@ def _program(batch: int) -> Program:
 def _payload(cases: Sequence[Case], device: str) -> dict[str, Any]:
     check = {"kinds": None, "repeats": _REPEATS, "opcheck": False, "device": device}
     rule = asdict(StopRule(least=SAMPLES, most=SAMPLES, slow_seconds=0.5, fewest=5))
-    bench: dict[str, Any] = {"rule": rule, "few": [], "race": None, "device": device}
+    bench: dict[str, Any] = {"rule": rule, "race": {}, "device": device}
     modes = {c.shape: list(dict.fromkeys((c.rank_by, "cold"))) for c in cases}
     return {
         "device": device,
@@ -104,7 +104,7 @@ def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> 
         return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
     times: dict[str, float] = {}
     for case, timing_data in zip(cases, data["bench"], strict=True):
-        (timed,) = case_times.settle(journal.Result(case.shape, "ok", data=timing_data), [case])
+        (timed,) = case_times.settle(journal.Result(case.shape, "ok", data=timing_data), [case]).values()
         if isinstance(timed, CaseOutcome):
             return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.times.samples[case.rank_by]), 4)
