@@ -93,7 +93,8 @@ class _HostTimed(Timed):
         if self.before is not None:
             self.before()
         if self._restored is not None:
-            self._restored.restore(first + count)
+            for i in range(first + count):
+                self._restored.restore(i)
         start = time.perf_counter_ns()
         for i in range(first, first + count):
             self._answer = self._calls[i % len(self._calls)]()

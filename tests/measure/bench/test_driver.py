@@ -115,8 +115,6 @@ def test_events_are_nodes_of_a_graph_and_times_are_microseconds(cuda: Cuda) -> N
     name, (recorded, stream, flags) = cuda.calls[-1]
     assert (name, recorded, stream.value, flags) == ("cuEventRecordWithFlags", event, 5, 1)
     assert driver.elapsed_us(event, driver.event()) == 250.0
-    driver.reset_persisting_l2()
-    assert cuda.calls[-1] == ("cuCtxResetPersistingL2Cache", ())
 
 
 def test_an_error_of_the_driver_is_told_with_its_code(cuda: Cuda) -> None:

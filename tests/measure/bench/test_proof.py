@@ -84,7 +84,8 @@ def test_the_copies_of_what_is_written_in_place_are_bounded(monkeypatch: pytest.
     made = rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu")
     assert len(made.copies) == 100 and made.restored is not None and made.restored.resident == 2
     made.copies[3]["c"].fill_(7)
-    made.restored.restore(4)
+    for i in range(4):
+        made.restored.restore(i)
     assert made.copies[3]["c"].equal(made.inputs[1]["c"]) and not made.copies[4]["c"].equal(made.inputs[0]["c"])
     monkeypatch.setattr(rotation, "_BYTES_OF_COPIES", 5 * 7 * 4 * 30)
     assert len(rotation.Rotation(HostTimer(), update_cases.case("right"), problem, "cpu").copies) == 30

@@ -118,7 +118,7 @@ class Device(Stream):
     def timer(self) -> timing.Timer:
         made = super().timer()
         made.driver = cast(Any, SimpleNamespace(record=lambda *_: None, elapsed_us=lambda *_: 8.0,
-                                                reset_persisting_l2=lambda: None))  # fmt: skip
+                                                ask=lambda _: None))  # fmt: skip
         made.events = [(cast(Any, 0), cast(Any, 1))] * 40
         return made
 
@@ -152,9 +152,9 @@ def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPat
             timed.append(content[i])
         content[i] += 1
 
-    def restore(calls: int) -> None:
+    def restore(i: int) -> None:
         assert not within, "restored where time is taken"
-        content[:calls] = [0] * calls
+        content[i] = 0
 
     restored = timing.Restored(restore, resident)
     one = device.timer().prepare([functools.partial(call, i) for i in range(12)], restored=restored)

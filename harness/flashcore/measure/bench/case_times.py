@@ -259,9 +259,12 @@ def _group_facts(timed: Sequence[Measured], baseline: str) -> Iterator[Fact]:
         doubt = one.doubt(regime) if regime in times.samples else None
         yield from _ratio_facts(case, "speedup_vs_baseline", ranked, baseline, doubt or ReferenceNotTimed(baseline))
         yield from _ratio_facts(case, "speedup_vs_peer", ranked, fastest, doubt or ReferenceNotTimed())
-        yield from _unless(doubt, [_tflops(case, ranked.get(case.variant, ()))])
+        rank = ranked.get(case.variant)
+        rate = tflops(case.flop, rank) if case.flop and rank else None
+        lacking = NoFormula("flop") if rank else NotTimed(regime)
+        yield from _unless(doubt, [_fact(case, "tflops", rate, f"work()['flop'] over {regime}_p50", lacking)])
         for name, value in times.kernel_clock.items():
-            clocked = _fact(case, name, value, "one call after a back-to-back sample", Source.KERNEL)
+            clocked = _fact(case, name, value, "one call after a back-to-back sample", source=Source.KERNEL)
             yield from _unless(one.doubt(""), [clocked])
         yield from _state_facts(case, one.shape.state)
 
@@ -273,8 +276,15 @@ def _unless(doubt: Cause | None, facts: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _fact(
-    case: Case, name: str, value: float | int | str | None, detail: Detail | str = "", source: Source = Source.EVENTS
+    case: Case,
+    name: str,
+    value: float | int | str | None,
+    note: Detail | str = "",
+    lacking: Cause | None = None,
+    source: Source = Source.EVENTS,
 ) -> Fact:
+    """A fact; ``lacking`` is the cause of a missing value."""
+    detail = lacking if value is None and lacking else note
     return Fact(case.subject, name, value, FACTS[name].unit, source, detail)
 
 
@@ -292,38 +302,31 @@ def _mode_facts(one: Measured, mode: str) -> Iterator[Fact]:
     stopped = mode in times.stopped
     for name, value in of_samples(samples).items():
         of_value = FirstRound() if stopped and name == "samples" else note
-        yield _fact(case, f"{mode}_{name}", value, OneSample() if value is None else of_value)
+        yield _fact(case, f"{mode}_{name}", value, of_value, OneSample())
     if mode in times.calls:
         count = len(times.calls[mode])
         note = f"events around each of {count} calls, minus the median of empty pairs"
         for name, value in zip(("p90", "p99"), percentiles(times.calls[mode]), strict=True):
-            too_few = NotRanked() if stopped else TooFewCalls(count)
-            detail: Detail | str = too_few if value is None else note
+            lacking: Cause = NotRanked() if stopped else TooFewCalls(count)
             if value is not None and value < p50:
                 # The two clocks contradict each other, so neither gives a percentile of the other's times.
-                detail, value = BelowMedian(count, value), None
-            yield _fact(case, f"{mode}_{name}", value, detail)
+                lacking, value = BelowMedian(count, value), None
+            yield _fact(case, f"{mode}_{name}", value, note, lacking)
     if mode in REGIMES:
-        floor, how = one.floor(mode), "an empty kernel, timed in the same rounds; not subtracted"
-        yield _fact(case, f"{mode}_launch_floor", floor, NotTimed(mode) if floor is None else how)
+        how = "an empty kernel, timed in the same rounds; not subtracted"
+        yield _fact(case, f"{mode}_launch_floor", one.floor(mode), how, NotTimed(mode))
 
 
 def _ratio_facts(
     case: Case, name: str, ranked: Mapping[str, Sequence[float]], other: str | None, lacking: Cause
 ) -> Iterator[Fact]:
     speedup: Ratio | None = None
-    detail: Detail = lacking
+    over: Detail | str = ""
     if other is not None and other in ranked and case.variant in ranked:
         before, after = ranked[other], ranked[case.variant]
-        speedup, detail = ratio(before, after), OverReference(other, case.rank_by, min(len(before), len(after)))
+        speedup, over = ratio(before, after), OverReference(other, case.rank_by, min(len(before), len(after)))
     for ending, field in (("", "value"), ("_low", "low"), ("_high", "high")):
-        yield _fact(case, name + ending, getattr(speedup, field, None), detail)
-
-
-def _tflops(case: Case, times: Sequence[float]) -> Fact:
-    if not case.flop or not times:
-        return _fact(case, "tflops", None, NoFormula("flop") if times else NotTimed(case.rank_by))
-    return _fact(case, "tflops", tflops(case.flop, times), f"work()['flop'] over {case.rank_by}_p50")
+        yield _fact(case, name + ending, getattr(speedup, field, None), over, lacking)
 
 
 def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
@@ -331,4 +334,4 @@ def _state_facts(case: Case, state: Mapping[str, Any]) -> Iterator[Fact]:
     lacking = NoNvml(state.get("note", ""))
     note = f"{state.get('looks', 0)} readings between this shape's rounds"
     for name, value in state_values(state).items():
-        yield _fact(case, name, value, lacking if value is None else note, Source.NVML)
+        yield _fact(case, name, value, note, lacking, Source.NVML)

@@ -159,10 +159,6 @@ class Driver:
         self.ask("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
         return milliseconds.value * 1000.0
 
-    def reset_persisting_l2(self) -> None:
-        """Resets persisting L2 lines to normal."""
-        self.ask("cuCtxResetPersistingL2Cache")
-
     def captured(self, stream: int) -> tuple[int, int]:
         """The numbers of kernel and copy nodes in the graph that ``stream`` is capturing.
 

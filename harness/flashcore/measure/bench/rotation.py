@@ -46,17 +46,13 @@ class Rotation:
             wanted = {a.name: (a.sizes(params), a.dtype) for a in self._inout}
             self.copies = [Outputs(wanted, device) for _ in range(copies)]
             resident = count * (input_bytes + sum(written.values()) - restored)
-            self.restored = Restored(self._restore, min(copies, timer.copies(restored, resident) or copies))
+            self.restored = Restored(self.load, min(copies, timer.copies(restored, resident) or copies))
 
     def load(self, i: int) -> None:
         """Restores the initial content of the tensors that call ``i`` both reads and writes."""
         inputs = self.inputs[i % len(self.inputs)]
         for a in self._inout:
             write(self.copies[i][a.name], initial(self._case, a, inputs))
-
-    def _restore(self, calls: int) -> None:
-        for i in range(calls):
-            self.load(i)
 
     def prepare(self, timer: Timer, caller: Caller, launches: int | None = None) -> Timed:
         """A case's calls, ready to be timed: call ``i`` reads set ``i`` modulo the number of sets."""

@@ -18,12 +18,11 @@ In the three regimes the device is kept busy while the host enqueues, so that th
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -68,7 +67,7 @@ class Restored:
     """The tensors of calls that write their inputs. Each call has separate ones, so they limit the calls in a sample.
 
     Args:
-        restore: enqueues the rewriting of the tensors of the first N calls.
+        restore: enqueues the rewriting of the tensors of a call.
         resident: the number of calls whose tensors fit in L2 together, the limit for an isolated sample.
         graphs: captured graphs of ``restore``, by number of calls.
     """
@@ -105,16 +104,6 @@ def ending_anywhere(calls: int, sets: int) -> list[int]:
     DICE.shuffle(ends)
     left = ([i for i in range(sets) if ends[i] >= call] for call in range(calls))
     return [ends.index(call) if call in ends else each[call % len(each)] for call, each in enumerate(left)]
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Disables garbage collection: destroying another shape's graph would invalidate the capture in progress."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class Timer:
@@ -185,10 +174,14 @@ class Timer:
 
         graph = torch.cuda.CUDAGraph()
         self.driver.enqueued.clear()
-        with _no_collection(), torch.cuda.graph(graph, stream=self.stream):
-            for i in range(count):
-                enqueue(i)
-            nodes = self.driver.captured(self.stream.cuda_stream)
+        gc.disable()  # destroying another shape's graph would invalidate the capture
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                for i in range(count):
+                    enqueue(i)
+                nodes = self.driver.captured(self.stream.cuda_stream)
+        finally:
+            gc.enable()
         graph.replay()  # the first replay uploads the graph
         return graph, nodes
 
@@ -399,7 +392,7 @@ class Timed:
 
     def _ready(self, regime: str, calls: int) -> None:
         if regime == "cold":
-            self._timer.driver.reset_persisting_l2()
+            self._timer.driver.ask("cuCtxResetPersistingL2Cache")  # to normal
         else:
             self._warm(calls)
 
@@ -409,7 +402,7 @@ class Timed:
             self.before()
         if (restored := self._restored) is not None:
             if calls not in restored.graphs:
-                restored.graphs[calls], _ = self._timer.capture(lambda _: restored.restore(calls), 1)
+                restored.graphs[calls], _ = self._timer.capture(restored.restore, calls)
             restored.graphs[calls].replay()
 
     def _warm(self, calls: int) -> None:
