@@ -1,8 +1,11 @@
 """Variants with host code that cheat, before bench and the gate: ``python -m benchmarks.cheats``.
 
 Each variant of ``tests/suites/cheats`` is the same kernel with one attack. It *won* if it passes the gate's tests and a
-time of it is shorter than the honest one's by more than 2 %; *harmless* if it passes without that. ``--isolate`` gives
-each case a process of its own. Exit code 0 if nothing won but ``python``, which replaces the harness's functions.
+time of it is shorter than the honest one's by more than 2 % (eager calls: 10 %, since their time is the host's);
+*harmless* if it passes without that. Exit code 0 if nothing won.
+
+``interpreter`` replaces the harness's Python functions, so it changes the times of all cases of its process. It runs
+alone: ``--variant interpreter --isolate``, which gives each case a process of its own.
 """
 
 from __future__ import annotations
@@ -23,9 +26,11 @@ from flashcore.model.record import Subject
 from flashcore.records import lookup, store
 
 SUITE, HONEST = raw.ROOT / "tests" / "suites" / "cheats", "honest"
-TIMES = ("isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50", "cold_p90", "eager_p50")
-#: Beyond this factor a time is a gain; what nobody claims to end.
-GAIN, OUT_OF_SCOPE = 1.02, ("python",)
+#: Beyond this factor a time is a gain.
+TIMES = dict.fromkeys(("isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50", "cold_p90"), 1.02)
+TIMES["eager_p50"] = 1.1
+#: All but the interpreter's variant.
+OTHERS = "[!i]*"
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -66,10 +71,11 @@ def _outcome(results: raw.Results, name: str) -> tuple[str, float]:
     """``failed``, ``won`` or ``harmless``, and the largest factor by which a time is shorter than the honest one's."""
     variants = results["variants"]
     one, honest = variants[name], variants[HONEST]["times"]
-    gain = max((honest[fact] / time for fact, time in one["times"].items() if fact in honest), default=0.0)
+    gains = {fact: honest[fact] / time for fact, time in one["times"].items() if fact in honest}
+    gain = max(gains.values(), default=0.0)
     if one["reasons"]:
         return "failed", gain
-    return ("won" if gain > GAIN else "harmless"), gain
+    return ("won" if any(gains[fact] > TIMES[fact] for fact in gains) else "harmless"), gain
 
 
 def table(results: raw.Results) -> list[str]:
@@ -84,7 +90,7 @@ def table(results: raw.Results) -> list[str]:
 
 def verdict(results: raw.Results) -> int:
     """The exit code."""
-    names = results["variants"].keys() - set(OUT_OF_SCOPE) - {HONEST}
+    names = results["variants"].keys() - {HONEST}
     wrong = any(_outcome(results, name)[0] == "won" for name in names) or results["variants"][HONEST]["reasons"]
     return int(Exit.FAILED if wrong else Exit.OK)
 
@@ -92,7 +98,7 @@ def verdict(results: raw.Results) -> int:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isolate", action="store_true", help="a process for each case")
     parser.add_argument("--build-dir", default="build", metavar="DIR", help="compiled objects")
-    parser.add_argument("--variant", default="*", metavar="GLOB", help="only these, and the honest one")
+    parser.add_argument("--variant", default=OTHERS, metavar="GLOB", help="only these, and the honest one")
     parser.add_argument("--samples", type=int, default=30, metavar="N", help="minimum number of samples")
 
 

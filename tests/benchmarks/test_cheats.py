@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 from typing import Any
 
@@ -36,9 +37,17 @@ def results(**variants: tuple[float, str]) -> dict[str, Any]:
     ],
 )
 def test_a_cheat_wins_by_a_shorter_time_that_passes(us: float, reason: str, outcome: str, code: int) -> None:
-    made = results(honest=(20.0, ""), halves=(us, reason), python=(10.0, ""))
-    _, _, line, other = cheats.table(made)
-    assert line.split()[:2] == ["halves", outcome] and other.split()[:4] == ["python", "won", "2.00", "×"]
+    made = results(honest=(20.0, ""), halves=(us, reason))
+    *_, line = cheats.table(made)
+    assert line.split()[:2] == ["halves", outcome]
+    assert cheats.verdict(made) == code
+
+
+@pytest.mark.parametrize(("us", "code"), [(38.0, 0), (30.0, 1)])
+def test_an_eager_time_is_the_hosts_and_varies(us: float, code: int) -> None:
+    made = results(honest=(20.0, ""), stream=(20.0, ""))
+    for name, eager in (("honest", 40.0), ("stream", us)):
+        made["variants"][name]["times"]["eager_p50"] = eager
     assert cheats.verdict(made) == code
 
 
@@ -47,7 +56,8 @@ def test_an_honest_variant_that_fails_is_wrong() -> None:
 
 
 def test_the_suite_has_the_variants_that_the_benchmark_names() -> None:
-    assert {cheats.HONEST, *cheats.OUT_OF_SCOPE} < set(load(cheats.SUITE).variants)
+    names = set(load(cheats.SUITE).variants)
+    assert cheats.HONEST in names and names - {*fnmatch.filter(names, cheats.OTHERS)} == {"interpreter"}
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------
@@ -71,7 +81,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     """The benchmark's results and its run: all samples in every mode, so that each variant is called often enough to
     stop working."""
     folder = tmp_path_factory.mktemp("cheats")
-    options = argparse.Namespace(build_dir=str(folder / "build"), variant="*", samples=30, isolate=False)
+    options = argparse.Namespace(build_dir=str(folder / "build"), variant=cheats.OTHERS, samples=30, isolate=False)
     return cheats.recorded(folder, options), store.read(lookup.find(folder / "profiles", None))
 
 
@@ -79,7 +89,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 def test_no_cheat_wins(measured: tuple[dict[str, Any], Record]) -> None:
     results, record = measured
     assert cheats.verdict(results) == 0, "\n".join(cheats.table(results))
-    assert results["variants"].keys() == record.suite.variants.keys()
+    assert results["variants"].keys() == record.suite.variants.keys() - {"interpreter"}
 
 
 @pytest.mark.gpu
@@ -90,7 +100,7 @@ def test_an_honest_kernel_keeps_its_times_by_every_clock(measured: tuple[dict[st
     for mode in ("isolated", "back_to_back", "cold", "eager"):
         fact = record.facts.get(f"{mode}_p50", subject)
         assert fact is not None and fact.number is not None and "2 timed answers right" in fact.note, fact
-        assert 10 < fact.number < 100
+        assert 18 < fact.number < 100
 
 
 @pytest.mark.gpu

@@ -102,14 +102,27 @@ def test_a_launcher_that_stops_after_some_calls_is_seen(stream: Stream, stops_af
     assert timed.kernels == 0
 
 
-@pytest.mark.parametrize(("waited", "us"), [(5.0, 8.0), (500.0, 508.0)])
+@pytest.mark.parametrize(
+    ("waited", "idle", "us"),
+    [(5.0, 4.0, 8.0), (70.0, 64.0, 8.0), (90.0, 5.0, 8.0), (500.0, 60.0, 448.0)],
+)
 def test_eager_calls_last_until_other_streams_are_done(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch, waited: float, us: float
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, waited: float, idle: float, us: float
 ) -> None:
-    clock = itertools.count(0.0, waited / 1e6)
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     timed = stream.timer().prepare([stream.launch])
+    marks = itertools.accumulate(itertools.cycle([7.0, waited, idle]))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(marks) / 1e6))
     assert timed.eager() == pytest.approx(us / timed.eager_calls)
+
+
+def test_what_eager_calls_leave_is_told_from_noise_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    marks = itertools.accumulate(itertools.cycle([7.0, 300.0, 50.0]))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(marks) / 1e6))
+    timer = timing.Timer.__new__(timing.Timer)
+    assert timer.left(400.0) == pytest.approx(250.0) and timer.left(600.0) == 0.0
 
 
 class Device(Stream):

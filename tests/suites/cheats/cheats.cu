@@ -10,7 +10,7 @@
 enum Way {
   WAY_honest, WAY_stops, WAY_capture, WAY_remembers, WAY_looks, WAY_host,
   WAY_poison, WAY_poison_partly, WAY_copies, WAY_halves, WAY_every_second, WAY_last_calls, WAY_later_edits, WAY_deletes,
-  WAY_spacers, WAY_no_spacers, WAY_flushes, WAY_beside, WAY_before_spacers, WAY_events, WAY_first_event, WAY_stream, WAY_python
+  WAY_spacers, WAY_no_spacers, WAY_flushes, WAY_beside, WAY_before_spacers, WAY_events, WAY_first_event, WAY_stream, WAY_interpreter
 };
 constexpr Way kWay = WAY;
 constexpr int kMost = 1 << 16, kSlots = 61;
@@ -105,7 +105,8 @@ static void change(const Captured& now) {
     if (driver<Params>("cuGraphKernelNodeGetParams_v2")(node, &made) != CUDA_SUCCESS) continue;
     const bool spacer = made.blockDimX == 32 && made.gridDimX > 60, flush = made.blockDimX == 256 && made.gridDimX > 4096;
     unsigned long long clocks = kWay == WAY_no_spacers ? 0 : 1500;
-    void* arguments[] = {&clocks};
+    void* arguments[] = {&clocks, nullptr, nullptr, nullptr};
+    for (int i = 1; spacer && i < 4; ++i) arguments[i] = made.kernelParams[i];
     if ((kWay == WAY_spacers || kWay == WAY_no_spacers) && spacer) made.kernelParams = arguments;
     if (kWay == WAY_flushes && flush) made.gridDimX = 1;
     if (spacer || flush) driver<Params>("cuGraphKernelNodeSetParams_v2")(node, &made);
@@ -135,7 +136,7 @@ static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, c
   long long count = s.N;
   if (kWay == WAY_capture && now.graph) count = 0;  // all of it, or a launch for show
   if (kWay == WAY_last_calls && now.graph && in_graph + 4 <= in_last_graph) count = 0;  // nobody looks at these
-  if (kWay == WAY_python) {
+  if (kWay == WAY_interpreter) {
     static const auto run = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "PyRun_SimpleString"));
     if (run && ++launched == 1) {
       const int state = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"))();

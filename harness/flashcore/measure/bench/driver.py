@@ -138,8 +138,8 @@ class Driver:
         kernel cannot start early. Meanwhile ``values[3]`` threads each copy a byte, whose address is at ``values[1]``,
         to ``values[2]``, and set its bits. ``flush``: each thread stores a value to 16 bytes of memory.
         """
-        words = (ctypes.c_uint64 * len(values))(*values)
-        at = (ctypes.c_void_p * len(values))(*(ctypes.addressof(words) + 8 * i for i in range(len(values))))
+        words = [ctypes.c_uint64(value) for value in values]
+        at = (ctypes.c_void_p * len(words))(*map(ctypes.addressof, words))
         sizes = (*(blocks, 1, 1), *(threads, 1, 1), 0)
         self.ask("cuLaunchKernel", self._kernels[name], *sizes, ctypes.c_void_p(stream), at, None)
         self.enqueued.append((name, blocks, threads, *values))

@@ -7,6 +7,7 @@ Used only by the child processes of bench and of ``bench --against``.
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import statistics
 import time
@@ -159,29 +160,24 @@ def distributions(
     The time between events around each call, minus the median of empty event pairs, which are timed in between.
     """
     by_label: dict[str, list[float]] = {label: [] for label in ready}
+    limit = rule.slow_seconds / 2
     for label in filter(most.get, ready):
-        timed = ready[label]
         turns.announce(f"{regime} calls", label)
         start = time.monotonic()
         calls: list[float] = []
         empty: list[float] = []
-        count = 0
-        while len(calls) < most[label] and _goes_on(len(calls), most[label], time.monotonic() - start, rule):
-            if count % _TURNS_PER_EMPTY == 0:
-                empty += timed.each(regime, calls=False)
-            calls += timed.each(regime, first=not count)  # no other label's calls come between
-            count += 1
+        for turn in itertools.count():
+            seconds, count = time.monotonic() - start, len(calls)
+            fits = seconds < limit and (count < P90_SAMPLES or seconds / count * most[label] <= limit)
+            if turn and (count >= most[label] or not fits):
+                break
+            if turn % _TURNS_PER_EMPTY == 0:
+                empty += ready[label].each(regime, calls=False)
+            calls += ready[label].each(regime, first=not turn)  # no other label's calls come between
         offset = statistics.median(empty)
         by_label[label] = [x - offset for x in calls[: most[label]]]
         turns.spent[label] += time.monotonic() - start
     return by_label
-
-
-def _goes_on(count: int, most: int, seconds: float, rule: StopRule) -> bool:
-    """Whether to time more single calls, up to ``most``, after ``count`` took ``seconds``."""
-    limit = rule.slow_seconds / 2
-    in_time = count < P90_SAMPLES or seconds / count * most <= limit
-    return not count or (seconds < limit and in_time)
 
 
 def release(device: str) -> None:
