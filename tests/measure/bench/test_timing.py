@@ -185,3 +185,19 @@ def test_no_timed_call_meets_what_another_one_left(monkeypatch: pytest.MonkeyPat
             assert timed == [0] * count
             timed.clear()
     assert one.kernels == 1
+
+
+def test_empty_pairs_capture_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that is timed no further has no single calls; its new data is compared less the time of empty pairs."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(timing.Timer, "between", lambda *_, **__: 8.0)
+    calls: list[int] = []
+    timed = Device().timer().prepare([lambda: calls.append(1)])
+    before = len(calls)
+    timed.each("isolated", calls=False)
+    assert len(calls) == before + 1, "one to warm L2"
+    timed.each("isolated")
+    assert len(calls) > before + 2

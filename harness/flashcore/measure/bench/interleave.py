@@ -125,7 +125,7 @@ def sample(
     active = list(ready)
     began = time.monotonic()
     turn = 0
-    while not fillers >= {*active}:
+    while {*active} - fillers:
         for label in random.Random(turn).sample(active, len(active)):
             turns.announce(mode, label)
             start = time.monotonic()

@@ -102,8 +102,8 @@ class Proof:
 
     def __init__(self, caller: Caller, sets: Sets, timed: Timed) -> None:
         self.caller, self.timed, self._sets = caller, timed, sets
-        self._times: list[float] = []
-        self._seen_times: list[float] = []
+        #: us of single calls, on new and on seen data.
+        self._times: tuple[list[float], ...] = ()
         #: Mode → the turns whose answers were right; -1 is the last turn.
         self.turns: dict[str, list[int]] = {}
         self.wrong: WrongTimedAnswer | None = None
@@ -124,10 +124,10 @@ class Proof:
             sets.restage(used=True)
             return self.timed.anew(take, lambda: sets.restage(used=used), count)
 
-        self._times = times(self.timed.outputs, used=False)
+        new = times(self.timed.outputs, used=False)
         if not self.caller.case.is_reference:
             self._judge("new data", 0, DICE.randrange(count))
-        self._seen_times = times([others] * count, used=True)
+        self._times = new, times([others] * count, used=True)
 
     def sample(self, mode: str, turn: int) -> float:
         """Takes a sample of that mode (us) and judges answers: of all calls that wrote the same randomly chosen
@@ -187,7 +187,7 @@ class Proof:
                 self._sets.draw()
                 self.meet_new_data()
             empty = statistics.median(self.timed.each("isolated", calls=False))
-            new, seen = (statistics.median(times) - empty for times in (self._times, self._seen_times))
+            new, seen = (statistics.median(times) - empty for times in self._times)
             if new <= _LONGER * seen + doubt:
                 return self.wrong
             slow = SlowOnNewData(new, seen)

@@ -360,7 +360,8 @@ class Timed:
         """us between events around each of some calls, or between as many empty pairs. ``first``: the calls' tensors
         may not be in L2."""
         count = self._count(regime, events=True)
-        graph = self._pair(regime, events=True)[0 if calls else 1]
+        spacers = self._timer.spacers(regime, count, events=True)
+        graph, _ = self._pair(regime, events=True) if calls else spacers
         if first or regime == "cold":
             self._ready(regime, count)
         if calls:
@@ -417,7 +418,5 @@ class Timed:
 
 def rotated(items: Sequence[_T], by: int) -> list[_T]:
     """The items rotated left by ``by``: each round starts at another item."""
-    if not items:
-        return []
-    start = by % len(items)
+    start = by % max(len(items), 1)
     return [*items[start:], *items[:start]]
