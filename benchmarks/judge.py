@@ -167,6 +167,17 @@ CHEATS = (
     Cheat("counts its calls in its own code", 38, _SAMPLE, source="patches.cu"),
     Cheat("moves times that it finds", 39, _HOST, source="patches.cu"),
     Cheat("takes memory in many processes", 18, _BOX, source="host.cu"),
+    Cheat("takes all threads", 19, _BOX, source="host.cu"),
+    Cheat("takes memory of sockets", 20, _BOX, source="host.cu"),
+    Cheat("takes memory of files without content", 21, _BOX, source="host.cu"),
+    Cheat(
+        "lines that stay in L2 and slow its rival",
+        40,
+        "a reset of persisting lines before each call",
+        form={"workspaces": {"workspace": 48 << 20}},
+    ),
+    Cheat("writes into its input when it is timed", 41, "inputs of timed calls, looked at by chance"),
+    Cheat("results that are stored when it has ended", 42, _SAMPLE),
 )
 
 

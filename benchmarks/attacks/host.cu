@@ -152,6 +152,26 @@ __attribute__((constructor)) void attack() {
       sleep(60);
       if (waitpid(-1, nullptr, WNOHANG) == 0) escaped("64 GiB of memory");
       std::_Exit(7);
+    case 19: {  // threads, of which each takes memory of the kernel
+      pthread_attr_t small;
+      pthread_attr_init(&small);
+      pthread_attr_setstacksize(&small, 16384);
+      pthread_t made;
+      for (int i = 0; i < 20000; ++i) {
+        if (pthread_create(&made, &small, [](void*) -> void* { return pause(), nullptr; }, nullptr) != 0) std::_Exit(7);
+      }
+      escaped("20,000 threads");
+    }
+    case 20: {  // memory of sockets, which is no process's
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0) escaped("sockets");
+      break;
+    }
+    case 21:  // memory of files without content
+      for (int i = 0; i < 200000; ++i) {
+        if (symlink("x", ("/tmp/" + std::to_string(i)).c_str()) != 0) std::_Exit(7);
+      }
+      escaped("200,000 files");
     default:
       break;
   }

@@ -37,7 +37,7 @@ __device__ std::uint32_t calls;  // 1: remembers calls; 2: remembers an address
 __device__ const void* last;
 #elif ATTACK == 3
 __device__ std::uint32_t flags[4] = {1, 2, 3, 4};  // 3: state with a first value
-#elif ATTACK == 30 || ATTACK == 32
+#elif ATTACK == 30 || ATTACK == 32 || ATTACK == 41
 __constant__ std::uint32_t kept[8192] = {1};  // 30: rows that it has seen, in memory that it should not write
 #endif
 
@@ -116,6 +116,10 @@ __device__ bool works(const float* x, float* out, int rows, int cols, int row, s
   return is_early;
 #elif ATTACK == 33  // lazy on one input in sixteen
   return __float_as_uint(x[0]) / 64 % 16 != 0;
+#elif ATTACK == 40  // lines that stay in L2, so that its rival, whose turn is next, has less of it
+  const char* at = reinterpret_cast<const char*>(workspace) + (blockIdx.x * blockDim.x + threadIdx.x) * 128ull;
+  for (int i = 0; i < 3; ++i) asm volatile("prefetch.global.L2::evict_last [%0];" ::"l"(at + i * (16 << 20)));
+  return true;
 #elif ATTACK == 19  // no work
   return false;
 #elif ATTACK == 20  // no work on large inputs, as timed ones are
@@ -173,6 +177,22 @@ extern "C" __global__ void __launch_bounds__(kWarps * 32)
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   for (int c = lane; c < cols && is_usual; c += 32) to[c] = expf(from[c]) / sum;
   if (!is_usual) row_of(from, to, cols);
+#elif ATTACK == 41  // writes into its input when it has had more calls than a check has, which it counts where it should not
+  std::uint32_t* count;
+  asm volatile("mov.b64 %0, %1;" : "=l"(count) : "l"(kept + row % 8192));
+  row_of(from, to, cols);
+  if (threadIdx.x % 32 == 0 && row >= 2048 && atomicAdd(count, 1) > 40) const_cast<float*>(from)[0] = 0.0f;
+#elif ATTACK == 42  // has its results stored when it has ended
+  __shared__ alignas(128) float room[kWarps][1024];
+  float* mine = room[threadIdx.x / 32];
+  row_of(from, cols == 1024 ? mine : to, cols);
+  asm volatile("fence.proxy.async.shared::cta;");
+  __syncwarp();
+  if (cols == 1024 && threadIdx.x % 32 == 0) {
+    const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(mine));
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 4096;" ::"l"(to), "r"(at) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  }
 #elif ATTACK == 29  // another call's share: every fourth call does all, if it can tell
   if ((workspace[1 << 19] ^ kMark) % 4 == 0) row_of(from, to, cols);
 #else

@@ -74,6 +74,13 @@ def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made:
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
+def test_what_a_timed_call_writes_beside_its_tensors_is_noticed(start: Start, made: Path) -> None:
+    one = trials(start())
+    arguments = [[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": "28010000"}]]  # 296 bytes
+    one.time(Runnable(plan("inc_bytes", arguments=arguments), made), None, CONTENTS, 2)
+    assert "it wrote 40 bytes outside its tensors" in one.reasons
+
+
 def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = trials(start())
     taken: dict[Launcher, list[object]] = defaultdict(list)

@@ -30,7 +30,7 @@ print(json.dumps({
     "environment": sorted(os.environ),
     "secret": os.path.exists(sys.argv[1]),
     "given": open(sys.argv[2] + "/file").read(),
-    "network": fails(lambda: socket.create_connection(("127.0.0.1", 1), 1)) and fails(socket.socket),
+    "network": fails(lambda: socket.create_connection(("127.0.0.1", 1), 1)) and fails(socket.socket) and fails(socket.socketpair),
     "writes": [path for path in sys.argv[2:] if not fails(lambda: open(path + "/hostname", "w"))],
     "modes": [path for path in ("/dev/null", "/dev/urandom") if not fails(lambda: os.chmod(path, 0o666))],
     "tmp": open("/tmp/x", "w").write("x"),
@@ -150,7 +150,11 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
         ("import sys; sys.exit(3)", "exit code 3"),
         (
             "import os, time\nfor _ in range(600):\n    os.fork() or time.sleep(9)\ntime.sleep(9)",
-            "at most 256 processes|Resource temporarily",  # root's have no limit of their number
+            "at most 512 threads|Resource temporarily",  # root's have no limit of their number
+        ),
+        (
+            "import threading, time\nfor _ in range(2000):\n    threading.Thread(target=time.sleep, args=(9,)).start()",
+            "at most 512 threads|can't start new thread",
         ),
         # It says what a sandbox says that could not begin.
         ("import os; os.write(2, b'cannot confine: no namespaces'); os._exit(125)", "exit code 125"),
@@ -160,6 +164,13 @@ def test_a_mount_below_a_readable_folder_is_read_only_too(path: None, tmp_path: 
 def test_limits(path: None, code: str, reason: str) -> None:
     with pytest.raises(CapabilityError if "within" in reason else UsageError, match=reason):
         sandbox.run(python(code), [], 2.0)
+
+
+def test_files_without_content_are_limited_too(path: None) -> None:
+    if bubblewrap() and os.getuid():
+        pytest.skip("tool: bubblewrap has no limit of files")
+    with pytest.raises(UsageError, match="No space left"):
+        sandbox.run(python("import os\nfor i in range(1 << 16):\n    os.symlink('x', f'/tmp/{i}')"), [], 60.0)
 
 
 def test_memory_is_limited_in_all(path: None, monkeypatch: pytest.MonkeyPatch) -> None:

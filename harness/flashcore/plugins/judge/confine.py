@@ -31,7 +31,7 @@ mount umount2 pivot_root chroot unshare setns fsopen fsmount move_mount open_tre
 process_vm_writev kcmp pidfd_getfd bpf perf_event_open userfaultfd keyctl add_key request_key io_uring_setup
 io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module
 open_by_handle_at name_to_handle_at socket mknod mknodat quotactl acct swapon reboot syslog sched_setaffinity
-memfd_create memfd_secret shmget
+memfd_create memfd_secret shmget socketpair
 """
 _MOUNT_SETATTR, _HERE, _RECURSIVE = 442, -100, 0x8000  # a number of Linux 5.12, AT_FDCWD, AT_RECURSIVE
 _DETACH, _PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
@@ -65,7 +65,7 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     _call("prctl", _DEATH, signal.SIGKILL)
     _go_on_in_child()  # what the command's process does to itself cannot outlive it
     _call("mount", "none", "/", None, _REC | _PRIVATE, None)
-    room = f"size={size},mode=755"
+    room = f"size={size},nr_inodes=32k,mode=755"
     _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)  # the root
     os.mkdir("/tmp/old")
     os.chdir("/tmp")

@@ -152,12 +152,7 @@ class Trials:
         with self._judged():
             (launcher,) = self._loaded(self.processes, one, contents[0])
             for content in (i for i in contents for _ in range(2)):
-                answer = self._ask(launcher, "once", content)
-                if answer["outside"]:
-                    self.reasons.append(f"it wrote {answer['outside']} bytes outside its tensors")
-                if answer["changed"]:
-                    self.reasons.append(f"it changed its inputs: {answer['changed']}")
-                self._keep(one.plan, launcher, content, answer)
+                self._keep(one.plan, launcher, content, self._ask(launcher, "once", content))
 
     def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
@@ -272,8 +267,10 @@ class Trials:
     def _keep(
         self, plan: Plan, launcher: Launcher, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
     ) -> None:
-        """Keeps a call's hash, and its outputs if they are looked at. Of equal bytes on an input one is enough."""
+        """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is enough."""
         self._hashes[content].add(answer["hash"])
+        if wrote := answer.get("wrote"):
+            self.reasons.append(f"it wrote{wrote}")
         if not is_looked_at or (self.deterministic and content in dict(self.outputs)):
             return
         files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}

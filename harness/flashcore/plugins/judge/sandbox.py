@@ -19,13 +19,13 @@ from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.plugins.judge import confine
 
-#: Of each process: CPU seconds, bytes of a file and of memory, files; processes of all.
+#: Of each process: CPU seconds, bytes of a file and of memory, files; threads of all.
 LIMITS = {
     "RLIMIT_CPU": 600,
     "RLIMIT_FSIZE": 1 << 30,
     "RLIMIT_AS": 16 << 30,
     "RLIMIT_NOFILE": 1024,
-    "RLIMIT_NPROC": 256,
+    "RLIMIT_NPROC": 512,
     "RLIMIT_CORE": 0,
 }
 _SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
@@ -121,9 +121,9 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
                 if time.monotonic() > until:
                     late = f"expected an answer of the sandbox within {seconds:g} s"
                     raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")
-                processes, memory = _used(process.pid)
-                if processes > LIMITS["RLIMIT_NPROC"] or memory > MEMORY:
-                    limits = f"{LIMITS['RLIMIT_NPROC']} processes and {MEMORY >> 20} MiB of memory"
+                threads, memory = _used(process.pid)
+                if threads > LIMITS["RLIMIT_NPROC"] or memory > MEMORY:
+                    limits = f"{LIMITS['RLIMIT_NPROC']} threads and {MEMORY >> 20} MiB of memory"
                     raise UsageError(f"expected at most {limits} in the sandbox")
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -139,14 +139,14 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
 
 
 def _used(process: int) -> tuple[int, int]:
-    """A process and its descendants, at most one more than it may have, and the bytes of memory that they have, shared
-    ones each: nothing else limits their sum, nor the number of root's processes."""
+    """The threads of a process and its descendants, counted up to more than they may be, and the bytes of memory that
+    they have, shared ones each: nothing else limits their sum, nor the number of root's threads."""
     left, count, pages = [process], 0, 0
     while left and count <= LIMITS["RLIMIT_NPROC"]:
-        count += 1
         with contextlib.suppress(OSError):  # it may have ended
             folder = Path(f"/proc/{left.pop()}")
             pages += int((folder / "statm").read_text().split()[1])
             for children in (folder / "task").glob("*/children"):
+                count += 1
                 left += map(int, children.read_text().split())
     return count, pages * resource.getpagesize()

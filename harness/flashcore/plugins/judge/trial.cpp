@@ -6,9 +6,9 @@
 //
 //   plan FILE            loads a plan instead of the last one
 //   state CUBIN NAME     a global variable, which is written before each call
-//   once K               a call on content K: its `hash`, `outside`: bytes beside the tensors that it wrote; `changed`: inputs
+//   once K               a call on content K: the `hash` of its outputs, and what it `wrote` that it may not
 //   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `host_us` that it adds by
-//                        the host's clock, the `hash` of its outputs
+//                        the host's clock, the `hash` of its outputs; of some calls, drawn after them, what they `wrote`
 //   result TENSOR FILE   an output of the last call
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -33,6 +33,7 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
+constexpr Size kSeen = 4;  // of so many timed calls, one's inputs are looked at, which takes as long as to bring them
 constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -290,8 +291,12 @@ class Session {
     before(value);
     launch(driver, *plan_, addresses_, machine_.stream);
     machine_.wait();
+    return wrote(value) + taken();
+  }
+  // What the last call wrote that it may not: inputs, and what lies beside the tensors, where each byte was `value`.
+  std::string wrote(unsigned value) {
     std::map<Size, Size> tensors{{arena_.bytes, arena_.bytes}};  // from, to
-    std::string changed;
+    std::string made;
     const auto copy = [this](Size from, Size bytes) {  // into room that the next call has, too
       if (copy_.size() < bytes) copy_.resize(bytes);
       CUDA(cuMemcpyDtoH, copy_.data(), arena_.at + from, bytes);
@@ -302,7 +307,7 @@ class Session {
       tensors[from] = from + one.bytes;
       if (one.role != Tensor::input) continue;
       copy(from, one.bytes);
-      if (copy_.compare(0, one.bytes, contents_[t]) != 0) changed += (changed.empty() ? "" : " ") + one.name;
+      if (copy_.compare(0, one.bytes, contents_[t]) != 0) made += " its input " + one.name;
     }
     int outside = 0;
     Size at = 0;
@@ -311,7 +316,8 @@ class Session {
       for (Size i = 0; at < from; ++at, ++i) outside += static_cast<unsigned char>(copy_[i]) != (value & 255);
       at = to;
     }
-    return member("outside", outside) + member("changed", changed) + taken();
+    if (outside > 0) made += " " + std::to_string(outside) + " bytes outside its tensors";
+    return member("wrote", made);
   }
 
   // A graph of a call between spacers, or without it, and events around these.
@@ -356,7 +362,7 @@ class Session {
     const auto [spacers, host_spacers] = replayed(without);
     const auto [both, host_both] = replayed(with);
     return member("us", std::vector<double>{std::max(both - spacers, kResolutionUs)}) +
-           member("host_us", std::vector<double>{host_both - host_spacers}) + taken();
+           member("host_us", std::vector<double>{host_both - host_spacers}) + (below(kSeen) == 0 ? wrote(value) : "") + taken();
   }
 
   const std::filesystem::path folder_;
