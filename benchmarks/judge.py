@@ -302,7 +302,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         suites = {name: load(raw.ROOT / name) for name in {*names}}
         candidates = [(suites[name], place) for name, place in zip(names, wanted, strict=False)]
         start = written = time.monotonic()
-        with contextlib.closing(judging.judge_all(candidates, judging.Settings(), lambda _: None)) as verdicts:
+        with contextlib.closing(judging.judge_all(candidates, lambda _: None)) as verdicts:
             for place, verdict in verdicts:
                 one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
                 results[place.name] = one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from flashcore.measure.machine import gpu_choice
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge import measuring
+from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
 from tests.plugins.launcher.conftest import Machine, machine, made
@@ -39,17 +43,40 @@ def written(folder: Path, cubin: Path | None = None, **changes: Any) -> Path:
 
 
 @pytest.fixture
-def judge(forked: None, machine: Callable[..., Machine], made: Path, tmp_path: Path) -> Judge:
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has the machine GPUs of these names, on which nothing can run without a stand-in."""
+
+    def gpus(*names: str) -> None:
+        one = Gpu("Stand-in", (9, 0), 8, 0, 0, 0.0, "")
+        monkeypatch.setattr(gpu_choice, "visible", lambda: dict.fromkeys(names, one))
+        monkeypatch.setattr(gpu_choice, "leases", lambda *_: contextlib.nullcontext())
+
+    gpus("GPU-a")
+    return gpus
+
+
+@pytest.fixture
+def stand_in(machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials use the stand-in of CUDA's driver."""
+    environment = machine().environment
+    del environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]  # it would take time by the host's clock
+    for name in ("LD_LIBRARY_PATH", "LIBCUDA_PARAMETERS"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.setattr(measuring, "_VARIABLES", (*measuring._VARIABLES, "LIBCUDA_"))
+
+
+@pytest.fixture
+def judge(
+    forked: None, stand_in: None, gpus: object, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Judge:
     plugins.load()
-    here = machine()
 
     def judge(cubin: Path | None = None, **changes: Any) -> Verdict:
-        environment = {**here.environment, **changes.pop("environment", {})}
+        for name, value in changes.pop("environment", {}).items():
+            monkeypatch.setenv(name, value)
         suite = changes.pop("suite", SUITE)
-        del environment["LIBCUDA_LOG"]  # it would take time by the host's clock
         folder = written(tmp_path / f"c{len(list(tmp_path.iterdir()))}", cubin or made / "k.cubin", **changes)
-        settings = Settings(arch="sm_90a", environment=environment)
-        ((_, verdict),) = judge_all([(load(suite), folder)], settings, lambda _: None)
+        ((_, verdict),) = judge_all([(load(suite), folder)], lambda _: None)
         return verdict
 
     return judge

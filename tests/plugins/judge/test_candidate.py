@@ -16,7 +16,7 @@ from flashcore.errors import UsageError
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.candidate import sealed
 from flashcore.plugins.judge.formulas import filled
-from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.preparing import prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict, write
@@ -40,7 +40,7 @@ def test_a_name_that_is_no_text_ends_no_batch(forked: None, tmp_path: Path) -> N
     plugins.load()
     folders = [written(tmp_path / os.fsdecode(b"c\xff"), tolerance="none"), written(tmp_path / "d", tolerance="none")]
     suite = load(SUITE)
-    made = dict(judge_all([(suite, folder) for folder in folders], Settings(arch="sm_90a"), lambda _: None))
+    made = dict(judge_all([(suite, folder) for folder in folders], lambda _: None))
     verdicts = [made[folder] for folder in folders]
     assert [one.status for one in verdicts] == ["rejected", "rejected"]
     for one in verdicts:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge.judging import judge_all
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
-from tests.plugins.launcher.conftest import Machine
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -45,34 +41,28 @@ def test_a_candidate_that_names_all_shapes_gets_drawn_ones_too(judge: Judge) -> 
 
 
 def test_each_gpu_judges_candidates_of_its_own(
-    machine: Callable[..., Machine], made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: None, gpus: Callable[..., None], made: Path, tmp_path: Path
 ) -> None:
     plugins.load()
-    here, said = machine(), list[str]()
-    gpus = {name: SimpleNamespace(name="Stand-in", capability=(9, 0), memory_bytes=0) for name in ("GPU-a", "GPU-b")}
-    monkeypatch.setattr(gpu_choice, "visible", lambda: gpus)
-    monkeypatch.setattr(gpu_choice, "leases", lambda *_: contextlib.nullcontext())
-    environment = {name: value for name, value in here.environment.items() if name != "LIBCUDA_LOG"}
+    names, said = ("GPU-a", "GPU-b"), list[str]()
+    gpus(*names)
     changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
     folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
-    settings = Settings(arch="sm_90a", environment=environment)
     suite = load(SUITE)
-    verdicts = dict(judge_all([(suite, folder) for folder in folders], settings, said.append))
+    verdicts = dict(judge_all([(suite, folder) for folder in folders], said.append))
     assert [verdicts[folder].status for folder in folders] == ["accepted", "rejected", "rejected", "accepted"]
-    assert {line.split()[-1] for line in said} == {*gpus}
+    assert {line.split()[-1] for line in said} == {*names}
 
 
 def test_candidates_of_several_suites_are_judged_at_once(
-    machine: Callable[..., Machine], made: Path, tmp_path: Path
+    stand_in: None, gpus: object, made: Path, tmp_path: Path
 ) -> None:
     plugins.load()
-    environment = {name: value for name, value in machine().environment.items() if name != "LIBCUDA_LOG"}
     other = Path(shutil.copytree(SUITE, tmp_path / "other"))
     (other / "suite.toml").write_text((SUITE / "suite.toml").read_text().replace("small", "little"))
     folders = [written(tmp_path / name, made / "k.cubin") for name in ("a", "b")]
     candidates = [(load(SUITE), folders[0]), (load(other), folders[1])]
-    settings = Settings(arch="sm_90a", environment=environment)
-    verdicts = dict(judge_all(candidates, settings, lambda _: None))
+    verdicts = dict(judge_all(candidates, lambda _: None))
     assert [verdicts[folder].status for folder in folders] == ["accepted", "accepted"]
     shapes = [{shape["shape"] for shape in verdicts[folder].shapes} for folder in folders]
     assert "small" in shapes[0] - shapes[1] and "little" in shapes[1] - shapes[0]

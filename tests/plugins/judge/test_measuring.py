@@ -8,40 +8,41 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Processes, Rival, Runnable, Trials
-from flashcore.plugins.launcher.program import Launcher
-from tests.plugins.launcher.conftest import Machine, machine, made, plan
+from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Process, Rival, Runnable, Trials
+from tests.plugins.launcher.conftest import machine, made, plan
 
 __all__ = ["machine", "made"]
 CONTENTS = range(1 + 3 * SAMPLES)  # three for each sample
-Start = Callable[..., Processes]
+NO_CASE: Any = None
+Start = Callable[..., list[Process]]
 
 
 @pytest.fixture
-def start(machine: Callable[..., Machine], tmp_path: Path) -> Iterator[Start]:
-    """Starts processes whose folder has inputs of these numbers."""
-    environment = machine().environment
-    del environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]
-    started: list[Processes] = []
+def start(stand_in: None, tmp_path: Path) -> Iterator[Start]:
+    """Starts processes whose folders have inputs of these numbers."""
+    started: list[Process] = []
 
-    def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> Processes:
-        one = Processes(tmp_path / f"p{len(started)}", count, "", environment)
-        for number in contents:
-            (one.folder / f"x.{number}.raw").write_bytes(Random(number).randbytes(256))
-        started.append(one)
-        return one
+    def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> list[Process]:
+        made = [Process(tmp_path / f"p{len(started) + i}", "GPU-a") for i in range(count)]
+        for one in made:
+            one.ready()
+            for number in contents:
+                (one.folder / f"x.{number}.raw").write_bytes(Random(number).randbytes(256))
+        started.extend(made)
+        return made
 
     yield start
     for one in started:
         one.close()
 
 
-def trials(processes: Processes, seconds: float = 1000.0) -> Trials:
-    return Trials(processes, (), True, time.monotonic() + seconds)
+def trials(processes: Sequence[Process], seconds: float = 1000.0) -> Trials:
+    return Trials(NO_CASE, {}, processes, (), True, time.monotonic() + seconds)
 
 
 def faults(one: Trials) -> list[str]:
@@ -51,7 +52,7 @@ def faults(one: Trials) -> list[str]:
 
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(start(1, range(200, 209)), Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
+    rival = Rival(*start(1, range(200, 209)), Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
     both.time(Runnable(plan(), made), rival, CONTENTS, 3)
     assert not faults(both)
     for figures in both.times.values():
@@ -83,12 +84,12 @@ def test_what_a_timed_call_writes_beside_its_tensors_is_noticed(start: Start, ma
 
 def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = trials(start())
-    taken: dict[Launcher, list[object]] = defaultdict(list)
+    taken: dict[Process, list[object]] = defaultdict(list)
     ask = one._ask
 
-    def counted(_: Trials, launcher: Launcher, *command: object, **limit: float) -> object:
-        taken[launcher] += command[2:] if command[0] == "trial" else ()
-        return ask(launcher, *command, **limit)
+    def counted(_: Trials, process: Process, *command: object) -> object:
+        taken[process] += command[2:] if command[0] == "trial" else ()
+        return ask(process, *command)
 
     monkeypatch.setattr(Trials, "_ask", counted)
     one.time(Runnable(plan(), made), None, CONTENTS, 2)
@@ -109,13 +110,13 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(start(1, range(9)), Runnable(plan(block=[512, 4, 1]), made), range(9))
+    rival = Rival(*start(1, range(9)), Runnable(plan(block=[512, 4, 1]), made), range(9))
     with pytest.raises(CapabilityError, match="baseline failed"):
         both.time(Runnable(plan(), made), rival, CONTENTS, 3)
 
 
 def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:
-    one = trials(start(), seconds=0.0)
+    one = trials(start(1), seconds=0.0)
     with pytest.raises(CapabilityError, match="longer than its limit"):
         one.check(Runnable(plan(), made), CONTENTS)
     assert not one.reasons
@@ -137,11 +138,11 @@ def test_only_a_clock_that_always_sees_more_convicts(start: Start, host: list[fl
 
 
 def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Path) -> None:
-    processes = start(1)
+    (process,) = start(1)
     (tmp_path / "secret").write_bytes(bytes(256))
-    (processes.folder / "x.2.raw").unlink()
-    (processes.folder / "x.2.raw").symlink_to(tmp_path / "secret")
-    one = trials(processes)
+    (process.folder / "x.2.raw").unlink()
+    (process.folder / "x.2.raw").symlink_to(tmp_path / "secret")
+    one = trials([process])
     one.check(Runnable(plan(), made), CONTENTS[:3])
     if not one.device["confined"]:
         pytest.skip("system: no Landlock")

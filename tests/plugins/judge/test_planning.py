@@ -15,7 +15,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import planning, sandbox
-from flashcore.plugins.judge.judging import Settings, judge_all
+from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
 from tests.conftest import ROOT
@@ -36,7 +36,7 @@ def judged(folder: Path, source: Path, **config: Any) -> Verdict:
     (folder / source.name).write_text(text)
     form = {"name": "a", "problem": "rows", "tolerance": "fp32", "variant": {"source": source.name, "config": config}}
     (folder / "candidate.json").write_text(json.dumps(form))
-    ((_, verdict),) = judge_all([(load(SUITE), folder)], Settings(), lambda _: None)
+    ((_, verdict),) = judge_all([(load(SUITE), folder)], lambda _: None)
     return verdict
 
 

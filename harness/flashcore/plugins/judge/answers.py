@@ -13,7 +13,7 @@ import json
 import os
 import random
 import sys
-from collections import ChainMap
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -34,19 +34,14 @@ _references = References()
 
 
 class Answers:
-    """Some such processes. They have answers from the first task to judge until :meth:`forget`.
+    """Some such processes. They have answers from the first task to judge until :meth:`forget`."""
 
-    Attributes:
-        count: how many.
-    """
-
-    def __init__(self, device: str, count: int, variables: Mapping[str, str]) -> None:
+    def __init__(self, count: int, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
-        command = python_process.command(__name__, device)
-        self.count, self._stack = count, contextlib.ExitStack()
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(count))  # ends when the processes have
+        command, self._stack = python_process.command(__name__), contextlib.ExitStack()
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(4 * count))  # ends when the processes have
         starts = (program.answering(command, Path(), _LIMIT_S, environment) for _ in range(count))
-        self._processes = [self._stack.enter_context(start) for start in starts]
+        self._processes = [(self._stack.enter_context(start), threading.Lock()) for start in starts]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer to each task; those with the same seed are one process's.
@@ -56,22 +51,30 @@ class Answers:
         """
         given = asdict(case)
 
-        def share(number: int) -> dict[int, Any]:
-            of_process = [i for i, task in enumerate(tasks) if task["seed"] % self.count == number]
-            return {i: self._processes[number].ask(json.dumps({**tasks[i], "case": given})) for i in of_process}
+        def answer(task: Mapping[str, Any]) -> dict[str, Any]:
+            process, lock = self._processes[task["seed"] % len(self._processes)]
+            with lock:
+                made: dict[str, Any] = process.ask(json.dumps({**task, "case": given}))
+                return made
 
         try:
-            answers = ChainMap(*self._pool.map(share, range(self.count)))
+            return [*self._pool.map(answer, tasks)]
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
-        return [answers[i] for i in range(len(tasks))]
 
     def forget(self) -> None:
         """Frees all answers, on the GPU too."""
-        [*self._pool.map(lambda process: process.ask("{}"), self._processes)]
+        [*self._pool.map(lambda process: process[0].ask("{}"), self._processes)]
 
     def close(self) -> None:
         self._stack.close()
+
+
+@functools.cache
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
     os.dup2(2, 1)  # prints of the suite are no answers
     import torch
 
-    torch.empty(1, device=sys.argv[1])  # its context takes long
+    torch.empty(1, device=_device())  # its context takes long
     for line in sys.stdin:
         try:
             answer = {"event": "answer", **_performed(json.loads(line))}
@@ -91,11 +94,10 @@ def main() -> None:
 
 def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
     if not task:
-        _references.clear()
-        if sys.argv[1] == "cuda":
-            import torch
+        import torch
 
-            torch.cuda.empty_cache()
+        _references.clear()
+        torch.cuda.empty_cache()  # nothing without a GPU
         return {}
     case = Case.from_json(task["case"])
     problem = load_problem(case.root, case.problem_file)
@@ -138,14 +140,14 @@ def _room(count: int) -> Any:
     """Bytes of the host, of which new ones would take longer than what is copied there."""
     import torch
 
-    return torch.empty(count, dtype=torch.uint8, pin_memory=sys.argv[1] == "cuda")
+    return torch.empty(count, dtype=torch.uint8, pin_memory=_device() == "cuda")
 
 
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
 
-    inputs = problem.make_inputs(dict(case.params), task["seed"], sys.argv[1], task["kind"])
+    inputs = problem.make_inputs(dict(case.params), task["seed"], _device(), task["kind"])
     for a in case.arguments:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
@@ -162,8 +164,8 @@ def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     import numpy
     import torch
 
-    expected = _references.get(case, problem, sys.argv[1], task["seed"], task["kind"])
-    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, sys.argv[1])
+    expected = _references.get(case, problem, _device(), task["seed"], task["kind"])
+    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, _device())
     for name, file in task["files"].items():
         output = outputs[name]
         raw = torch.from_numpy(numpy.fromfile(file, "uint8"))

@@ -44,11 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     shown = sandbox.readable([Path(suite.root)])
     if arguments.key and any(Path(arguments.key).resolve().is_relative_to(Path(path).resolve()) for path in shown):
         raise UsageError(f"--key {arguments.key}: expected a file outside of what candidates' compilers may read")
-    settings = judging.Settings(arguments.limit)
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
         candidates = [(suite, folder) for folder in _folders(arguments.candidates)]
-        for _, verdict in judging.judge_all(candidates, settings, say):
+        for _, verdict in judging.judge_all(candidates, say, arguments.limit):
             path = write(verdict, Path(arguments.output), arguments.key)
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from flashcore.chips import devices
 from flashcore.errors import CapabilityError, FlashcoreError, UsageError
@@ -26,11 +26,11 @@ from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
-from flashcore.model.groups import grouped
+from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Processes, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Process, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
@@ -44,10 +44,9 @@ _PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
 #: apart by a few elements knows nothing.
 _MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
-#: Processes whose first calls must all be slow to convict.
+#: Processes whose first calls must all be slow to convict; those that are started ahead, which a candidate takes.
 _FIRSTS = 2
-#: Sets of processes that are started ahead, by the number in each: what a candidate takes.
-_SPARE = {1: 1 + _FIRSTS, PROCESSES: 1}
+_SPARE = 1 + PROCESSES + _FIRSTS
 #: Timed calls that are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
@@ -55,33 +54,28 @@ _DICE = secrets.SystemRandom()
 _BELOW = 0.97
 
 
-class Settings(NamedTuple):
-    """How to judge. ``arch``, ``environment``: of a machine without a GPU, for tests."""
-
-    seconds: float = SECONDS
-    arch: str = ""
-    environment: Mapping[str, str] | None = None
-
-
 def judge_all(
-    candidates: Sequence[tuple[Suite, Path]], settings: Settings, say: Say
+    candidates: Sequence[tuple[Suite, Path]], say: Say, seconds: float = SECONDS
 ) -> Generator[tuple[Path, Verdict]]:
     """Each candidate's folder and verdict, as they are judged. The next ones are sealed and compiled while some are
-    measured, one on each GPU."""
+    measured, one on each GPU.
+
+    Args:
+        seconds: of each on a GPU.
+    """
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
-    gpu = next(iter(gpus.values()), None)
-    names, suites = [*gpus] or [""], {suite.root: suite for suite, _ in candidates}
-    archs = {root: settings.arch or (gpu and gpu.arch_of(suite.archs)) or "" for root, suite in suites.items()}
+    suites = {suite.root: suite for suite, _ in candidates}
+    archs = {root: gpu.arch_of(suite.archs) for gpu in gpus.values() for root, suite in suites.items()}
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
     idle, preparing, stopped = queue.SimpleQueue[_Judge](), threading.Semaphore(workers + 1), threading.Event()
 
     def judged(suite: Suite, folder: Path) -> tuple[Path, Verdict]:
-        arch = archs[suite.root]
+        arch = archs.get(suite.root)
         with tempfile.TemporaryDirectory(dir=place) as files:
             with preparing:
                 if stopped.is_set():
                     raise CancelledError
-                one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), settings.seconds)
+                one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
             if isinstance(one, Verdict):
                 return folder, one
             if not arch:
@@ -100,18 +94,18 @@ def judge_all(
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
         ThreadPoolExecutor(2 * workers + 2) as pool,  # candidates that are prepared or measured at a time
-        ThreadPoolExecutor(len(names)) as measuring,
+        ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
-        if any(archs.values()):
-            baselines = {
-                root: pool.submit(planning.baseline, suite, archs[root], Path(place, f"baseline-{number}"))
-                for number, (root, suite) in enumerate(suites.items())
-            }
-            count = min(max(2 * workers // len(names), 1), 8)
-            for name in names:
-                judge = _Judge(name, settings, Path(place, name or "gpu"), baselines, count)
-                idle.put(stack.enter_context(contextlib.closing(judge)))
+        baselines = {
+            root: pool.submit(planning.baseline, suites[root], arch, Path(place, f"baseline-{number}"))
+            for number, (root, arch) in enumerate(archs.items())
+            if arch
+        }
+        for gpu in gpus:
+            count = min(max(2 * workers // len(gpus), 1), 8)
+            judge = _Judge(gpu, seconds, Path(place, gpu), baselines, count)
+            idle.put(stack.enter_context(contextlib.closing(judge)))
         for stop in (sandbox.stop, stopped.set):  # if no more verdicts are wanted
             stack.callback(stop)
         for each in (pool, measuring):
@@ -120,65 +114,54 @@ def judge_all(
             yield one.result()
 
 
-class _Run(NamedTuple):
-    """A candidate on a shape, checked or timed: its runs, and the seeds and kinds of their inputs by number."""
-
-    case: Case
-    problem: Any
-    trials: Trials
-    inputs: dict[int, tuple[int, str, str]]
-
-
 @dataclass(eq=False, slots=True)
 class _Judge:
     """What judges on a GPU: ``count`` of the suites' processes, those for the next candidate, and the rival's.
 
     Args:
+        seconds: of a candidate.
         baselines: each suite's, by its root.
     """
 
     gpu: str
-    settings: Settings
+    seconds: float
     place: Path
     baselines: Mapping[str, Future[Planned]]
     count: int
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
     _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next two
     _until: float = 0.0
-    _seconds: Counter[str] = field(default_factory=Counter)
+    _spent: Counter[str] = field(default_factory=Counter)
     _answers: Answers = field(init=False)
-    _spare: dict[int, deque[Processes]] = field(init=False)
-    _rival: Processes | None = None
+    _spare: deque[Process] = field(default_factory=deque)
+    _rival: Process | None = None
     _rival_inputs: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)  # by root and shape
 
     def __post_init__(self) -> None:
         self.place.mkdir(exist_ok=True)
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
-        visible = {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu}
-        self._answers = Answers("cpu" if self.settings.arch else "cuda", self.count, visible)
-        self._spare = {1: deque([self._started(1)]), PROCESSES: deque()}
-        self._rival = None
-        self._rival_inputs = {}
+        self._answers = Answers(self.count, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu})
+        self._spare.append(self._started())
 
-    def _started(self, count: int) -> Processes:
-        return Processes(self.place / str(next(self._numbers)), count, self.gpu, self.settings.environment)
+    def _started(self) -> Process:
+        return Process(self.place / str(next(self._numbers)), self.gpu)
 
     def _refill(self) -> None:
         """Starts processes for the next candidate, while nothing is timed."""
-        for count, most in _SPARE.items():
-            self._spare[count].extend(self._started(count) for _ in range(most - len(self._spare[count])))
+        self._spare.extend(self._started() for _ in range(_SPARE - len(self._spare)))
 
     def close(self) -> None:
         """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
         self._answers.close()
-        for one in (*itertools.chain(*self._spare.values()), *filter(None, [self._rival])):
+        for one in (*self._spare, *filter(None, [self._rival])):
             one.close()
-        self._spare = {}
+        self._spare.clear()
+        self._rival, self._rival_inputs = None, {}
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
         shapes, reasons, device = list[dict[str, Any]](), list[str](), dict[str, Any]()
-        self._lacking, self._until, self._seconds = "", time.monotonic() + self.settings.seconds, Counter()
+        self._lacking, self._until, self._spent = "", time.monotonic() + self.seconds, Counter()
         try:
             if not self._spare:
                 self.__post_init__()
@@ -193,7 +176,7 @@ class _Judge:
                     self._refill()
                 with self._adding("answers"):
                     for run in runs:
-                        device = run.trials.device or device
+                        device = run.device or device
                         most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else None
                         result, wrong = self._judged(run, one, most)
                         shapes.append(result)
@@ -210,7 +193,7 @@ class _Judge:
             device=device,
             rival={"name": one.suite.baseline, "lacking": self._lacking} if timed else {},
             shapes=tuple(shapes),
-            seconds={what: round(spent, 3) for what, spent in self._seconds.items()},
+            seconds={what: round(spent, 3) for what, spent in self._spent.items()},
         )
         if reasons or timed:
             return verdict.but("rejected" if reasons else "accepted", *reasons)
@@ -223,30 +206,35 @@ class _Judge:
         try:
             yield
         finally:
-            self._seconds[what] += time.monotonic() - start  # type: ignore[assignment]
+            self._spent[what] += time.monotonic() - start  # type: ignore[assignment]
 
-    def _runs(self, one: Prepared, shapes: Sequence[Shape], stage: str) -> list[_Run]:
+    def _runs(self, one: Prepared, shapes: Sequence[Shape], stage: str) -> list[Trials]:
         """A candidate's runs on shapes until one fails; if it is timed, the first call of a process, too, on one of
         them. Its processes end."""
-        runs, taken = list[_Run](), [self._spare[PROCESSES if stage == "bench" else 1].popleft()]
+        runs = list[Trials]()
+        taken = [self._spare.popleft() for _ in range(PROCESSES if stage == "bench" else 1)]
         try:
             for shape in shapes:
-                runs.append(self._measured(one, shape, taken[0], stage))
-                if runs[-1].trials.reasons:
+                runs.append(self._measured(one, shape, taken, stage))
+                if runs[-1].reasons:
                     return runs
             if stage == "bench":
                 shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
                 runs.append(timed)
-                while len(taken) <= _FIRSTS and (runs[-1] is timed or runs[-1].trials.reasons):
-                    taken.append(self._spare[1].popleft())
-                    runs[-1] = self._measured(one, shape, taken[-1], "first", timed.trials.times["cold"]["us"])
+                while len(taken) < PROCESSES + _FIRSTS and (runs[-1] is timed or runs[-1].reasons):
+                    taken.append(self._spare.popleft())
+                    runs[-1] = self._measured(one, shape, taken[-1:], "first", timed.times["cold"]["us"])
             return runs
         finally:
-            for end in (Processes.kill, Processes.close):  # all at once: to free a context takes long
+            with self._adding("waits"):
+                for each in taken:  # all at once: to free a context takes long
+                    each.launcher.kill()
                 for each in taken:
-                    end(each)
+                    each.close()
 
-    def _measured(self, one: Prepared, shape: Shape, processes: Processes, stage: str, us: float = 0.0) -> _Run:
+    def _measured(
+        self, one: Prepared, shape: Shape, processes: Sequence[Process], stage: str, us: float = 0.0
+    ) -> Trials:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, or for the ``first`` call of a process,
         which took ``us`` otherwise.
 
@@ -254,20 +242,8 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case = case_of(one.suite, one.candidate, shape)
-        trials = Trials(processes, one.state, one.candidate.form.deterministic, self._until)
-        problem = load_problem(case.root, case.problem_file)
-        kinds, rival = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())], None
-        given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
-        mixable = len(problem.KINDS) > 1 and all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
-        mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2)] if mixable else []
-        if stage != "check":
-            size = sum(8 * math.prod(t.sizes) for t in given)
-            count = max(1, min(_PER_SAMPLE, _TIMED_BYTES // max(size * SAMPLES, 1)))
-            usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
-            kinds = [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
-        elif "check" in shape.stages:  # others are large
-            kinds = kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed)))
+        case, rival = case_of(one.suite, one.candidate, shape), None
+        kinds = _kinds(case, shape, stage)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
             groups = grouped((scalars, number) for number, (*_, scalars) in inputs.items())
@@ -276,34 +252,40 @@ class _Judge:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
                 rival = self._rival_of(case, one, json.loads(next(iter(groups))), kinds)
+        trials = Trials(case, inputs, processes, one.state, one.candidate.form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
-            for each in (processes, *(itertools.chain(*self._spare.values()) if stage != "check" else ())):
+            for each in (*processes, *(self._spare if stage != "check" else ())):
                 each.ready()
         with self._adding("kernels"), contextlib.ExitStack() as stack:
-            stack.callback(_remove, processes.folder.glob("*.raw"))
+            for process in processes:
+                stack.callback(_remove, process.folder.glob("*.raw"))
             for text, contents in groups.items():
                 runnable = _runnable(case, one.planned, json.loads(text))
                 if stage == "first":
                     trials.first(runnable, contents, us)
                 elif stage == "bench":
-                    idle = sum(count * len(each) for count, each in self._spare.items())
-                    ours = self._answers.count + PROCESSES + idle + (self._rival is not None)
+                    ours = self.count + PROCESSES + len(self._spare) + (self._rival is not None)
                     trials.time(runnable, rival, contents, ours)
                 else:
                     trials.check(runnable, contents)
-        return _Run(case, problem, trials, inputs)
+        return trials
 
-    def _inputs(self, case: Case, processes: Processes, kinds: Sequence[str]) -> dict[int, tuple[int, str, str]]:
-        """Makes an input of each kind in the processes' folder: number → seed, kind, and the operator's numbers as
+    def _inputs(
+        self, case: Case, processes: Sequence[Process], kinds: Sequence[str]
+    ) -> dict[int, tuple[int, str, str]]:
+        """Makes an input of each kind in the processes' folders: number → seed, kind, and the operator's numbers as
         JSON."""
-        count, folder = self._answers.count, str(processes.folder)
+        first, *others = processes
         tasks: list[dict[str, Any]] = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": folder, "number": next(processes.numbers)}
+            {"task": "make", "seed": seed, "kind": kind, "folder": str(first.folder), "number": next(first.numbers)}
             for i, kind in enumerate(kinds)
-            for seed in [secrets.randbits(28) * count + i]  # each process gets as many
+            for seed in [secrets.randbits(28) * self.count + i]  # each process gets as many
         ]
         made = zip(tasks, self._answers.ask(case, tasks), strict=True)
-        return {t["number"]: (t["seed"], t["kind"], json.dumps(answer["scalars"])) for t, answer in made}
+        inputs = {t["number"]: (t["seed"], t["kind"], json.dumps(answer["scalars"])) for t, answer in made}
+        for other, file in itertools.product(others, first.folder.glob("*.raw")):
+            os.link(file, other.folder / file.name)
+        return inputs
 
     def _rival_of(self, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
@@ -315,16 +297,15 @@ class _Judge:
         except FlashcoreError as error:
             self._lacking = untrusted(error, 300)
             return None
-        self._rival = self._rival or self._started(1)
+        self._rival = self._rival or self._started()
         inputs = self._rival_inputs
         if (key := (case.root, case.shape)) not in inputs:
-            inputs[key] = [*self._inputs(case, self._rival, kinds[: _PER_SAMPLE + 1])]
+            inputs[key] = [*self._inputs(case, [self._rival], kinds[: _PER_SAMPLE + 1])]
         return Rival(self._rival, runnable, inputs[key])
 
-    def _judged(self, run: _Run, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
+    def _judged(self, run: Trials, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
-        trials = run.trials
-        outputs = _DICE.sample(trials.outputs, len(trials.outputs))[:most]
+        outputs = _DICE.sample(run.outputs, len(run.outputs))[:most]
         tasks = [
             {"task": "judge", "files": files, "seed": seed, "kind": kind}
             for content, files in outputs
@@ -333,10 +314,10 @@ class _Judge:
         answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
-        _remove(file for _, files in trials.outputs for file in files.values())
-        floor = _floor(run, one.candidate.form.roof) if trials.times else {}
+        _remove(file for _, files in run.outputs for file in files.values())
+        floor = _floor(run, one.candidate.form.roof) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
-        for mode, figures in trials.times.items():
+        for mode, figures in run.times.items():
             if figures["us"] < _BELOW * floor.get(mode, 0.0):
                 wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
         return {
@@ -345,13 +326,27 @@ class _Judge:
             "drawn": run.case.shape not in one.suite.shapes,
             "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
-            "times": trials.times,
             "floor": floor,
-            "gpu": trials.gpu,
             "calls_judged": len(tasks),
-            "calls_compared": trials.compared,
-            "first_us": trials.first_us,
-        }, [*trials.reasons, *wrong]
+            "calls_compared": run.compared,
+            **picked(run, "times", "gpu", "first_us"),
+        }, [*run.reasons, *wrong]
+
+
+def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:
+    """The kind of each input of a stage, as drawn."""
+    problem = load_problem(case.root, case.problem_file)
+    kinds = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())]
+    given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
+    mixable = all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
+    mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2) if mixable]
+    if stage == "check":  # others than a check's are large
+        is_small = "check" in shape.stages
+        return kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed))) if is_small else kinds
+    size = sum(8 * math.prod(t.sizes) for t in given)
+    count = max(1, min(_PER_SAMPLE, _TIMED_BYTES // max(size * SAMPLES, 1)))
+    usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
+    return [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
 
 
 def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
@@ -363,10 +358,11 @@ def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runna
     raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 
-def _floor(run: _Run, roof: str) -> dict[str, Any]:
+def _floor(run: Trials, roof: str) -> dict[str, Any]:
     """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
-    model = devices.find(str(run.trials.device.get("name", "")))
-    bounds = roofline.bounds(work_of(run.problem, run.case.params, roof), roof, roofline.roofs(model)) if model else ()
+    model = devices.find(str(run.device.get("name", "")))
+    work = work_of(load_problem(run.case.root, run.case.problem_file), run.case.params, roof)
+    bounds = roofline.bounds(work, roof, roofline.roofs(model)) if model else ()
     made: dict[str, Any] = {}
     for mode, without in (("cold", ()), ("isolated", ("dram", "l2"))):
         if floor := roofline.floor(bounds, (*without, "launch")):

@@ -12,7 +12,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
 from flashcore.measure.machine.toolchain import host_program
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import intervals
 from flashcore.plugins.launcher import program
 from flashcore.plugins.launcher.plan import Plan
-from flashcore.plugins.launcher.program import Launcher, LauncherError
+from flashcore.plugins.launcher.program import LauncherError
 
 MODES = ("isolated", "cold")
 #: Samples of each process and mode, and of a process in all.
@@ -60,57 +61,50 @@ def built() -> Path:
     return host_program(Path(__file__).with_name("trial.cpp"), flags, "trial")
 
 
-class Processes:
-    """Processes of the program, in a folder of their own. They start before there is a plan.
+class Process:
+    """A process of the program, in a folder of its own. It starts before there is a plan.
 
     Attributes:
-        gpu: the UUID of theirs.
+        gpu: the UUID of its GPU.
         numbers: of the inputs in the folder.
     """
 
-    def __init__(self, folder: Path, count: int, gpu: str, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, folder: Path, gpu: str) -> None:
         folder.mkdir()
         self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
         self.numbers = itertools.count()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-        usual["CUDA_VISIBLE_DEVICES"] = gpu
-        starts = (program.answering([built(), folder], folder, 3 * _CALL_S, environment or usual) for _ in range(count))
-        self._launchers = [self._stack.enter_context(start) for start in starts]
+        environment = {**usual, "CUDA_VISIBLE_DEVICES": gpu}
+        start = program.answering([built(), folder], folder, 3 * _CALL_S, environment)
+        self.launcher = self._stack.enter_context(start)
 
-    def ready(self) -> list[Launcher]:
-        """The processes, when they have their contexts.
+    def ready(self) -> None:
+        """Waits until it has its context.
 
         Raises:
             CapabilityError: there is no GPU, or too little memory of it.
         """
         try:
-            for one in self._launchers:
-                one.device = one.device or one.event()
-            return self._launchers
+            self.launcher.device = self.launcher.device or self.launcher.event()
         except LauncherError as error:  # it has nothing of a candidate yet
             raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
 
-    def kill(self) -> None:
-        for one in self._launchers:
-            one.kill()
-
     def close(self) -> None:
-        """Waits until they have ended."""
-        self.kill()
+        """Waits until it has ended."""
         self._stack.close()
 
 
 class Rival(NamedTuple):
     """What is timed in turns with a candidate: its process, its plan, and the inputs in the process's folder."""
 
-    processes: Processes
+    process: Process
     runnable: Runnable
     contents: Sequence[int]
 
 
 #: A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
 #: keeps it, is no answer to a later call.
-_Player = tuple[Launcher, Iterator[int]]
+_Player = tuple[Process, Iterator[int]]
 
 
 @dataclass(slots=True)
@@ -118,7 +112,9 @@ class Trials:
     """The runs of a plan on a shape, and what comes back from them.
 
     Args:
-        processes: those that run it.
+        case: the shape's.
+        inputs: seed and kind of each content.
+        processes: those that run it, each with the inputs in its folder.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
@@ -129,7 +125,9 @@ class Trials:
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
-    processes: Processes
+    case: Case
+    inputs: Mapping[int, tuple[int, str]]
+    processes: Sequence[Process]
     state: Sequence[tuple[str, str]]
     deterministic: bool
     until: float
@@ -140,7 +138,6 @@ class Trials:
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
-    _rival: Launcher | None = None
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
@@ -149,10 +146,12 @@ class Trials:
         Raises:
             CapabilityError: the machine is at fault, or the time is up.
         """
+        (process,) = self.processes
         with self._judged():
-            (launcher,) = self._loaded(self.processes, one, contents[0])
-            for content in (i for i in contents for _ in range(2)):
-                self._keep(one.plan, launcher, content, self._ask(launcher, "once", content))
+            self._load(process, one)
+            for content in contents:
+                for _ in range(2):
+                    self._keep(one.plan, process, content, self._ask(process, "once", content))
 
     def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
@@ -166,15 +165,17 @@ class Trials:
         """
         with self._judged():
             first, *others = contents
-            players: list[_Player] = [
-                (launcher, iter(_DICE.sample(others, len(others))))
-                for launcher in self._loaded(self.processes, one, first)
-            ]
+            players: list[_Player] = []
+            for process in self.processes:
+                self._load(process, one)
+                self._ask(process, "once", first)
+                players.append((process, iter(_DICE.sample(others, len(others)))))
             if rival:
-                (self._rival,) = rival.processes.ready()
-                self._loaded(rival.processes, rival.runnable, rival.contents[0])
-                players.append((self._rival, iter(lambda: _DICE.choice(rival.contents), None)))
-            watch = Watch("cuda" if self.processes.gpu else "cpu", self.processes.gpu, ours)
+                rival.process.ready()
+                self._load(rival.process, rival.runnable)
+                self._ask(rival.process, "once", rival.contents[0])
+                players.append((rival.process, iter(lambda: _DICE.choice(rival.contents), None)))
+            watch = Watch("cuda", self.processes[0].gpu, ours)
             for mode in MODES:
                 self._take_turns(one.plan, players, len(others) // SAMPLES, watch, mode)
             self.gpu = state_values(watch.seen)
@@ -182,27 +183,38 @@ class Trials:
     def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
         """Times one cold call of a process that has run no kernel of the candidate, which took ``us`` otherwise. What
         earlier calls left, in our kernels' code or wherever it is, helps no more."""
+        (process,) = self.processes
         with self._judged():
-            (launcher,) = self._loaded(self.processes, one)
-            answer = self._ask(launcher, "trial", MODES[1], contents[0])
-            self._keep(one.plan, launcher, contents[0], answer)
+            self._load(process, one)
+            answer = self._ask(process, "trial", MODES[1], contents[0])
+            self._keep(one.plan, process, contents[0], answer)
             self.first_us = answer["us"][0]
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
-        """Takes samples of so many calls."""
-        host, us = list[float](), defaultdict[Launcher, list[float]](list)
+        """Takes samples of so many calls, by events and by the host's clock."""
+        samples = defaultdict[Process, list[list[float]]](list)
         for _ in range(ROUNDS):
-            for launcher, contents in _DICE.sample(players, len(players)):
-                sample, host_us = self._sample(plan, launcher, itertools.islice(contents, count), mode)
-                us[launcher].append(sample)
-                host += () if launcher is self._rival else [host_us]
+            for process, contents in _DICE.sample(players, len(players)):
+                calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
+                samples[process].append([statistics.fmean(each) for each in zip(*calls, strict=True)])
             watch.look()
-        rival = us.pop(self._rival, []) if self._rival else []
-        made = _time([*us.values()], rival)
-        self._compare_clocks(mode, made["us"], host)
-        self.times[mode] = made | {"host": statistics.median(host)}
+        by_events = {process: [us for us, _ in each] for process, each in samples.items()}
+        ours = [by_events.pop(process) for process in self.processes]
+        every = [us for series in ours for us in series]
+        host = [us for process in self.processes for _, us in samples[process]]
+        median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
+        pairs = {"a_a": ours, **({"speedup": [*by_events.values(), every]} if by_events else {})}
+        self.times[mode] = {
+            "us": round(statistics.median(every), 4),
+            "low": median.low,
+            "high": median.high,
+            "samples": len(every),
+            "host": statistics.median(host),
+            **{name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in pairs.items()},
+        }
+        self._compare_clocks(mode, self.times[mode]["us"], host)
 
     def _compare_clocks(self, mode: str, us: float, host: list[float]) -> None:
         """Compares the time with the host's clock, which no forged event moves."""
@@ -227,47 +239,41 @@ class Trials:
                 f"calls on the same input gave different bytes, on {inputs}: a race, or unwritten elements"
             )
 
-    def _ask(self, launcher: Launcher, *command: object, limit: float = _CALL_S) -> Any:
-        launcher.limit = min(limit, max(self.until - time.monotonic(), 0.0))
+    def _ask(self, process: Process, *command: object) -> Any:
+        process.launcher.limit = min(_CALL_S, max(self.until - time.monotonic(), 0.0))
         try:
-            return launcher.ask(*command)
+            return process.launcher.ask(*command)
         except LauncherError as error:
-            if launcher is self._rival:
+            if process not in self.processes:
                 raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
             if time.monotonic() >= self.until:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
-    def _loaded(self, processes: Processes, one: Runnable, content: int | None = None) -> list[Launcher]:
-        """The processes, when they have loaded a plan, and called it once on a content."""
-        is_rival = processes is not self.processes
+    def _load(self, process: Process, one: Runnable) -> None:
+        """Has a process load a plan."""
         for name in {launch.cubin for launch in one.plan.launches}:
-            shutil.copyfile(one.cubins / name, processes.folder / name)
-        (processes.folder / "plan").write_text(one.plan.words())
-        for launcher in processes.ready():
-            self._ask(launcher, "plan", "plan")
-            for cubin, name in () if is_rival else self.state:
-                self._ask(launcher, "state", cubin, name)
-            if content is not None:
-                self._ask(launcher, "once", content)
-            self.device = {k: v for k, v in launcher.device.items() if k != "event"}
-        return processes.ready()
+            shutil.copyfile(one.cubins / name, process.folder / name)
+        (process.folder / "plan").write_text(one.plan.words())
+        self._ask(process, "plan", "plan")
+        if process in self.processes:
+            for cubin, name in self.state:
+                self._ask(process, "state", cubin, name)
+            self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
 
-    def _sample(self, plan: Plan, launcher: Launcher, contents: Iterable[int], mode: str) -> list[float]:
-        """The mean of some calls by the difference of events, and by the host's clock."""
-        times = []
-        for content in contents:
-            answer = self._ask(launcher, "trial", mode, content)
-            times.append(answer["us"] + answer["host_us"])
-            if launcher is not self._rival:
-                self.compared += 1
-                self._keep(plan, launcher, content, answer, _DICE.randrange(_KEPT) == 0)
-        return [statistics.fmean(each) for each in zip(*times, strict=True)]
+    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> list[float]:
+        """A call's time by the difference of events, and by the host's clock."""
+        answer = self._ask(process, "trial", mode, content)
+        if process in self.processes:
+            self.compared += 1
+            self._keep(plan, process, content, answer, _DICE.randrange(_KEPT) == 0)
+        return [*answer["us"], *answer["host_us"]]
 
     def _keep(
-        self, plan: Plan, launcher: Launcher, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
+        self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
     ) -> None:
-        """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is enough."""
+        """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is
+        enough."""
         self._hashes[content].add(answer["hash"])
         if wrote := answer.get("wrote"):
             self.reasons.append(f"it wrote{wrote}")
@@ -275,14 +281,5 @@ class Trials:
             return
         files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}
         for name, file in files.items():
-            self._ask(launcher, "result", name, file)
-        self.outputs.append((content, {n: str(self.processes.folder / f) for n, f in files.items()}))
-
-
-def _time(series: Sequence[Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:
-    """The median of all samples with its interval, the ratio of the two processes, and the speedup over the rival."""
-    every = [sample for samples in series for sample in samples]
-    median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
-    made = {"us": round(statistics.median(every), 4), "low": median.low, "high": median.high, "samples": len(every)}
-    ratios = {"a_a": series, "speedup": (rival, every)} if rival else {"a_a": series}
-    return made | {name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in ratios.items()}
+            self._ask(process, "result", name, file)
+        self.outputs.append((content, {n: str(process.folder / f) for n, f in files.items()}))
