@@ -52,7 +52,7 @@ def faults(one: Trials) -> list[str]:
 
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(*start(1, range(200, 209)), Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
+    rival = Rival(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
     both.time(Runnable(plan(), made), rival, CONTENTS, 3)
     assert not faults(both)
     for figures in both.times.values():
@@ -110,7 +110,7 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(*start(1, range(9)), Runnable(plan(block=[512, 4, 1]), made), range(9))
+    rival = Rival(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), made), range(9))
     with pytest.raises(CapabilityError, match="baseline failed"):
         both.time(Runnable(plan(), made), rival, CONTENTS, 3)
 

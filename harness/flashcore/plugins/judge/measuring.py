@@ -113,7 +113,7 @@ class Trials:
 
     Args:
         case: the shape's.
-        inputs: seed and kind of each content.
+        inputs: seed and kind of each content, and the operator's numbers as JSON.
         processes: those that run it, each with the inputs in its folder.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
@@ -126,7 +126,7 @@ class Trials:
     """
 
     case: Case
-    inputs: Mapping[int, tuple[int, str]]
+    inputs: Mapping[int, tuple[int, str, str]]
     processes: Sequence[Process]
     state: Sequence[tuple[str, str]]
     deterministic: bool
