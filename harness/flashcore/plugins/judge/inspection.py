@@ -36,7 +36,8 @@ _MATH = {
 _RESERVED = (".nv.reservedSmem.",)
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
-_RELA, _REL = 4, 9
+#: Where the type is in a row of sections of the kinds RELA and REL.
+_RELOCATED = {4: "<8xI12x", 9: "<8xI4x"}
 _WRITE, _CODE, _COMPRESSED = 1, 4, 0x800
 #: Bytes of a program's header, if there is one, and of a section's.
 _SIZES = {(56, 64), (0, 64)}
@@ -112,7 +113,7 @@ def _reasons(
         is_shared = of_kernel != section.name and (
             f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
         )
-        is_odd = section.name.startswith(".rel") and section.kind not in (_RELA, _REL)
+        is_odd = section.name.startswith(".rel") and section.kind not in _RELOCATED
         is_memory = section.kind == _NOBITS and section.name != _STATE and not is_shared
         if (is_odd or section.kind in _KINDS or is_memory) and not _OF_BLACKWELL.match(section.name):
             yield f"the kind of section {section.name} is not understood"
@@ -123,10 +124,12 @@ def _reasons(
         if wrong:
             yield f"the flags of section {section.name} are not understood"
         code = section.content(data) if is_code else b""
-        if any(_reads_timer(code[i : i + 16]) for i in range(0, len(code), 16)):
+        if any(word & 0xFFF in _READS and register in _TIMERS for word, register in _rows("<H7xB6x", code)):
             yield "it reads %globaltimer"
-        if section.kind in (_RELA, _REL) and not _UNUSED.match(sections[section.info].name):
-            yield from _unknown_relocations(section.content(data), 24 if section.kind == _RELA else 16)
+        if section.kind in _RELOCATED and not _UNUSED.match(sections[section.info].name):
+            for (kind,) in _rows(_RELOCATED[section.kind], section.content(data)):
+                if kind not in _RELOCATIONS:
+                    yield f"a relocation of type {kind:#x} is not understood"
     for symbol in symbols:
         if symbol.section >= len(sections):
             yield f"the section of symbol {symbol.name} is not understood"
@@ -148,13 +151,5 @@ def _is_math(symbol: Symbol, content: bytes) -> bool:
     return hashlib.sha256(table).hexdigest() in _MATH
 
 
-def _unknown_relocations(content: bytes, step: int) -> Iterator[str]:
-    for i in range(0, len(content) // step * step, step):
-        kind = struct.unpack_from("<I", content, i + 8)[0]
-        if kind not in _RELOCATIONS:
-            yield f"a relocation of type {kind:#x} is not understood"
-
-
-def _reads_timer(instruction: bytes) -> bool:
-    low = int.from_bytes(instruction[:2], "little") & 0xFFF
-    return low in _READS and len(instruction) == 16 and instruction[9] in _TIMERS
+def _rows(layout: str, content: bytes) -> Iterator[tuple[int, ...]]:
+    return struct.iter_unpack(layout, content[: len(content) // struct.calcsize(layout) * struct.calcsize(layout)])

@@ -10,11 +10,10 @@ import os
 import queue
 import secrets
 import tempfile
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,15 +66,12 @@ def judge_all(
     suites = {suite.root: suite for suite, _ in candidates}
     archs = {root: gpu.arch_of(suite.archs) for gpu in gpus.values() for root, suite in suites.items()}
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
-    idle, preparing, stopped = queue.SimpleQueue[_Judge](), threading.Semaphore(workers + 1), threading.Event()
+    idle = queue.SimpleQueue[_Judge]()
 
     def judged(suite: Suite, folder: Path) -> tuple[Path, Verdict]:
         arch = archs.get(suite.root)
         with tempfile.TemporaryDirectory(dir=place) as files:
-            with preparing:
-                if stopped.is_set():
-                    raise CancelledError
-                one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
+            one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
             if isinstance(one, Verdict):
                 return folder, one
             if not arch:
@@ -93,7 +89,7 @@ def judge_all(
     with (
         gpu_choice.leases(gpus, say),
         tempfile.TemporaryDirectory(prefix="flashcore-judge-") as place,
-        ThreadPoolExecutor(2 * workers + 2) as pool,  # candidates that are prepared or measured at a time
+        ThreadPoolExecutor(workers + 2 * len(gpus) + 1) as pool,  # candidates that are prepared, wait or are measured
         ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
@@ -106,8 +102,7 @@ def judge_all(
             count = min(max(2 * workers // len(gpus), 1), 8)
             judge = _Judge(gpu, seconds, Path(place, gpu), baselines, count)
             idle.put(stack.enter_context(contextlib.closing(judge)))
-        for stop in (sandbox.stop, stopped.set):  # if no more verdicts are wanted
-            stack.callback(stop)
+        stack.callback(sandbox.stop)  # if no more verdicts are wanted
         for each in (pool, measuring):
             stack.callback(each.shutdown, wait=False, cancel_futures=True)
         for one in as_completed([pool.submit(judged, *each) for each in candidates]):
