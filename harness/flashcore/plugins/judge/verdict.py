@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flashcore.errors import UsageError
 from flashcore.model import plugin
 from flashcore.model.files import write_atomically, writing
 from flashcore.plugins.judge.text import untrusted
@@ -76,8 +75,5 @@ def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
         write_atomically(path, text.encode())
         path.with_suffix(".json.sig").unlink(missing_ok=True)
     if key:
-        done = plugin.resolve("flashcore.plugins.signatures.command:keygen")(text, "sign", "-f", key)
-        if done.returncode:
-            raise UsageError(f"--key {key}: expected an SSH key that can sign, found: {done.stderr.strip()}")
-        write_atomically(path.with_suffix(".json.sig"), done.stdout.encode())
+        plugin.resolve("flashcore.plugins.signatures.command:write_signature")(path.with_suffix(".json.sig"), text, key)
     return path

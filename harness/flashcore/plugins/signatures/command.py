@@ -33,13 +33,22 @@ def run(arguments: argparse.Namespace) -> int:
     store.read(folder)
     if not isinstance(folder, Path):
         raise UsageError(f"{folder}: expected a run's folder, found a packed run\n  hint: unpack it")
-    done = keygen((folder / store.SUMS).read_text(), "sign", "-f", arguments.key)
-    if done.returncode:
-        message = done.stderr.strip() or "no reason given"
-        raise UsageError(f"--key {arguments.key}: expected an SSH key that can sign, found: {message}")
-    write_atomically(folder / SIGNATURE, done.stdout.encode())
+    write_signature(folder / SIGNATURE, (folder / store.SUMS).read_text(), arguments.key)
     print(f"{folder / SIGNATURE}: signed with {arguments.key}")
     return Exit.OK
+
+
+def write_signature(path: Path, text: str, key: str) -> None:
+    """Writes the signature of ``text`` with an SSH key.
+
+    Raises:
+        UsageError: the key cannot sign.
+    """
+    done = keygen(text, "sign", "-f", key)
+    if done.returncode:
+        message = done.stderr.strip() or "no reason given"
+        raise UsageError(f"--key {key}: expected an SSH key that can sign, found: {message}")
+    write_atomically(path, done.stdout.encode())
 
 
 def keygen(text: str, *words: str) -> subprocess.CompletedProcess[str]:
