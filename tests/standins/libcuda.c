@@ -9,7 +9,8 @@
 //
 // A kernel with "copy" in its name copies as many bytes as its third parameter says from the first to the second; one with
 // "inc" adds one to each of those of the second. They take 3 us (2000 with "slow" in the name, 1 with "keep" if the first
-// bytes are those of an earlier call of this process), a spin 1 us for 2000 clocks (0.5 us without), a flush 10. A copy from the host ends when the default stream is
+// bytes are those of an earlier call of this process), a spin or stamp 1 us for 2000 clocks (0.5 us without), a flush 10. One
+// with "forge" moves the time of the last event by 2 us. A copy from the host ends when the default stream is
 // next used or waited for, as the driver's may. One with "spy" takes 2 us less if its input's first bytes are anywhere else.
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -42,6 +43,7 @@ typedef struct {
   double us;
 } Event;
 static double now;
+static Event* last;
 static Graph* capturing;
 
 static int fails(const char* name) {
@@ -116,7 +118,8 @@ static int is_elsewhere(const char* input) {
 
 static void work(const Node* node) {
   if (node->is_event == 1) {
-    ((Event*)node->at)->us = now;
+    last = node->at;
+    last->us = now;
   } else if (node->is_event == 2) {
     memcpy(*(void* const*)node->bytes[0], *(void* const*)node->bytes[1], node->size);
     now += 1;
@@ -125,6 +128,9 @@ static void work(const Node* node) {
     note(node);
     if (!strcmp(kernel->name, "spin")) {
       now += word(node, 0) ? (double)word(node, 0) / 2000 : 0.5;
+    } else if (!strcmp(kernel->name, "stamp")) {
+      *(unsigned long long*)word(node, 0) = (unsigned long long)(now * 1000) + 1;
+      now += word(node, 1) ? (double)word(node, 1) / 2000 : 0.5;
     } else if (!strcmp(kernel->name, "flush")) {
       now += 10;
     } else if (!strcmp(kernel->name, "poison")) {
@@ -133,6 +139,7 @@ static void work(const Node* node) {
       now += 1;
     } else {
       now += strstr(kernel->name, "slow") ? 2000 : 3;
+      if (last && strstr(kernel->name, "forge")) last->us += 2;
       if (strstr(kernel->name, "keep") && is_kept(*(unsigned long long*)word(node, 0))) now -= 2;
       if (strstr(kernel->name, "spy") && is_elsewhere((const char*)word(node, 0))) now -= 2;
       if (strstr(kernel->name, "copy")) memcpy((void*)word(node, 1), (void*)word(node, 0), word(node, 2));
@@ -173,6 +180,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
   *value = which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4
            : which == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE      ? 1 << 16
+           : which == CU_DEVICE_ATTRIBUTE_CLOCK_RATE         ? 1  // it is slow, so that the host is never late
            : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
   return CUDA_SUCCESS;
 }

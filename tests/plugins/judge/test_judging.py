@@ -103,8 +103,9 @@ def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.Mo
 
 
 def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:
-    verdict = judge(launches=[{**LAUNCH, "kernel": "slow_copy"}])  # 2 ms by the stand-in's events, none by the host's
-    assert verdict.status == "unmeasured" and "the clocks disagree" in verdict.reasons[0]
+    verdict = judge(launches=[{**LAUNCH, "kernel": "forge_copy"}])  # it moves the time of the event before it
+    assert verdict.status == "rejected"
+    assert "the clocks disagree: 1.00 us by events, 3.00 us by the gpu's clock" in verdict.reasons[0]
 
 
 BASELINE = """

@@ -165,6 +165,8 @@ class _Judge:
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
+                with self._adding("waits"):
+                    self._answers.forget()
                 runs = self._runs(one, wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 if stage == "bench":
@@ -176,7 +178,6 @@ class _Judge:
                         result, wrong = self._judged(run, one, most)
                         shapes.append(result)
                         reasons += [f"{run.case.shape}: {text}" for text in wrong]
-                    self._answers.forget()
         except UsageError as error:
             reasons = [str(error)]
         except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
@@ -325,7 +326,7 @@ class _Judge:
             "calls_judged": len(tasks),
             "calls_compared": run.compared,
             **picked(run, "times", "gpu", "first_us"),
-        }, [*run.reasons, *wrong]
+        }, [*dict.fromkeys([*run.reasons, *wrong])]
 
 
 def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:

@@ -34,8 +34,8 @@ SAMPLES = len(MODES) * ROUNDS
 PROCESSES = 2
 #: Seconds for a context, a plan, or a call.
 _CALL_S = 10.0
-#: The host's clock may see this share more and so many us; on a busy host it may see half and many less.
-_CLOCKS, _HOST_US, _BUSY_US = 1.1, 2.0, 500.0
+#: A clock may see this share more, and so many us: the host's, and the GPU's.
+_CLOCKS = {"host": (1.1, 2.0), "gpu": (1.02, 0.5)}
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
 #: Of so many timed calls, one's outputs are kept, from which those that are judged in full are drawn.
@@ -194,36 +194,46 @@ class Trials:
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
         """Takes samples of so many calls, by events and by the host's clock."""
-        samples = defaultdict[Process, list[list[float]]](list)
+        samples, clocks = defaultdict[Process, list[float]](list), list[Sequence[float]]()
         for _ in range(ROUNDS):
             for process, contents in _DICE.sample(players, len(players)):
                 calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
-                samples[process].append([statistics.fmean(each) for each in zip(*calls, strict=True)])
+                samples[process].append(statistics.fmean(call["us"][0] for call in calls))
+                clocks += [call["clocks"] for call in calls if process in self.processes]
             watch.look()
-        by_events = {process: [us for us, _ in each] for process, each in samples.items()}
-        ours = [by_events.pop(process) for process in self.processes]
+        ours = [samples.pop(process) for process in self.processes]
         every = [us for series in ours for us in series]
-        host = [us for process in self.processes for _, us in samples[process]]
         median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
-        pairs = {"a_a": ours, **({"speedup": [*by_events.values(), every]} if by_events else {})}
+        pairs = {"a_a": ours, **({"speedup": [*samples.values(), every]} if samples else {})}
         self.times[mode] = {
             "us": round(statistics.median(every), 4),
             "low": median.low,
             "high": median.high,
             "samples": len(every),
-            "host": statistics.median(host),
+            **self._compared(mode, statistics.median(every), clocks),
             **{name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in pairs.items()},
         }
-        self._compare_clocks(mode, self.times[mode]["us"], host)
 
-    def _compare_clocks(self, mode: str, us: float, host: list[float]) -> None:
-        """Compares the time with the host's clock, which no forged event moves."""
-        low, high = min(host), max(host)  # a busy host adds to some samples, a forged event to all
-        text = f"{mode}: the clocks disagree: {us:.2f} us by events, {low:.2f} to {high:.2f} us by the host's clock"
-        if low - _HOST_US > _CLOCKS * us:
-            self.reasons.append(text)
-        elif high < us / 2 - _BUSY_US:  # not the candidate's fault: a longer time would gain nothing
-            raise CapabilityError(text, "judge on a host that does less")
+    def _compared(self, mode: str, us: float, clocks: Sequence[Sequence[float]]) -> dict[str, float]:
+        """Compares the time with other clocks, which no forged event moves.
+
+        Args:
+            clocks: of each call, by the host's clock, and, unless the host was late to read it, by the GPU's.
+        """
+        by_gpu = [each[1] for each in clocks if len(each) > 1]
+        if 2 * len(by_gpu) < len(clocks):
+            raise CapabilityError(
+                f"{mode}: the host was late to read the GPU's clock", "judge on a host that does less"
+            )
+        # A busy host adds to some calls, a forged event to all.
+        lowest, *_ = statistics.quantiles(each[0] for each in clocks)
+        times = {"host": lowest, "gpu": statistics.median(by_gpu)}
+        for name, seen in times.items():
+            share, more = _CLOCKS[name]
+            if seen > share * us + more:
+                text = f"{us:.2f} us by events, {seen:.2f} us by the {name}'s clock"
+                self.reasons.append(f"{mode}: the clocks disagree: {text}")
+        return times
 
     @contextlib.contextmanager
     def _judged(self) -> Iterator[None]:
@@ -261,13 +271,13 @@ class Trials:
                 self._ask(process, "state", cubin, name)
             self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
 
-    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> list[float]:
-        """A call's time by the difference of events, and by the host's clock."""
-        answer = self._ask(process, "trial", mode, content)
+    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> Mapping[str, Sequence[float]]:
+        """A call's time by the difference of events, and by other clocks."""
+        answer: Mapping[str, Any] = self._ask(process, "trial", mode, content)
         if process in self.processes:
             self.compared += 1
             self._keep(plan, process, content, answer, _DICE.randrange(_KEPT) == 0)
-        return [*answer["us"], *answer["host_us"]]
+        return answer
 
     def _keep(
         self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any], is_looked_at: bool = True

@@ -7,8 +7,9 @@
 //   plan FILE            loads a plan instead of the last one
 //   state CUBIN NAME     a global variable, which is written before each call
 //   once K               a call on content K: the `hash` of its outputs, and what it `wrote` that it may not
-//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `host_us` that it adds by
-//                        the host's clock, the `hash` of its outputs; of some calls, drawn after them, what they `wrote`
+//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `clocks` that it adds by
+//                        the host's clock and, unless the host was late to read it, by the GPU's, the `hash` of its outputs;
+//                        of some calls, drawn after them, what they `wrote`
 //   result TENSOR FILE   an output of the last call
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -30,11 +31,12 @@
 namespace flashcore {
 namespace {
 
-constexpr int kOptinShared = 97, kPageable = 88, kLocalBytes = 3;  // of devices, devices, functions
+constexpr int kOptinShared = 97, kPageable = 88, kMostKiloHertz = 13, kLocalBytes = 3;  // of devices; of functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
 constexpr Size kSeen = 4;  // of so many timed calls, one's inputs are looked at, which takes as long as to bring them
 constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
+constexpr double kMostUs = 1e6;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 // The blocks write memory together; each of them reads all of it.
@@ -53,6 +55,17 @@ loop:
   st.global.v4.u32 [%to], {%a, %a, %a, %a};
   add.s64 %at, %at, %step; add.s64 %to, %to, %step;
   bra loop;
+}
+.visible .entry stamp(.param .u64 to, .param .u64 clocks) {
+  .reg .b64 %to, %limit, %start, %now; .reg .b32 %block, %thread; .reg .pred %again, %first;
+  ld.param.u64 %to, [to]; ld.param.u64 %limit, [clocks]; mov.u64 %start, %clock64;
+  mov.u32 %block, %ctaid.x; mov.u32 %thread, %tid.x; or.b32 %block, %block, %thread; setp.eq.u32 %first, %block, 0;
+  @%first mov.u64 %now, %globaltimer;
+  @%first st.volatile.global.u64 [%to], %now;
+loop:
+  mov.u64 %now, %clock64; sub.u64 %now, %now, %start; setp.lt.u64 %again, %now, %limit;
+  @%again bra loop;
+  ret;
 }
 .visible .entry touch(.param .u64 from, .param .u64 none, .param .u64 bytes) {
   .reg .b64 %from, %end, %at, %step, %word; .reg .b32 %size, %thread; .reg .pred %again;
@@ -137,8 +150,12 @@ class Session {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
+    spacer_us_ = 1000.0 * kLongSpacer / machine_.attribute(kMostKiloHertz);
     shared_bytes_ = static_cast<unsigned>(std::max(machine_.attribute(kOptinShared), 1024));
     load_passes();
+    void* made = nullptr;
+    CUDA(cuMemAllocHost, &made, 2 * sizeof(std::uint64_t));
+    stamps_ = static_cast<std::uint64_t*>(made);
     say_device(machine_, member("reaches_host_memory", machine_.attribute(kPageable)) + member("confined", is_confined_ ? 1 : 0));
   }
 
@@ -186,6 +203,7 @@ class Session {
     CUDA(cuModuleLoadData, &module, passes_.data());
     CUDA(cuModuleGetFunction, &poison_, module, "poison");
     CUDA(cuModuleGetFunction, &touch_, module, "touch");
+    CUDA(cuModuleGetFunction, &stamp_, module, "stamp");
     CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
     CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
   }
@@ -327,9 +345,10 @@ class Session {
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
     if (is_cold) machine_.flush(value + 1);
     machine_.record(0, 0);
-    machine_.spin(kLongSpacer, sms);
+    const auto at = reinterpret_cast<Address>(stamps_);
+    run(stamp_, sms, 32, 0, at, kLongSpacer);
     if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
-    machine_.spin(0, sms);
+    run(stamp_, sms, 32, 0, at + sizeof *stamps_, 0);
     machine_.record(0, 1);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
@@ -338,13 +357,26 @@ class Session {
     machine_.wait();
     return made;
   }
-  // Times (us) of a graph's replay: between the events, and of all by the host's clock.
-  std::pair<double, double> replayed(Handle graph) {
+  // Times (us) of a graph's replay: between the events, of all by the host's clock, and by the GPU's from the spacer before
+  // the call to the one after it. The host takes the former while the spacer still runs: no call can change it after that.
+  // It is -1 if the host was late.
+  struct Times {
+    double us, host_us, gpu_us;
+  };
+  Times replayed(Handle graph) {
+    const auto us_between = [](auto from, auto to) { return std::chrono::duration<double, std::micro>(to - from).count(); };
     const auto start = Clock::now();
-    machine_.between(kCover, [&] { machine_.replay(graph); });
-    const double host_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-    CUDA(cuGraphExecDestroy, graph);
-    return {machine_.elapsed_us(0), host_us};
+    auto before = start, seen = start;
+    std::uint64_t began = 0;
+    stamps_[0] = 0;
+    machine_.between(kCover, [&] {
+      machine_.replay(graph);
+      while ((began = stamps_[0]) == 0 && us_between(start, seen) < kMostUs) before = std::exchange(seen, Clock::now());
+      seen = Clock::now();
+    });
+    const double host_us = us_between(start, Clock::now());
+    const bool is_late = began == 0 || us_between(before, seen) > 0.8 * spacer_us_;
+    return {machine_.elapsed_us(0), host_us, is_late ? -1.0 : static_cast<double>(stamps_[1] - began) / 1000};
   }
 
   // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
@@ -359,10 +391,13 @@ class Session {
       run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, addresses_[t], 0, bytes);
     }
     const Handle without = captured(is_cold, false, value), with = captured(is_cold, true, value);
-    const auto [spacers, host_spacers] = replayed(without);
-    const auto [both, host_both] = replayed(with);
-    return member("us", std::vector<double>{std::max(both - spacers, kResolutionUs)}) +
-           member("host_us", std::vector<double>{host_both - host_spacers}) + (below(kSeen) == 0 ? wrote(value) : "") + taken();
+    const Times spacers = replayed(without), both = replayed(with);
+    CUDA(cuGraphExecDestroy, without);
+    CUDA(cuGraphExecDestroy, with);
+    std::vector<double> clocks{both.host_us - spacers.host_us};
+    if (spacers.gpu_us >= 0 && both.gpu_us >= 0) clocks.push_back(both.gpu_us - spacers.gpu_us);
+    return member("us", std::vector<double>{std::max(both.us - spacers.us, kResolutionUs)}) + member("clocks", clocks) +
+           (below(kSeen) == 0 ? wrote(value) : "") + taken();
   }
 
   const std::filesystem::path folder_;
@@ -372,7 +407,9 @@ class Session {
   const std::string passes_;
   std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
-  Handle poison_ = nullptr, touch_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  double spacer_us_ = 0;  // that it takes at least
+  volatile std::uint64_t* stamps_ = nullptr;  // of the spacers, in nanoseconds
+  Handle poison_ = nullptr, touch_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
   int local_ = 0;
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
