@@ -84,7 +84,7 @@ class Cheat:
 _STATIC, _PLAN, _BOX, _POISON = "inspection", "validation of the plan", "the sandbox", "memory written before each call"
 _SAMPLE, _CHECKED, _RUN = "bytes of all timed calls", "answers judged elsewhere", "a process of its own"
 _FRESH, _EIGH = "a new input for each call of a process", "reference-kernels, eigh:"
-_MIXED, _NEW_CODE, _HOST = "rows of several kinds", "kernels that are loaded anew", "the host's clock"
+_MIXED, _NEW_CODE, _HOST = "rows of several kinds", "kernels that are loaded anew", "other clocks"
 _LAUNCH: dict[str, Any] = {"cubin": "k.cubin", "kernel": "attack_kernel", **_GRID, "arguments": _ARGUMENTS}
 _WILD = [[{"tensor": "x"}], [{"hex": "00000000beba0000"}], *_ARGUMENTS[2:]]
 CHEATS = (
