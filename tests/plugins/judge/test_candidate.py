@@ -14,8 +14,7 @@ import pytest
 
 from flashcore.errors import UsageError
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge.candidate import sealed
-from flashcore.plugins.judge.formulas import filled
+from flashcore.plugins.judge.candidate import filled, sealed
 from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.preparing import prepared
 from flashcore.plugins.judge.text import untrusted

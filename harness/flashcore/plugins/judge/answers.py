@@ -34,7 +34,8 @@ _references = References()
 
 
 class Answers:
-    """Some such processes. They have answers from the first task to judge until :meth:`forget`, which is asked before a candidate runs."""
+    """Some such processes. They have answers from the first task to judge until :meth:`forget`, which is asked before
+    a candidate runs."""
 
     def __init__(self, count: int, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
@@ -112,16 +113,15 @@ def mix(problem: Any) -> None:
     make = problem.make_inputs
 
     def mixed(params: Any, seed: int, device: str, kind: str = problem.KINDS[0]) -> Any:
-        (first, *others), dice = kind.split("+"), random.Random(seed)
+        (first, _, other), dice = kind.partition("+"), random.Random(seed)
         inputs = dict(make(params, seed, device, first))
-        for other in others:
-            for name, x in make(params, seed, device, other).items():
-                if hasattr(x, "reshape"):
-                    rows = inputs[name].clone().reshape(-1, x.shape[-1])
-                    columns = _part(dice, x.shape[-1]) if dice.random() < 0.5 else slice(None)
-                    place = _part(dice, len(rows)), columns
-                    rows[place] = x.reshape(rows.shape)[place]
-                    inputs[name] = rows.reshape(x.shape)
+        for name, x in make(params, seed, device, other).items() if other else ():
+            if hasattr(x, "reshape"):
+                rows = inputs[name].clone().reshape(-1, x.shape[-1])
+                columns = _part(dice, x.shape[-1]) if dice.random() < 0.5 else slice(None)
+                place = _part(dice, len(rows)), columns
+                rows[place] = x.reshape(rows.shape)[place]
+                inputs[name] = rows.reshape(x.shape)
         return inputs
 
     problem.make_inputs = mixed

@@ -21,31 +21,33 @@ def write(folder: Path, file: Path) -> None:
         UsageError: a file of the folder is no verdict.
         WriteError: the page cannot be written.
     """
-    others: list[dict[str, Any]] = []
-    ranked: list[tuple[str, dict[str, Any]]] = []
-    rejected: dict[tuple[str, str], str] = {}  # candidate and suite → the last time
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            one = json.loads(path.read_bytes())
-            if (one["format"], file_name(one)) != (FORMAT, path.name):
-                raise ValueError(f"format {one['format']}, {file_name(one)}")
-            row = {key: str(one[key]) for key in ("candidate", "suite_hash", "status", "time")}
-            row |= {"name": one["untrusted"]["name"], "reasons": "; ".join(one["reasons"][:2])}
-            if one["status"] == "accepted":
-                ranked += ((title, row | times) for title, times in _times(one))
-                continue
-            others.append(row)
-            if one["status"] == "rejected":
-                judged = row["candidate"], row["suite_hash"]
-                rejected[judged] = max(rejected.get(judged, ""), row["time"])
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{path}: expected a verdict of format {FORMAT}, found {untrusted(error)}") from None
-    tables = grouped(
-        (t, row) for t, row in ranked if row["time"] >= rejected.get((row["candidate"], row["suite_hash"]), "")
+    verdicts = sorted(map(_read, folder.glob(f"*{SUFFIX}")), key=lambda one: one["time"])
+    rejected = {one["judged"]: one["time"] for one in verdicts if one["status"] == "rejected"}  # the last time
+    ranked = grouped(
+        (title, one | times)
+        for one in verdicts
+        if one["time"] >= rejected.get(one["judged"], "")
+        for title, times in one["times"]
     )
-    tables = {title: sorted(rows, key=lambda row: row["us"]) for title, rows in sorted(tables.items())}
+    tables = {title: sorted(rows, key=lambda row: row["us"]) for title, rows in sorted(ranked.items())}
+    others = [one for one in verdicts if one["status"] != "accepted"]
     template = Path(__file__).with_name("board.html.j2")
     write_standalone(template, file, "report.js", tables=tables, others=others, fixed=fixed, untrusted=untrusted)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        one = json.loads(path.read_bytes())
+        if (one["format"], file_name(one)) != (FORMAT, path.name):
+            raise ValueError(f"format {one['format']}, {file_name(one)}")
+        return {key: str(one[key]) for key in ("candidate", "status", "time")} | {
+            "name": one["untrusted"]["name"],
+            "reasons": "; ".join(one["reasons"][:2]),
+            "judged": f"{one['candidate']} {one['suite_hash']}",
+            "times": _times(one) if one["status"] == "accepted" else [],
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path}: expected a verdict of format {FORMAT}, found {untrusted(error)}") from None
 
 
 def _times(verdict: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

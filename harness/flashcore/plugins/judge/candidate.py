@@ -1,7 +1,7 @@
 """A candidate: a folder of files, sealed by their hash, then read as data.
 
-``candidate.json`` describes it: its launches with formulas for the shape's numbers, or a variant's table of
-``suite.toml``, from whose sources the planner makes launches in the sandbox.
+``candidate.json`` describes it: its launches with formulas for the shape's numbers (``"=cdiv(R, 128)"``), or a
+variant's table of ``suite.toml``, from whose sources the planner makes launches in the sandbox.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -18,15 +19,24 @@ from pydantic import Field
 
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.plugins.judge.formulas import filled
-from flashcore.plugins.judge.text import validated
+from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Plan, Tensor, Word, tensors_of
+from flashcore.suites import expressions
 from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
 _MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
 _MOST_PLAN, _MOST_FORMULAS = 1 << 20, 2000  # letters, and formulas, of a plan: they are read for each shape
+_MOST_NUMBER = 1 << 63
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "cdiv": lambda a, b: -(-a // b),
+    "pow2": lambda a: 1 << max(int(a) - 1, 0).bit_length(),
+}
+#: A value of an argument → its bytes.
+_FORMATS = {"int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q", "float32": "<f", "float64": "<d"}
 
 
 class Launches(Form):
@@ -152,3 +162,38 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
             "launches: expected none programmatic: it would overlap with what precedes or follows the call"
         )
     return made
+
+
+def filled(part: Any, names: Mapping[str, int | float]) -> Any:
+    """JSON with the values of its formulas; typed numbers become the bytes of an argument.
+
+    Args:
+        names: the shape's numbers.
+
+    Raises:
+        UsageError: a formula is wrong, or a number does not fit its type.
+    """
+    if isinstance(part, str):
+        return _value(part[1:], names) if part.startswith("=") else part
+    if isinstance(part, list):
+        return [filled(one, names) for one in part]
+    if not isinstance(part, dict):
+        return part
+    made = {key: filled(value, names) for key, value in part.items()}
+    for kind in sorted(_FORMATS.keys() & made.keys()):
+        number = made.pop(kind)
+        try:
+            made["hex"] = struct.pack(_FORMATS[kind], number).hex()
+        except (struct.error, OverflowError):
+            raise UsageError(f"expected a number of type {kind}, found {untrusted(number)}") from None
+    return made
+
+
+def _value(text: str, names: Mapping[str, int | float]) -> int | float:
+    try:
+        number = expressions.value(expressions.parse(text, names, _FUNCTIONS), {**names, **_FUNCTIONS})
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MOST_NUMBER:
+            raise ValueError("not a number below 2**63")
+        return number
+    except ValueError as error:
+        raise UsageError(f"expected a formula of the shape's numbers, found {untrusted(text)}: {error}") from None

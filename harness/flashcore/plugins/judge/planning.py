@@ -56,7 +56,7 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
         made = Planned(form.launches, one.folder)
     else:
         usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
-        made = Planned({shape.name: usual for shape in shapes}, one.folder)
+        made = Planned(dict.fromkeys((shape.name for shape in shapes), usual), one.folder)
     if missing := [shape.name for shape in shapes if not made.shapes.get(shape.name)]:
         raise UsageError(f"launches: expected some on {missing[0]}, found none")
     return made

@@ -51,13 +51,14 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
     """
     paths, bubblewrap = readable(folders), shutil.which("bwrap")
     shown = [word for path in paths for word in ("--ro-bind", path, path)]
-    outers: list[tuple[list[str], dict[str, object]]] = [([], {"readable": paths, "size": str(_SIZE)})]
+    outers = [list[str]()]
     if bubblewrap and os.getuid():  # root could change the mode of the host's /dev/null there
-        outers.append(([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--remount-ro", "/", "--chdir", "/tmp"], {}))
+        outers.append([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--remount-ro", "/", "--chdir", "/tmp"])
     errors = []
-    for outer, settings in outers:
+    for outer in outers:
         reader, writer = os.pipe()
         with open(reader, "rb") as confined:
+            settings = {} if outer else {"readable": paths, "size": str(_SIZE)}
             given = json.dumps({**settings, "limits": LIMITS, "confined": writer})
             words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
             code, output, error = _ended(words, seconds, writer)
