@@ -86,6 +86,13 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
     (folder / "common").symlink_to("../common")
     (folder / "include" / "build").mkdir(parents=True)
     (folder / "include" / "build" / "needed.h").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "other.py").write_text((folder / "problem.py").read_text())
+    text = (folder / "suite.toml").read_text()
+    more = text[text.index("[problem.rows]") : text.index("[shape.main]")]
+    more = more.replace("[problem.rows]", "[problem.others]").replace('"problem.py"', '"../other/other.py"')
+    shape = '[shape.other]\nproblem = "others"\nparams = { R = 1, C = 1 }\n'
+    (folder / "suite.toml").write_text(f"{text}\n{more}{shape}")
     shown: list[Path] = []
 
     def run(_: object, folders: list[Path]) -> bytes:
@@ -95,7 +102,7 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sandbox, "run", run)
     with pytest.raises(UsageError, match="enough"):
         planning.baseline(load(folder), "sm_90a", tmp_path / "b")
-    assert {"suite.toml", "problem.py", "link", "needed.h", "common.h"} <= {path.name for path in shown}
+    assert {"suite.toml", "problem.py", "link", "needed.h", "common.h", "other.py"} <= {path.name for path in shown}
     assert not [path for path in shown if path.is_file() and path.read_text() == "secret"]
     assert "pipe" not in {path.name for path in shown}
 

@@ -97,8 +97,8 @@ def compiled(
         FlashcoreError: see :func:`planned`.
     """
     root, shown = Path(suite.root).resolve(), folder / "shown"
-    included = ((root / suite.problems[shapes[0].problem].file).parent, *map(root.joinpath, suite.include))
-    needed = {root, *(path.resolve() for path in included)}
+    needed = {root, *((root / path).resolve() for path in suite.include)}
+    needed |= {(root / problem.file).resolve().parent for problem in suite.problems.values()}
     for path in needed:
         if not needed.intersection(path.parents):
             shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, root))
