@@ -138,6 +138,7 @@ class Trials:
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
+    _late: int = 0  # calls that the host was late for
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
@@ -188,52 +189,46 @@ class Trials:
             self._load(process, one)
             answer = self._ask(process, "trial", MODES[1], contents[0])
             self._keep(one.plan, process, contents[0], answer)
-            self.first_us = answer["us"][0]
+            us_by_events, _, *us_by_gpu = answer["us"]
+            self.first_us = max([us_by_events, *us_by_gpu])
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
         """Takes samples of so many calls, by events and by the host's clock."""
-        samples, clocks = defaultdict[Process, list[float]](list), list[Sequence[float]]()
+        samples = defaultdict[Process, list[list[float]]](list)
         for _ in range(ROUNDS):
             for process, contents in _DICE.sample(players, len(players)):
                 calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
-                samples[process].append(statistics.fmean(call["us"][0] for call in calls))
-                clocks += [call["clocks"] for call in calls if process in self.processes]
+                samples[process].append([statistics.fmean(each) for each in zip(*calls, strict=True)])
             watch.look()
-        ours = [samples.pop(process) for process in self.processes]
-        every = [us for series in ours for us in series]
-        median = intervals.quantiles([(us, 1.0) for us in every], {"us": 0.5})["us"]
-        pairs = {"a_a": ours, **({"speedup": [*samples.values(), every]} if samples else {})}
+        us, host, gpu = zip(*(each for process in self.processes for each in samples[process]), strict=True)
+        by_events = {process: [us for us, *_ in each] for process, each in samples.items()}
+        ours = [by_events.pop(process) for process in self.processes]
+        median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
+        pairs: dict[str, list[Sequence[float]]] = {
+            "a_a": [*ours],
+            **({"speedup": [*by_events.values(), us]} if by_events else {}),
+        }
         self.times[mode] = {
-            "us": round(statistics.median(every), 4),
+            "us": round(statistics.median(us), 4),
             "low": median.low,
             "high": median.high,
-            "samples": len(every),
-            **self._compared(mode, statistics.median(every), clocks),
+            "samples": len(us),
+            "host": statistics.quantiles(host)[0],  # a busy host adds to some
+            "gpu": statistics.median(gpu),
             **{name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in pairs.items()},
         }
+        self._compare_clocks(mode, self.times[mode])
 
-    def _compared(self, mode: str, us: float, clocks: Sequence[Sequence[float]]) -> dict[str, float]:
-        """Compares the time with other clocks, which no forged event moves.
-
-        Args:
-            clocks: of each call, by the host's clock, and, unless the host was late to read it, by the GPU's.
-        """
-        by_gpu = [each[1] for each in clocks if len(each) > 1]
-        if 2 * len(by_gpu) < len(clocks):
-            raise CapabilityError(
-                f"{mode}: the host was late to read the GPU's clock", "judge on a host that does less"
-            )
-        # A busy host adds to some calls, a forged event to all. The GPU's clock may have steps of 1 us.
-        lowest, *_ = statistics.quantiles(each[0] for each in clocks)
-        times = {"host": lowest, "gpu": statistics.fmean(sorted(by_gpu)[: 3 * len(by_gpu) // 4])}
-        for name, seen in times.items():
-            share, more = _CLOCKS[name]
-            if seen > share * us + more:
-                text = f"{us:.2f} us by events, {seen:.2f} us by the {name}'s clock"
+    def _compare_clocks(self, mode: str, times: Mapping[str, float]) -> None:
+        """Compares the time by events with those by other clocks, which no forged event moves."""
+        if 2 * self._late > self.compared:
+            raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
+        for name, (share, more) in _CLOCKS.items():
+            if times[name] > share * times["us"] + more:
+                text = f"{times['us']:.2f} us by events, {times[name]:.2f} us by the {name}'s clock"
                 self.reasons.append(f"{mode}: the clocks disagree: {text}")
-        return times
 
     @contextlib.contextmanager
     def _judged(self) -> Iterator[None]:
@@ -271,13 +266,15 @@ class Trials:
                 self._ask(process, "state", cubin, name)
             self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
 
-    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> Mapping[str, Sequence[float]]:
-        """A call's time by the difference of events, and by other clocks."""
-        answer: Mapping[str, Any] = self._ask(process, "trial", mode, content)
+    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> list[float]:
+        """A call's time by the difference of events, and by the host's and the GPU's clock."""
+        answer = self._ask(process, "trial", mode, content)
+        us, host, *gpu = answer["us"]
         if process in self.processes:
             self.compared += 1
+            self._late += not gpu
             self._keep(plan, process, content, answer, _DICE.randrange(_KEPT) == 0)
-        return answer
+        return [us, host, *(gpu or [us])]
 
     def _keep(
         self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any], is_looked_at: bool = True

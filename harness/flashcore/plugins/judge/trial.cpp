@@ -7,9 +7,9 @@
 //   plan FILE            loads a plan instead of the last one
 //   state CUBIN NAME     a global variable, which is written before each call
 //   once K               a call on content K: the `hash` of its outputs, and what it `wrote` that it may not
-//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, `clocks` that it adds by
-//                        the host's clock and, unless the host was late to read it, by the GPU's, the `hash` of its outputs;
-//                        of some calls, drawn after them, what they `wrote`
+//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, by the host's clock, and,
+//                        unless the host was late to read it, by the GPU's; the `hash` of its outputs; of some calls, drawn
+//                        after them, what they `wrote`
 //   result TENSOR FILE   an output of the last call
 //
 // Content K of tensor x is in the file x.K.raw of the folder.
@@ -394,10 +394,9 @@ class Session {
     const Times spacers = replayed(without), both = replayed(with);
     CUDA(cuGraphExecDestroy, without);
     CUDA(cuGraphExecDestroy, with);
-    std::vector<double> clocks{both.host_us - spacers.host_us};
-    if (spacers.gpu_us >= 0 && both.gpu_us >= 0) clocks.push_back(both.gpu_us - spacers.gpu_us);
-    return member("us", std::vector<double>{std::max(both.us - spacers.us, kResolutionUs)}) + member("clocks", clocks) +
-           (below(kSeen) == 0 ? wrote(value) : "") + taken();
+    std::vector<double> us{std::max(both.us - spacers.us, kResolutionUs), both.host_us - spacers.host_us};
+    if (spacers.gpu_us >= 0 && both.gpu_us >= 0) us.push_back(both.gpu_us - spacers.gpu_us);
+    return member("us", us) + (below(kSeen) == 0 ? wrote(value) : "") + taken();
   }
 
   const std::filesystem::path folder_;
