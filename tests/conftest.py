@@ -216,7 +216,7 @@ def compiler() -> toolchain.Nvcc:
         nvcc = toolchain.find_nvcc()
         _ = nvcc.cudart_static
         toolchain.find_cxx()
-        toolchain.find_ninja()
+        toolchain.find_tool("ninja")
     except FlashcoreError as error:
         pytest.skip(f"tool: building needs more: {error}")
     if toolchain.torch_root() is None:

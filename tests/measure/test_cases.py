@@ -105,7 +105,7 @@ def calls(artifact: Artifact, shape: str) -> list[list[dict[str, str]]]:
 def test_a_launcher_calls_what_a_language_compiled_and_planned(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin, "entries", lambda kind: [("triton", __name__)])
+    monkeypatch.setattr(plugin, "entry", lambda kind, name: __name__ if name == "triton" else None)
     shape, compiled = SUITE.shapes["long"], replace(FAST, kind=AheadOfTime("triton", "f.py:f"))
     recorded = replace(FAST, name="slow", kind=RecordedCubins("folder", "f.py:f"))
     plan = replace(factory.plan("fast", "long"), workspace_bytes=64)

@@ -105,16 +105,24 @@ def test_what_is_known_to_be_right_is_not_checked_again(context: Context, monkey
     assert messages[0] == "check: 1 cases, 1 checked in an earlier run"
 
 
-def test_compiled_problems_are_checked_while_others_compile(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[Any] = []
-    stay: list[bool] = []
+@pytest.fixture
+def two_problems(context: Context, monkeypatch: pytest.MonkeyPatch) -> Context:
     variants = SUITE.variants["slow"], replace(SUITE.variants["fast"], problem="other")
     shapes = SUITE.shapes["mission"], replace(SUITE.shapes["mission"], name="tall", problem="other")
     problems = {**SUITE.problems, "other": SUITE.problems["attention"]}
     two = replace(SUITE, problems=problems, variants={v.name: v for v in variants}, shapes={s.name: s for s in shapes})
+    monkeypatch.setattr(cases, "works", lambda _, pairs: [{} for _ in pairs])
+    (context.folder / "check").mkdir()
+    return replace(context, suite=two, variants=variants, shapes=shapes)
+
+
+def test_compiled_problems_are_checked_while_others_compile(
+    two_problems: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Any] = []
+    stay: list[bool] = []
     build = stages.Finished(BUILT)
-    of_check = replace(context, suite=two, variants=variants, shapes=shapes)
-    of_check = replace(of_check, settings=replace(context.settings, upto="check"))
+    of_check = replace(two_problems, settings=replace(two_problems.settings, upto="check"))
 
     class Noted(Stage):
         def run(self, context: Context, cases: Sequence[Case]) -> StageResult:
@@ -122,12 +130,7 @@ def test_compiled_problems_are_checked_while_others_compile(context: Context, mo
             return super().run(context, cases)
 
     monkeypatch.setattr(gpu_stages, "STAGES", {n: Noted(n, log) for n in ALL[:1]})
-    monkeypatch.setattr(cases, "works", lambda _, pairs: [{} for _ in pairs])
-    (of_check.folder / "check").mkdir()
-    gpu_stages.check_ahead(of_check, build)
-    assert log == []
-    build.half = replace(BUILT, artifacts=BUILT.artifacts[:1])
-    gpu_stages.check_ahead(of_check, build)
+    gpu_stages.check_ahead(of_check, replace(BUILT, artifacts=BUILT.artifacts[:1]))
     measured = gpu_stages.measure(of_check, build)
     assert [c for _, c, _ in log] == [["slow/mission"], ["slow/mission", "fast/tall"]]
     assert stay == [True, False] and [o.case for o in measured.outcomes] == ["slow/mission", "fast/tall"]
@@ -139,11 +142,9 @@ def test_a_check_ahead_that_fails_leaves_the_workers_as_they_were(
 ) -> None:
     monkeypatch.setattr(gpu_stages, "STAGES", {"check": Stage("check", [], lacks="no GPU")})
     monkeypatch.setattr(cases, "works", lambda _, pairs: [{} for _ in pairs])
-    build = stages.Finished(BUILT)
-    build.half = BUILT
     context.workers.stays = stays
     with pytest.raises(CapabilityError, match="no GPU"):
-        gpu_stages.check_ahead(context, build)
+        gpu_stages.check_ahead(context, BUILT)
     assert context.workers.stays is stays
 
 

@@ -18,7 +18,7 @@ CLOSURES = {"fast sm_80": "abc"}
 def begun(profiles: Path, run: str = "20260102T030405Z-0001") -> Path:
     folder = profiles / f"{run}.partial"
     folder.mkdir()
-    resume.remember(folder, Settings("suite", profiles=str(profiles), shapes=("small",)), CLOSURES)
+    resume.remember(folder, Settings("suite", profiles=str(profiles), shapes=("small",)), CLOSURES, "H100")
     return folder
 
 
@@ -27,7 +27,7 @@ def test_it_is_there_and_back(tmp_path: Path) -> None:
     settings = Settings("suite", profiles=str(tmp_path))
     began = Settings("suite", profiles=str(tmp_path), shapes=("small",))
     assert resume.unfinished(settings, silent) == resume.Unfinished(folder, began, [], [])
-    resume.require_same(folder, CLOSURES)
+    resume.require_same(folder, CLOSURES, "H100")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_torn_is_passed_over_and_said(tmp_path: Path, text: str) -> None
     with pytest.raises(UsageError, match=r"settings\.json: expected the settings that the run began with"):
         resume.unfinished(settings, silent)
     with pytest.raises(UsageError, match="record a new run"):
-        resume.require_same(folder, CLOSURES)
+        resume.require_same(folder, CLOSURES, "H100")
     older = begun(tmp_path, "20250102T030405Z-0001")
     assert resume.unfinished(settings, silent).folder == older
 
@@ -55,4 +55,7 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     assert json.loads((folder / "settings.json").read_text())["closures"] == CLOSURES
     with pytest.raises(UsageError, match="the sources changed"):
-        resume.require_same(folder, {"fast sm_80": "other"})
+        resume.require_same(folder, {"fast sm_80": "other"}, "H100")
+    for closures, gpu in (({**CLOSURES, "fast sm_90a": "abc"}, "H100"), (CLOSURES, "H200"), ({}, "H100")):
+        with pytest.raises(UsageError, match=r"GPU, archs and variants that .* \(H100, sm_80\), found others \(H"):
+            resume.require_same(folder, closures, gpu)

@@ -138,7 +138,7 @@ def test_what_one_command_had_begun_to_record_is_continued_as_a_whole(
     store.complete(folder)
     began = Settings(suite, profiles=str(tmp_path), gpus="GPU-b", recording=ended.recording,
                      kinds=("GPU-a", "GPU-b", "GPU-c"))  # fmt: skip
-    resume.remember(store.begin(tmp_path, "20260102T050000Z-0003"), began, {})
+    resume.remember(store.begin(tmp_path, "20260102T050000Z-0003"), began, {}, "")
     machines = {name: replace(begun.environment, gpu=f"NVIDIA {name}") for name in ("B200", "A100")}
     runs: list[tuple[str, bool]] = []
 
@@ -259,7 +259,8 @@ def test_a_suite_without_peers_has_nothing_to_check(
 class Compiling:
     """A build that ends when the roofs have begun."""
 
-    first = SimpleNamespace(closures={})
+    half = SimpleNamespace(closures={"fast sm_90a": "abc"})
+    first = SimpleNamespace(closures={"fast sm_90a": "abc", "slow sm_90a": "def"})
     fails = False
 
     def __init__(self, context: Context, *, ahead: bool) -> None:
@@ -292,7 +293,7 @@ def overlapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
     monkeypatch.setattr(gpu_stages, "prepare", lambda _: None)
     monkeypatch.setattr(gpu_stages, "measure", measure)
-    monkeypatch.setattr(gpu_stages, "check_ahead", lambda *_: EVENTS.append("checked ahead"))
+    monkeypatch.setattr(gpu_stages, "check_ahead", lambda *_: EVENTS.append("ahead"))
     monkeypatch.setattr(run_module, "Compiling", Compiling)
     monkeypatch.setattr(run_module, "already_checked", lambda *_: set())
     return open_context(Settings(suite=str(TOY), build=str(tmp_path / "b"), profiles=str(tmp_path / "p"), join=False))
@@ -315,7 +316,7 @@ def test_roofs_are_measured_while_the_build_runs_and_before_anything_else(
     monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
     with pytest.raises(FlashcoreError, match="enough"):
         run_module.run(overlapping)
-    assert EVENTS == ["compiled", "roofs", "checked ahead", "measured"]
+    assert EVENTS == ["compiled", "roofs", "ahead", "measured"]
     (folder,) = (overlapping.build_folder.parent / "p").iterdir()
     EVENTS.clear()
     monkeypatch.setattr(resume, "require_same", lambda *_: EVENTS.append("same sources"))

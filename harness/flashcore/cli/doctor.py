@@ -79,7 +79,7 @@ def examine() -> list[Part]:
     checks: dict[tuple[str, str], Callable[[], str]] = {
         ("nvcc", "build"): nvcc,
         ("host compiler", "build"): lambda: str(toolchain.find_cxx()),
-        ("ninja", "build"): lambda: str(toolchain.find_ninja()),
+        ("ninja", "build"): lambda: str(toolchain.find_tool("ninja")),
         ("triton", "build of Triton kernels"): lambda: package("triton"),
         ("nvdisasm", "SASS counts"): lambda: str(toolchain.find_tool("nvdisasm")),
         ("torch", "operators, check, bench, profile"): lambda: f"{package('torch')} at {toolchain.torch_root()}",

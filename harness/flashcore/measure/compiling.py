@@ -5,9 +5,9 @@ If a GPU will measure, its arch is compiled first, problem by problem, and the o
 
 from __future__ import annotations
 
-import os
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +23,10 @@ from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
 from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for
-from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.model.suite import Cuda, Shape, Suite, Variant
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-
-#: The lower priority of compilers while something is measured: it would wait for a processor.
-_NICE = 10
 
 
 def compile_all(context: Context) -> Built:
@@ -44,47 +40,52 @@ class Compiling:
     As a context manager, it stops background compilation if an exception leaves the block.
 
     Args:
-        ahead: compile for this machine's GPU first and for the rest in the background.
-
-    Attributes:
-        half: the first problem's part of :attr:`first`, while others compile; ``None`` if no others do.
+        ahead: compile in the background, for this machine's GPU first.
     """
 
-    half: Built | None = None
-    _second: Future[Built] | None = None
     _rest: Future[Built] | None = None
     _result: Built | None = None
 
     def __init__(self, context: Context, *, ahead: bool = False) -> None:
         self._context = context
-        self._ahead = ahead
         self._started = time.monotonic()
         self._seconds = 0.0
         self._stopped = False
         self._recorder = recorder(context.suite)
-        count = sum(not v.is_reference for v in context.variants)
-        context.say(f"build: {count} variants for {', '.join(context.archs)}")
+        self._early: Collection[str] = ()  # the variants of :attr:`half`
+        self._ended: list[Artifact] = []
+        self._half_ended = threading.Event()
+        context.say(
+            f"build: {sum(not v.is_reference for v in context.variants)} variants for {', '.join(context.archs)}"
+        )
         first = context.gpu_arch if ahead and not context.cannot_measure else None
-        nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
-        archs = (first,) if first else context.archs
-        at_once = count <= (os.cpu_count() or 1)
-        variants = of_first_problem(context.variants) if first and not at_once else context.variants
-        self._begun = self._built(archs, variants, Built(nvcc, (), ()))
-        if len(variants) < len(context.variants):
-            self.half = self._begun
-        if first and (self.half or len(context.archs) > 1):
-            from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
+        self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
+        if not first:
+            self.first = self._built(context.archs)
+            return
+        from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
-            thread = ThreadPoolExecutor(max_workers=1)
-            if self.half:
-                self._second = thread.submit(self._built, archs, context.variants, self.half)
-            self._rest = thread.submit(self._complete, first)
-            thread.shutdown(wait=False)
+        part = of_first_problem(context.variants)
+        if len(part) < len(context.variants):
+            self._early = {v.name for v in part if isinstance(v.kind, Cuda) and first in v.where.archs}
+        thread = ThreadPoolExecutor(max_workers=1)
+        self._begun = thread.submit(self._built, (first,))
+        self._begun.add_done_callback(lambda _: self._half_ended.set())
+        self._rest = thread.submit(self._complete, first)
+        thread.shutdown(wait=False)
+
+    @cached_property
+    def half(self) -> Built | None:
+        """The first problem's part of :attr:`first`, as soon as it is compiled; ``None`` if no others compile then."""
+        if not self._early or (self._half_ended.wait() and self._begun.done()):
+            return None
+        artifacts = [a for a in self._ended if a.variant in self._early]
+        return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
 
     @cached_property
     def first(self) -> Built:
         """The artifacts that checking on this machine's GPU needs, and their plans."""
-        return self._second.result() if self._second else self._begun
+        return self._begun.result()
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""
@@ -102,31 +103,37 @@ class Compiling:
         built, context = self.first, self._context
         if len(context.archs) > 1:
             context.say(f"build: {arch} in {self._seconds:.1f} s; the other archs in the background")
-            built = self._built(context.archs, context.variants, built)
+            built = self._built(context.archs, built.artifacts)
         return _described(built, context, self._seconds)
 
-    def _built(self, archs: tuple[str, ...], variants: Sequence[Variant], before: Built) -> Built:
+    def _end(self, artifact: Artifact) -> None:
+        self._ended.append(artifact)
+        if {a.variant for a in self._ended}.issuperset(self._early):
+            self._half_ended.set()
+
+    def _built(self, archs: tuple[str, ...], before: Sequence[Artifact] = ()) -> Built:
         context = self._context
         artifacts = build.build(
             context.suite,
             context.build_folder,
-            replace(context.options, archs=archs, nice=_NICE * self._ahead),
-            variants=variants,
+            replace(context.options, archs=archs),
+            variants=context.variants,
             gpu_arch=context.gpu_arch,
             reuse=context.settings.reuse,
             say=self._tell,
+            ended=self._end,
         )
-        hung = {a.variant: a for a in before.artifacts if isinstance(a.cause, Hang)}  # not tried again
-        for module, of_language in by_language(variants):
+        hung = {a.variant: a for a in before if isinstance(a.cause, Hang)}  # not tried again
+        for module, of_language in by_language(context.variants):
             rest = [v for v in of_language if v.name not in hung]
             artifacts += module.build(context.suite, context.build_folder, archs, rest)
             again = ((hung[v.name], arch) for v in of_language if v.name in hung for arch in v.where.archs)
             artifacts += [replace(a, arch=arch) for a, arch in again if arch in archs]
         self._seconds = time.monotonic() - self._started  # here, since the caller may wait longer for the result
         # This build reports an earlier one's objects as unchanged: keep "compiled".
-        earlier = {(a.variant, a.arch): a for a in before.artifacts}
+        earlier = {(a.variant, a.arch): a for a in before}
         artifacts = [earlier.get((a.variant, a.arch), a) for a in artifacts]
-        return Built(before.nvcc, tuple(artifacts), self._plans(artifacts))
+        return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
 
     def _tell(self, text: str) -> None:
         if self._stopped:

@@ -21,7 +21,7 @@ from flashcore.measure.stage import Stage
 from flashcore.model import plugin, suite
 from flashcore.model.causes import CasesFailed, Incapable, NoGpu
 from flashcore.model.progress import Failure
-from flashcore.model.record import Measured, StageNote, StageResult
+from flashcore.model.record import Built, Measured, StageNote, StageResult
 
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
 
@@ -33,11 +33,9 @@ def prepare(context: Context) -> None:
             STAGES[name].prepare(context)
 
 
-def check_ahead(context: Context, build: Compiling) -> None:
+def check_ahead(context: Context, built: Built) -> None:
     """Checks the first problem while others compile; check then finds its answers in its folder."""
-    if build.half is None:
-        return
-    context = replace(context, built=build.half, variants=of_first_problem(context.variants))
+    context = replace(context, built=built, variants=of_first_problem(context.variants))
     ready, _ = cases.sort_out(context, "check", ())
     context.say(f"check: {len(ready)} cases while others compile")
     stays, context.workers.stays = context.workers.stays, True  # for the other cases

@@ -18,9 +18,9 @@ from flashcore.suites.load import load
 _FILE = "settings.json"
 
 
-def remember(folder: Path, settings: Settings, closures: Mapping[str, str]) -> None:
-    """Stores the settings and the source hashes that a run begins with."""
-    data = {"settings": asdict(settings), "closures": closures}
+def remember(folder: Path, settings: Settings, closures: Mapping[str, str], gpu: str) -> None:
+    """Stores the settings, the source hashes and the GPU model that a run begins with."""
+    data = {"settings": asdict(settings), "closures": closures, "gpu": gpu}
     write_atomically(folder / _FILE, json.dumps(data).encode())
 
 
@@ -29,18 +29,20 @@ def forget(folder: Path) -> None:
     (folder / _FILE).unlink(missing_ok=True)
 
 
-def require_same(folder: Path, closures: Mapping[str, str]) -> None:
-    """Requires the sources that a run began with.
+def require_same(folder: Path, closures: Mapping[str, str], gpu: str) -> None:
+    """Requires the sources and the GPU model that a run began with.
 
     Raises:
-        UsageError: the sources changed.
+        UsageError: the sources changed, or this GPU is of another model.
     """
-    began = _began(folder)[1]
-    if began.keys() != closures.keys():
+    _, began, model = _began(folder)
+    before, now = (
+        ", ".join([gpu_model, *sorted({name.split()[1] for name in names})])
+        for gpu_model, names in [(model, began), (gpu, closures)]
+    )
+    if before != now or began.keys() != closures.keys():
         raise UsageError(
-            f"{folder}: expected the variants and archs that the run began with "
-            f"({', '.join(sorted({name.split()[1] for name in began}))}), found others "
-            f"({', '.join(sorted({name.split()[1] for name in closures}))})\n"
+            f"{folder}: expected the GPU, archs and variants that the run began with ({before}), found others ({now})\n"
             "  hint: resume on the machine where it began, or record a new run (without --resume)"
         )
     if began != closures:
@@ -97,7 +99,7 @@ def _newest(settings: Settings) -> tuple[Path, Settings]:
     torn = ""
     for folder in lookup.unfinished(Path(settings.profiles)):
         try:
-            began, _ = _began(folder)
+            began, *_ = _began(folder)
         except UsageError as error:
             torn = f"\n  skipped: {error}"
             continue
@@ -106,8 +108,8 @@ def _newest(settings: Settings) -> tuple[Path, Settings]:
     raise UsageError(f"{settings.profiles}: expected an unfinished run of {settings.suite} to resume, found none{torn}")
 
 
-def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
-    """The settings that a run began with, and its builds' source hashes.
+def _began(folder: Path) -> tuple[Settings, dict[str, str], str]:
+    """The settings that a run began with, its builds' source hashes, and its GPU model.
 
     Raises:
         UsageError: the file is incomplete, or another version wrote it.
@@ -118,7 +120,7 @@ def _began(folder: Path) -> tuple[Settings, dict[str, str]]:
         closures = {str(k): str(v) for k, v in data["closures"].items()}
         if any(" " not in k for k in closures) or not isinstance(settings.suite, str):
             raise ValueError("unexpected names")
-        return settings, closures
+        return settings, closures, str(data["gpu"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{folder / _FILE}: expected the settings that the run began with: {error}\n"

@@ -45,6 +45,9 @@ from flashcore.suites.load import load
 
 #: The run that measured the roofs, and the ceilings.
 Ceilings = tuple[Record, list[measured_roofs.Measured]]
+#: The lower priority of a run's compilers: what is measured meanwhile would wait for a processor. Those of the roofs
+#: have the usual one, since the run waits for them.
+_NICE = 10
 #: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
 _CHECK = Check(repeats=3, opcheck=False)
 _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
@@ -92,6 +95,7 @@ def runs(
 
     def opened(one: Settings, needs_gpu: bool) -> Context:
         context = open_recordable(one, say, needs_gpu=needs_gpu)
+        context = replace(context, options=replace(context.options, nice=_NICE))
         return changed(context) if changed else context
 
     if not resume:
@@ -145,15 +149,17 @@ def _compiled(context: Context, resumed: Path | None, free_gpu: Callable[[], obj
     Args:
         free_gpu: waits until nothing else uses the GPU.
     """
+    gpu = context.gpu.name if context.gpu else "no GPU"
     with contextlib.ExitStack() as stack:
         try:
             compiling = stack.enter_context(Compiling(context, ahead=context.settings.upto is not None))
             free_gpu()
             if resumed:
-                resuming.require_same(resumed, compiling.first.closures)
+                resuming.require_same(resumed, compiling.first.closures, gpu)
             else:
-                gpu_stages.check_ahead(context, compiling)
-                resuming.remember(context.folder, context.settings, compiling.first.closures)
+                if compiling.half:
+                    gpu_stages.check_ahead(context, compiling.half)
+                resuming.remember(context.folder, context.settings, compiling.first.closures, gpu)
         except BaseException:
             if not resumed:
                 shutil.rmtree(context.folder, ignore_errors=True)
@@ -248,12 +254,9 @@ def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
             raise FlashcoreError("the run was stopped")  # at the next message; ends the processes
         context.say(text)
 
-    def measure(of: Settings) -> None:
-        with contextlib.suppress(FlashcoreError):
-            measure_roofs(of, say, busy=True)
-
     with ThreadPoolExecutor(1) as thread:
-        measuring = [thread.submit(measure, of) for of in each if needed and not context.cannot_measure]
+        wanted = each if needed and not context.cannot_measure else []
+        measuring = [thread.submit(measure_roofs, of, say, busy=True) for of in wanted]
         try:
             yield lambda: wait(measuring)
         except BaseException:

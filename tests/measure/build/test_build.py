@@ -90,7 +90,11 @@ def test_a_second_build_starts_no_process(toy: Built, monkeypatch: pytest.Monkey
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    again = build.build(toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values())
+    ended: list[Artifact] = []
+    again = build.build(
+        toy.suite, toy.folder, build.Options(), variants=toy.suite.variants.values(), ended=ended.append
+    )
+    assert [a.cubin for a in ended] == [a.cubin for a in again if a.status == "ok"]
     assert all(a.cached and a.seconds is None for a in again if a.status == "ok")
     assert [a.cubin for a in again] == [a.cubin for a in toy.artifacts]
     assert len({(p.variant, p.shape) for p in launch_plan.plans(toy.suite, again, shapes)}) == 6
@@ -248,6 +252,21 @@ def test_a_variant_that_does_not_compile_fails_alone(faulty: Built) -> None:
     assert "this fault does not compile" in message
     assert "fault.cu(" in message
     assert "ptxas info" not in message
+
+
+def test_each_outcome_is_told_while_others_compile(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:
+    root = copy()
+    edit(root / "two_steps.cu", "float* copy =", "flaot* copy =")
+    loaded, ended = load.load(root), list[tuple[str, str]]()
+    options = build.Options(archs=("sm_90a",))
+    variants = [loaded.variants[name] for name in ("plain", "two_steps")]
+
+    def tell(artifact: Artifact) -> None:
+        ended.append((artifact.variant, artifact.status))
+        assert artifact.status == "failed" or Path(artifact.cubin or "").is_file()
+
+    build.build(loaded, tmp_path / "build", options, variants=variants, with_operator=False, ended=tell)
+    assert sorted(ended) == [("plain", "ok"), ("two_steps", "failed")]
 
 
 def test_a_source_without_its_export_says_so(faulty: Built) -> None:
@@ -538,7 +557,7 @@ def test_compilers_run_at_a_lower_priority_while_something_is_measured(
     ninja = tmp_path / "ninja"
     ninja.write_text(f"#!/bin/sh\ncat > /dev/null\nnice > {tmp_path}/niceness\nexit 1\n")
     ninja.chmod(0o755)
-    monkeypatch.setattr(toolchain, "find_ninja", lambda: ninja)
+    monkeypatch.setattr(toolchain, "find_tool", lambda *_: ninja)
     suite = load.load(str(TOY))
     for nice in (0, 3):
         options = build.Options(archs=("sm_90a",), nice=nice)

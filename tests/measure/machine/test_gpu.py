@@ -51,7 +51,7 @@ class _Pynvml:
         self.failing = failing
 
     def __getattr__(self, name: str) -> object:
-        values: dict[str, object] = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4, "ThrottleReasons": 0x8}
+        values: dict[str, object] = {"ClockInfo": 1980, "Temperature": 41, "EventReasons": 0x4}
         values |= {"ComputeRunningProcesses": [1, 2], "PowerManagementLimit": 700_000, "ApplicationsClock": 1755}
 
         def answer(*_: object) -> object:
@@ -71,9 +71,7 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvml(monkeypatch).state() == {"sm_clock": 1980, "temperature": 41, "throttle": ("power_cap",)}
     assert nvml(monkeypatch).processes() == 2
     reasons = "nvmlDeviceGetCurrentClocksEventReasons"
-    assert nvml(monkeypatch, reasons).state()["throttle"] == ("hardware_slowdown",)
-    older = reasons.replace("Event", "Throttle")
-    assert nvml(monkeypatch, reasons, older, "nvmlDeviceGetClockInfo").state() == {"temperature": 41}
+    assert nvml(monkeypatch, reasons, "nvmlDeviceGetClockInfo").state() == {"temperature": 41}
     assert nvml(monkeypatch, "nvmlDeviceGetComputeRunningProcesses").processes() is None
 
 

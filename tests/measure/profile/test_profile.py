@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import CapabilityError, FlashcoreError, UsageError
+from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.machine import ncu
 from flashcore.measure.profile import child, ncu_facts, profile
 from flashcore.measure.profile.ncu_facts import INFERRED, MEASURED, metrics_to_request
@@ -453,12 +453,6 @@ def test_a_full_disk_loses_nothing(run: Run, tmp_path: Path, monkeypatch: pytest
             run()
     assert [o.status for o in run().outcomes] == ["ok"] * 5
     assert {p.suffix for p in tmp_path.rglob("report-*")} == {".xz"}
-
-
-def test_warm_and_cold_are_never_mixed(run: Run) -> None:
-    run(names=NAMES[:1])
-    with pytest.raises(UsageError, match="'cache_control': 'none'"):
-        run(names=NAMES[:1], cache_control="none")
 
 
 def test_values_that_ncu_could_not_measure(run: Run) -> None:

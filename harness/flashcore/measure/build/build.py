@@ -112,6 +112,7 @@ def build(
     with_operator: bool = True,
     reuse: str = "",
     say: Callable[[str], None] = lambda _: None,
+    ended: Callable[[Artifact], None] = lambda _: None,
 ) -> list[Artifact]:
     """Builds the variants and returns each one's outcome on each arch.
 
@@ -122,6 +123,7 @@ def build(
             code is compiled too.
         with_operator: ``False`` omits the torch operator, which is also omitted if torch is not installed.
         reuse: another build folder whose compiled files may be used.
+        ended: called with each outcome while others compile.
 
     Raises:
         CapabilityError: no nvcc, g++ or ninja.
@@ -142,11 +144,12 @@ def build(
             for name in (n for b in (builder, *others) for n in b.names(unit)):
                 if contents := _contents(name, unit.wanted):
                     artifacts.append(_artifact(unit, name, contents))
+                    ended(artifacts[-1])
                     break
             else:
                 missing.append(unit)
         if missing:
-            artifacts += _compile(builder, missing, options, say)
+            artifacts += _compile(builder, missing, options, say, ended)
         made = {(a.variant, a.arch): a for a in artifacts}
         texts = {key: _contents(Path(a.cubin).parent, ())["text"] for key, a in made.items() if a.cubin}
         keys = [(u, (u.variant.name, u.arch)) for u in units if not u.is_host]
@@ -269,7 +272,13 @@ def _units(
 
 
 def _compile(
-    builder: _Builder, units: Sequence[Unit], options: Options, say: Callable[[str], None], *, again: bool = False
+    builder: _Builder,
+    units: Sequence[Unit],
+    options: Options,
+    say: Callable[[str], None],
+    ended: Callable[[Artifact], None],
+    *,
+    again: bool = False,
 ) -> list[Artifact]:
     """Compiles the units in a temporary folder and moves each complete one to its final name, while others compile.
 
@@ -295,18 +304,20 @@ def _compile(
 
         def end(unit: Unit, cause: Cause | None = None) -> None:
             seconds = round(time.monotonic() - started, 3)
+            artifact: Artifact | None = None
             try:
                 if cause is None:
                     final, contents, reason = _named(builder, unit, bindings[unit.variant.problem])
                     if reason:
                         say(f"{unit.name}: recompiled in every build, since its sources have {reason}")
-                    artifacts.append(_artifact(unit, final, contents, seconds))
-                    return
+                    artifact = _artifact(unit, final, contents, seconds)
             except ManifestError as error:
                 cause = CompileFailed(str(error))
             except FlashcoreError as error:
                 cause = CompilerStopped(str(error))
-            artifacts.append(Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds))
+            lost = Artifact(unit.variant.name, unit.arch, "failed", cause, flags=unit.flags, seconds=seconds)
+            artifacts.append(artifact or lost)
+            ended(artifacts[-1])
 
         def end_complete(*more: str) -> None:
             for unit in [u for u in rest if all(has_content(u.folder / n) for n in (*u.wanted, *more))]:
@@ -335,7 +346,9 @@ def _compile(
     say(f"{len(causes)} compilations were interrupted; retrying them with fewer jobs. The first: {first}")
     stopped = [unit for unit in units if unit.name in causes]
     made = [a for a in artifacts if f"{a.variant}-{a.arch}" not in causes]
-    return made + _compile(_Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, again=True)
+    return made + _compile(
+        _Builder(suite, builder.root.parent, builder.torch_root), stopped, options, say, ended, again=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +368,7 @@ class _Output:
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Callable[[str], None]) -> _Output:
     """Runs the graph."""
     # The graph is passed through a pipe, so that no file is left, however this process ends.
-    command = [str(toolchain.find_ninja()), "-f", "/dev/stdin", "-k", "0"]
+    command = [str(toolchain.find_tool("ninja")), "-f", "/dev/stdin", "-k", "0"]
     if options.verbose:
         command.append("-v")
     if jobs:

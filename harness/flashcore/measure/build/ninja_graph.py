@@ -167,8 +167,11 @@ def graph(
         ]
     # --exclude-libs hides each library's static CUDA runtime.
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
-    # The longest compilations should start first, since they determine the end. A suite usually ends with them.
-    for unit in reversed(units):
+    # The longest compilations should start first, since they determine the end. A suite usually ends with them. The
+    # first problem is next, since it is checked first.
+    late = (os.cpu_count() or 1) // 2
+    order = sorted(units[:-late], key=lambda unit: unit.variant.problem == units[0].variant.problem)
+    for unit in reversed([*order, *units[-late:]]):
         folder = unit.folder.resolve()
         source = (Path(suite.root) / unit.variant.kind.file).resolve()
         # Relative to the suite, so that __FILE__ is the same in a copy of the suite.

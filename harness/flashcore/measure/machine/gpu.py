@@ -150,8 +150,6 @@ class Nvml:
         them; takes some microseconds."""
         nvml = self._nvml
         mask = self._read("nvmlDeviceGetCurrentClocksEventReasons")
-        if mask is None:  # drivers before 535
-            mask = self._read("nvmlDeviceGetCurrentClocksThrottleReasons")
         readings = {
             "sm_clock": self._read("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
             "temperature": self._read("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),

@@ -163,11 +163,6 @@ def optional_tool(name: str) -> Path | None:
     return default if default.is_file() else None
 
 
-def find_ninja() -> Path:
-    """The ninja program."""
-    return find_tool("ninja")
-
-
 def find_cxx() -> Path:
     """The host compiler: ``CXX`` or g++."""
     return find_tool(os.environ.get("CXX", "g++"), "g++")

@@ -10,7 +10,6 @@ lost because ncu died, it runs again in the next round.
 
 from __future__ import annotations
 
-import json
 import lzma
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
-from flashcore.errors import CapabilityError, FlashcoreError, RecordError, UsageError, WriteError
+from flashcore.errors import CapabilityError, FlashcoreError, RecordError, WriteError
 from flashcore.measure.context import Context, Say, silent
 from flashcore.measure.machine import ncu, python_process, toolchain
 from flashcore.measure.machine.capabilities import reported_in
@@ -143,7 +142,6 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
 
     Raises:
         CapabilityError: no GPU, no permission to read counters, no nvtx, or an unsuitable ncu.
-        UsageError: the earlier attempt in ``folder`` used other settings.
         FlashcoreError: ``folder`` cannot be written; earlier results are kept.
     """
     child.prepare()
@@ -151,7 +149,6 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
     # References last: libraries keep workspaces, which ncu would save and restore around every later pass.
     ordered = sorted(tasks, key=lambda task: task.variant in profiling.references)
     with writing(folder):
-        _claim(folder, profiling)
         settled = rounds.settle(folder, ordered, stage.perform, stage.harvest)
     facts: list[Fact] = []
     outcomes: list[CaseOutcome] = []
@@ -188,22 +185,6 @@ def start(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> None:
     stage = under_ncu(tasks, profiling)
     for metrics, _ in stage.groups(tasks):
         profiling.workers.prepare(stage.program(metrics), rounds.following(folder))
-
-
-def _claim(folder: Path, profiling: Profiling) -> None:
-    """Records this profile's settings in the folder, or refuses a folder with others: a profile never mixes warm and
-    cold caches, or two chips."""
-    path = folder / "settings.json"
-    settings = profiling.settings
-    ours = {"chip": profiling.chip, "clock_control": settings.clock_control, "cache_control": settings.cache_control}
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(ours).encode())
-    elif (theirs := json.loads(path.read_text())) != ours:
-        raise UsageError(
-            f"{folder}: expected a profile with {ours} to resume, found one with {theirs}\n"
-            "  hint: resume with the same settings, or start a new run"
-        )
 
 
 def under_ncu(tasks: Sequence[Task], profiling: Profiling) -> UnderNcu:
