@@ -37,18 +37,18 @@ def read(path: Path, data: bytes) -> Report:
             "pip install ncu-report, or install flashcore with its extra `ncu`; "
             f"or export it where ncu is: {EXPORT.format(path.name)}",
         )
-    content = _run_child(path)
-    results = content["results"]
+    parts = content(path)
+    results = parts["results"]
     if not results or (blocks.results is not None and blocks.results != len(results)):
         expected = "results" if blocks.results is None else f"{blocks.results} results"
         raise _damaged(path, f"expected {expected}, found {len(results)} that can be read")
-    sources = {file: text.encode("utf-8", "replace").decode() for file, text in content["sources"].items()}
+    sources = {file: text.encode("utf-8", "replace").decode() for file, text in parts["sources"].items()}
     return Report(
         path.name,
         tuple(_result(r, path, blocks.command) for r in results),
         sources,
-        {name: _code(rows, sources) for name, rows in content["code"].items()},
-        content["reader"],
+        {name: _code(rows, sources) for name, rows in parts["code"].items()},
+        parts["reader"],
         blocks,
     )
 
@@ -57,8 +57,8 @@ def read(path: Path, data: bytes) -> Report:
 EXPORT = "LC_ALL=C ncu --import {} --csv --page raw --print-units base --print-metric-instances details > report.csv"
 
 
-def _run_child(path: Path) -> dict[str, Any]:
-    """The report's content as the child wrote it; see :mod:`flashcore.plugins.imports.report_child`."""
+def content(path: Path) -> dict[str, Any]:
+    """The report's content as a child process writes it; see :mod:`flashcore.plugins.imports.report_child`."""
     with tempfile.TemporaryDirectory(prefix="flashcore-import-") as folder:
         out = Path(folder) / "report.json"
         try:
@@ -76,10 +76,10 @@ def _run_child(path: Path) -> dict[str, Any]:
         if done.returncode != 0 or not out.is_file():
             message = (done.stderr.strip().splitlines() or ["nothing"])[-1][:200]
             raise _damaged(path, f"the reader died with exit code {done.returncode}: {message}")
-        content: dict[str, Any] = json.loads(out.read_bytes())
-    if "error" in content:
-        raise _damaged(path, str(content["error"]))
-    return content
+        parts: dict[str, Any] = json.loads(out.read_bytes())
+    if "error" in parts:
+        raise _damaged(path, str(parts["error"]))
+    return parts
 
 
 def _code(rows: list[list[Any]], sources: dict[str, str]) -> tuple[Instruction, ...]:
