@@ -26,7 +26,7 @@ from flashcore.records import lookup, store
 from flashcore.suites import load
 from tests.conftest import FAULTS, ROOT, TOY, UPDATE, Built, build_once, flashcore
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("whole_cuda_headers")]
 
 FEW = ("--repeats", "3", "--no-roofs", "--samples", "10")
 

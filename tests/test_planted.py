@@ -31,7 +31,7 @@ from flashcore.suites import load as suite_module
 from tests import factory
 from tests.conftest import TESTS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("whole_cuda_headers")]
 PLANTED = TESTS / "suites" / "planted"
 TODAY = date(2026, 6, 1)
 Edits = Sequence[tuple[str, str]]

@@ -77,7 +77,7 @@ REASONS = SAVED | dict.fromkeys(GRAPHS, r"a call changed the graph")
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Record]:
+def measured(tmp_path_factory: pytest.TempPathFactory, whole_cuda_headers: None) -> tuple[dict[str, Any], Record]:
     """The benchmark's results and its run: all samples in every mode, so that each variant is called often enough to
     stop working."""
     folder = tmp_path_factory.mktemp("cheats")

@@ -12,7 +12,7 @@ from flashcore.errors import Exit
 from flashcore.measure.build.build import FLAGS
 from flashcore.measure.machine import toolchain
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("whole_cuda_headers")]
 
 
 @pytest.fixture(autouse=True)

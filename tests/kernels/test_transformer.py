@@ -16,6 +16,7 @@ MODEL = ROOT / "examples/transformer/model.py"
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("whole_cuda_headers")
 def test_the_operator_serves_in_a_model(tmp_path: Path) -> None:
     gpu = Gpu.find()
     if gpu is None or gpu.capability != (9, 0):

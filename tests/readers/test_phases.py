@@ -130,7 +130,7 @@ def test_without_a_disassembler_the_phases_are_known_but_not_their_code(tmp_path
 
 
 @pytest.fixture(scope="module")
-def listing(tmp_path_factory: pytest.TempPathFactory) -> str:
+def listing(whole_cuda_headers: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The disassembler's text of the real compiler's code."""
     disassembler = toolchain.optional_tool("nvdisasm")
     if disassembler is None:

@@ -14,6 +14,7 @@ from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.plugins.judge.inspection import Inspected, inspect
 from flashcore.readers import cubin
 
+pytestmark = pytest.mark.usefixtures("whole_cuda_headers")
 HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
 CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
 

@@ -76,6 +76,7 @@ def by_warp(trace: dict[str, Any]) -> dict[tuple[int, int], list[dict[str, Any]]
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("whole_cuda_headers")
 def test_an_example_is_recorded_and_full_buffers_are_said(tmp_path: Path) -> None:
     trace, page = recorded(tmp_path, SOFTMAX, "warp", "--shape", "main")
     overhead = re.search(r"overhead: ([\d.]+) µs .* ([\d.]+) times as long", page)
