@@ -34,7 +34,9 @@ LADDER = ROOT / "examples" / "sgemm"
 @pytest.mark.skipif(
     not (LADDER / "SGEMM_CUDA").is_dir(), reason="headers: sh examples/sgemm/fetch.sh brings the headers"
 )
-def test_a_kernel_of_a_public_ladder_is_used_as_it_is(compiler: Nvcc, tmp_path: Path) -> None:
+def test_a_kernel_of_a_public_ladder_is_used_as_it_is(
+    whole_cuda_headers: None, compiler: Nvcc, tmp_path: Path
+) -> None:
     built = compile_one(LADDER, tmp_path, "warp_tiles")
     assert [(a.status, a.message) for a in built.artifacts] == [("ok", "")]
     plans = {p.shape: p for p in planned(built)}
@@ -44,7 +46,9 @@ def test_a_kernel_of_a_public_ladder_is_used_as_it_is(compiler: Nvcc, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Plan]:
+def foreign(
+    whole_cuda_headers: None, compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str], Plan]:
     """The plans of launchers that say nothing of their launches. (Compiles four objects: no other way shows it.)"""
     built = compile_one(TOY.with_name("foreign"), tmp_path_factory.mktemp("foreign"))
     assert [a.status for a in built.artifacts] == ["ok"] * 4
