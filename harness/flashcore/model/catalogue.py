@@ -84,7 +84,7 @@ class _Catalogue(Mapping[str, FactSpec]):
     def __getitem__(self, name: str) -> FactSpec:
         if name in self.core:
             return self.core[name]
-        if reference := dict(plugin.entries("facts")).get(name):
+        if reference := plugin.entry("facts", name):
             spec: FactSpec = plugin.resolve(reference)
             return spec
         if _PHASE_SHARE.fullmatch(name):

@@ -100,7 +100,7 @@ def from_json(data: Any) -> Detail:
     if not isinstance(data, dict) or not isinstance(data.get("cause"), str):
         raise ValueError(f"expected a cause with its code, found {type(data).__name__}")
     if data["cause"] not in DETAILS:
-        reference = dict(plugin.entries("causes")).get(data["cause"])
+        reference = plugin.entry("causes", data["cause"])
         if reference is None:
             return Unknown(json.dumps(data))
         plugin.resolve(reference)  # registers the class

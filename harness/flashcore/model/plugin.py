@@ -163,13 +163,19 @@ def entries(kind: Kind) -> list[tuple[str, str]]:
     return [entry for plugin in _loaded.values() for entry in getattr(plugin, kind).items()]
 
 
+def entry(kind: Kind, name: str) -> str | None:
+    """The reference that a loaded plugin adds under this name."""
+    added = (getattr(plugin, kind) for plugin in reversed(_loaded.values()))
+    return next((references[name] for references in added if name in references), None)
+
+
 def find(kind: Kind, name: str) -> Any:
     """The object that a loaded plugin adds under this name.
 
     Raises:
         UsageError: no loaded plugin adds it; the message names the shipped plugin that would.
     """
-    reference = dict(entries(kind)).get(name)
+    reference = entry(kind, name)
     if reference is None:
         raise UsageError(f"{name}: expected a loaded plugin that provides it, found none{missing(kind, name)}")
     return resolve(reference)

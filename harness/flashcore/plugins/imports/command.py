@@ -54,6 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read(path: Path) -> Report:
     """The report, read by the plugin that reads files with its suffix, if any."""
-    reader = dict(plugin.entries("readers")).get(path.suffix)
+    reader = plugin.entry("readers", path.suffix)
     report: Report = plugin.resolve(reader)(path) if reader else read_report(path)
     return report
