@@ -37,8 +37,8 @@ from tests.conftest import (
 
 #: Python that hides every nvcc of this machine from the process.
 NO_NVCC = "import flashcore.measure.machine.toolchain as t; t._nvcc_candidates = lambda: iter(())"
-#: Python that hides the GPU, so that these tests mean the same everywhere.
-NO_GPU = "from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None"
+#: Python that hides the GPU, so that these tests mean the same everywhere, and the disassembler, which takes long.
+NO_GPU = f"from flashcore.measure.machine.gpu import Gpu; Gpu.find = lambda: None{NO_DISASSEMBLER}"
 #: Python that leaves the pages out where a test is not about them.
 NO_PAGES = f"""{NO_GPU}
 import pathlib; from flashcore.pipeline import pages
@@ -285,7 +285,7 @@ def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> 
 def build_faults(faulty: Built, cwd: Path, variant: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Builds part of the faults suite where it was built before."""
     where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
-    hidden = f"{NO_GPU}{NO_DISASSEMBLER}{NO_TORCH}"
+    hidden = f"{NO_GPU}{NO_TORCH}"
     return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=hidden)
 
 

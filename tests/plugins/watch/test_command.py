@@ -19,10 +19,12 @@ from typing import IO, Any
 import pytest
 
 from flashcore.errors import Exit
-from tests.conftest import ROOT, TOY, Built
+from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built
 
 pytestmark = pytest.mark.filterwarnings("error")
 PATIENCE = 120.0
+#: The command, without SASS.
+START = f"{NO_DISASSEMBLER}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main())"
 
 
 class Watched:
@@ -33,7 +35,7 @@ class Watched:
         shutil.copytree(TOY, self.suite)
         self.source = self.suite / "scale.cu"
         self.command = [
-            sys.executable, "-P", "-m", "flashcore", "watch", "--suite", "suite", "--variant", "plain", *words
+            sys.executable, "-P", "-c", START, "watch", "--suite", "suite", "--variant", "plain", *words
         ]  # fmt: skip
         self.folder = folder
         path = os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH"))))

@@ -15,14 +15,13 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.context import open_context
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.journal import Result, Task
 from flashcore.measure.workers.pool import Pool
 from flashcore.model.causes import Hang
 from flashcore.model.record import Source, StageResult
 from flashcore.plugins.watch import counted
-from tests.conftest import TOY
+from tests.conftest import TOY, Built
 
 GPU = Gpu("NVIDIA H200", (9, 0), 132, 1 << 37, 60 << 20, 1980.0, "580.65")
 Answer = Callable[[Task], Result]
@@ -38,9 +37,10 @@ class Answering(Pool):
 
 
 @pytest.fixture
-def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: Nvcc) -> Callable[[Answer], StageResult]:
+def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Callable[[Answer], StageResult]:
     """Counts the toy suite's variant ``plain`` on its first shape."""
     shutil.copytree(TOY, tmp_path / "suite")
+    shutil.copytree(toy.folder, tmp_path / "build")
     monkeypatch.chdir(tmp_path)
     pool = Answering()
 
