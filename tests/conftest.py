@@ -6,6 +6,7 @@ import contextlib
 import enum
 import fcntl
 import functools
+import gc
 import importlib
 import os
 import pickle
@@ -456,6 +457,19 @@ def pytest_configure() -> None:
     os.environ["NVCC_PREPEND_FLAGS"] = SMALL_HEADER
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Of a run's workers, the first compiles the tests, which takes most of a new checkout's collection; the others
+    find them compiled.
+    """
+    with contextlib.ExitStack() as stack:
+        if not list((TESTS / "__pycache__").glob("test_*.pyc")):
+            fcntl.flock(stack.enter_context(Path(__file__).open()), fcntl.LOCK_EX)
+        result = yield
+    gc.freeze()  # what all tests find there is not looked through again and again
+    return result
 
 
 def pytest_unconfigure() -> None:
