@@ -204,6 +204,7 @@ def test_the_quickstart_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_path:
     execute(save, repository, tmp_path, nvcc=compiler.path)
 
 
+@pytest.mark.slow
 def test_the_tutorial_prints_what_is_shown(tmp_path: Path) -> None:
     page = ROOT / "docs" / "tutorial" / "naive-to-library.md"
     fences = [t for t in tokens(page) if t.type == "fence" and t.info == "console"]

@@ -436,6 +436,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RUN = "20261122T200558Z-d4f4"
 
 
+@pytest.mark.slow
 def test_each_figure_of_a_run_is_the_records(folder: Path) -> None:
     trace, items = of_a_run(folder)
     assert untraced(trace, items) == []
@@ -451,6 +452,7 @@ def test_each_figure_without_a_gpu_is_the_records(folder: Path) -> None:
     assert untraced(*pages(folder / "bare", folder / "static")) == []
 
 
+@pytest.mark.slow
 def test_a_changed_digit_is_noticed(folder: Path) -> None:
     trace, items = of_a_run(folder)
     chosen = random.Random(25)

@@ -209,6 +209,7 @@ def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
 # --- docs/how-to/extend.md ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_plugins_of_the_documentation_work_as_shown(work: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?ms)^```(python|jinja|toml|console)\n(.*?)^```$", page)

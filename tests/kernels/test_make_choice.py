@@ -17,6 +17,7 @@ HEADER = FOLDER / "include/attention/choice.h"
 NUMBER = r"\b\d+(?:\.\d+)?(?:e-?\d+)?\b"
 
 
+@pytest.mark.slow
 def test_the_header_is_written_from_its_points(capsys: pytest.CaptureFixture[str]) -> None:
     load_file(str(FOLDER / "make_choice.py")).main([str(FOLDER / "choice_points.json")])
     written, present = capsys.readouterr().out, HEADER.read_text()

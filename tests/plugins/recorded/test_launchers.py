@@ -34,9 +34,7 @@ LADDER = ROOT / "examples" / "sgemm"
 @pytest.mark.skipif(
     not (LADDER / "SGEMM_CUDA").is_dir(), reason="headers: sh examples/sgemm/fetch.sh brings the headers"
 )
-def test_a_kernel_of_a_public_ladder_is_used_as_it_is(
-    whole_cuda_headers: None, compiler: Nvcc, tmp_path: Path
-) -> None:
+def test_a_kernel_of_a_public_ladder_is_used_as_it_is(whole_cuda_headers: None, compiler: Nvcc, tmp_path: Path) -> None:
     built = compile_one(LADDER, tmp_path, "warp_tiles")
     assert [(a.status, a.message) for a in built.artifacts] == [("ok", "")]
     plans = {p.shape: p for p in planned(built)}

@@ -71,6 +71,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*.cubin")}
 
 
+@pytest.mark.slow
 def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_changed(
     box: Box, settings: Settings, compiler: object
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_run_there_equals_one_here_and_the_next_sends_and_compiles_only_what_c
     assert {p.name for p in sources.iterdir()} == {p.name for p in Path("suite").iterdir()} - {"__pycache__"}
 
 
+@pytest.mark.slow
 def test_a_broken_connection_is_made_again(box: Box, settings: Settings, held_run: Held, compiler: object) -> None:
     messages: list[str] = []
 
@@ -132,6 +134,7 @@ def command(settings: Settings, *more: str) -> Iterator[subprocess.Popen[str]]:
         started.kill()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held_run: Held) -> None:
     with command(settings) as started:
         held_run.await_start()
@@ -142,6 +145,7 @@ def test_ctrl_c_ends_the_run_there(box: Box, settings: Settings, held_run: Held)
     assert has_ended(job)
 
 
+@pytest.mark.slow
 def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
     box: Box, settings: Settings, held_run: Held, compiler: object
 ) -> None:
@@ -166,6 +170,7 @@ def test_the_run_of_a_killed_command_goes_on_and_can_be_joined(
         runs(settings, silent, resume=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_there_is_named(box: Box, settings: Settings, held_run: Held) -> None:
     def kill() -> None:
         held_run.await_start()
@@ -200,6 +205,7 @@ def test_errors_there_are_those_of_the_command(settings: Settings) -> None:
     assert (wrong.value.exit_code, lacking.value.exit_code) == (Exit.USAGE, Exit.INCAPABLE)
 
 
+@pytest.mark.slow
 def test_what_a_shell_prints_is_skipped_and_what_is_missing_is_named(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "o'dd; touch made"
     venv.create(folder / "bare", with_pip=False)
