@@ -177,6 +177,7 @@ def test_code_shown_from_a_file_is_a_part_of_it(page: Path) -> None:
         assert 2 <= text[text.index(start) :].partition(end)[0].count("\n") <= 40, (start, end)
 
 
+@pytest.mark.slow
 def test_the_readmes_example_prints_what_is_shown(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
     if toolchain.optional_tool("nvdisasm") is None:
         pytest.skip("tool: no nvdisasm")

@@ -78,7 +78,8 @@ RECORDINGS = sessions(SESSIONS.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
-    "session", [pytest.param(name, marks=[pytest.mark.slow] * (name == "published")) for name in RECORDINGS]
+    "session",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("published", "reports"))) for name in RECORDINGS],
 )
 def test_a_session_reads_as_recorded(
     session: str, parts: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest

@@ -467,6 +467,7 @@ def test_a_metric_that_ncu_dropped_without_a_word(run: Run) -> None:
     assert (result.value, result.note) == (None, "ncu did not return it")
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_is_finished_by_running_it_again(tmp_path: Path) -> None:
     """kill -9 of the whole group, ncu and all, three times at other moments; then it is let run."""
     script = tmp_path / "go.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,17 @@ from flashcore.plugins.against import against, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json, as_text
 from flashcore.plugins.against.time_pairs import Timings
-from tests.conftest import ROOT, TOY, Built, flashcore
+from tests.conftest import ROOT, TOY, Built, flashcore, no_disassembler
 from tests.plugins.against.test_checkout import git
 
 SPIN = ROOT / "tests" / "suites" / "spin"
 pytestmark = pytest.mark.usefixtures("forked")
+
+
+@pytest.fixture(autouse=True)
+def _without_sass() -> Iterator[None]:
+    with no_disassembler():
+        yield
 
 
 def committed(root: Path, suite: Path) -> Path:

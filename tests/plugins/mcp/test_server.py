@@ -292,6 +292,7 @@ def _texts(value: Any) -> list[str]:
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else [str(value)]
 
 
+@pytest.mark.slow
 def test_a_profile_that_builds_answers_with_its_run_and_verdicts(place: Path, compiler: object) -> None:
     heard: list[str] = []
 
@@ -310,6 +311,7 @@ def test_a_profile_that_builds_answers_with_its_run_and_verdicts(place: Path, co
     assert any("build" in line for line in heard)
 
 
+@pytest.mark.slow
 def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: StuckNvcc) -> None:
     async def run() -> Answer:
         async with apart(place, "--allow-host-code", env=stuck_nvcc.environment) as client:
@@ -329,6 +331,7 @@ def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: St
     assert anyio.run(run)["variants"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True], ids=["left", "killed"])
 def test_a_server_without_its_client_or_killed_leaves_no_process(
     killed: bool, place: Path, stuck_nvcc: StuckNvcc

@@ -167,6 +167,7 @@ def test_a_file_that_takes_the_place_of_the_source_is_a_save(watched: Watched) -
     assert 0 < answers(events)["budgets"]["seconds"] < PATIENCE
 
 
+@pytest.mark.slow
 def test_a_source_that_another_one_includes_is_answered_by_both(watched: Watched) -> None:
     watched.until("idle")
     other = watched.suite / "other.cu"
@@ -178,6 +179,7 @@ def test_a_source_that_another_one_includes_is_answered_by_both(watched: Watched
     assert answers(watched.until("idle"))["budgets"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_manifest_includes_later_is_watched(watched: Watched) -> None:
     watched.until("idle")
     folder = watched.folder / "later"
