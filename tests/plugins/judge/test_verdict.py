@@ -40,10 +40,16 @@ def test_another_suite_gpu_or_candidate_overwrites_no_verdict(tmp_path: Path) ->
     assert len({write(each, tmp_path, None) for each in (one, *others, one)}) == 4
 
 
+@pytest.mark.parametrize("place", ["suite", "problems"])
 def test_a_key_that_a_candidates_compiler_could_read_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     suite = Path(shutil.copytree(Path(__file__).parent / "suite", tmp_path / "suite"))
-    (suite / "key").touch()
-    assert main(["judge", str(suite), str(suite), "--key", str(suite / "key")]) == Exit.USAGE
+    (tmp_path / "problems").mkdir()
+    (suite / "problem.py").rename(tmp_path / "problems" / "problem.py")
+    text = (suite / "suite.toml").read_text().replace('"problem.py', '"../problems/problem.py')
+    (suite / "suite.toml").write_text(text)
+    key = tmp_path / place / "key"
+    key.touch()
+    assert main(["judge", str(suite), str(suite), "--key", str(key)]) == Exit.USAGE
     assert "outside of what candidates' compilers may read" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.model.text import misspelled
-from flashcore.plugins.judge import judging, sandbox
+from flashcore.plugins.judge import judging, planning, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
@@ -39,11 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
         found = misspelled(unknown[0], suite.problems)
         raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
-    if arguments.key and not Path(arguments.key).is_file():
-        raise UsageError(f"--key {arguments.key}: expected a file, found none")
-    shown = sandbox.readable([Path(suite.root)])
-    if arguments.key and any(Path(arguments.key).resolve().is_relative_to(Path(path).resolve()) for path in shown):
-        raise UsageError(f"--key {arguments.key}: expected a file outside of what candidates' compilers may read")
+    shown = [Path(path).resolve() for path in sandbox.readable([*planning.needed(suite)])]
+    if (key := arguments.key) and (not Path(key).is_file() or any(map(Path(key).resolve().is_relative_to, shown))):
+        raise UsageError(f"--key {key}: expected a file outside of what candidates' compilers may read")
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
         candidates = [(suite, folder) for folder in _folders(arguments.candidates)]

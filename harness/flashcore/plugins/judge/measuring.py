@@ -206,10 +206,9 @@ class Trials:
         by_events = {process: [us for us, *_ in each] for process, each in samples.items()}
         ours = [by_events.pop(process) for process in self.processes]
         median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
-        pairs: dict[str, list[Sequence[float]]] = {
-            "a_a": [*ours],
-            **({"speedup": [*by_events.values(), us]} if by_events else {}),
-        }
+        ratios = {"a_a": intervals.ratio(*ours, paired=False)}
+        for rival in by_events.values():
+            ratios["speedup"] = intervals.ratio(rival, us, paired=False)
         self.times[mode] = {
             "us": round(statistics.median(us), 4),
             "low": median.low,
@@ -217,7 +216,7 @@ class Trials:
             "samples": len(us),
             "host": statistics.quantiles(host)[0],  # a busy host adds to some
             "gpu": statistics.median(gpu),
-            **{name: asdict(intervals.ratio(*pair, paired=False)) for name, pair in pairs.items()},
+            **{name: asdict(ratio) for name, ratio in ratios.items()},
         }
         self._compare_clocks(mode, self.times[mode])
 

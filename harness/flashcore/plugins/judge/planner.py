@@ -49,8 +49,8 @@ def _planned(root: str, variant: str, arch: str, *shapes: str) -> dict[str, Any]
     build = str(Path("build").resolve())
     context = open_context(Settings(root, build=build, variant=variant, shapes=shapes, upto=None, launcher=launcher))
     suite = replace(context.suite, variants={variant: context.suite.variants[variant]})
-    context = replace(context, suite=suite, gpu_arch=arch)
-    context = replace(context, options=replace(context.options, plans_only=True))
+    options = replace(context.options, plans_only=True)
+    context = replace(context, suite=suite, gpu_arch=arch, options=options)
     context = replace(context, built=compile_all(context))
     artifact = context.built.artifact(variant, arch)
     if artifact is None or artifact.status != "ok":

@@ -75,6 +75,13 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
     return compiled(suite, variant.name, shapes, arch, folder)
 
 
+def needed(suite: Suite) -> set[Path]:
+    """The folders of a suite's files."""
+    root = Path(suite.root).resolve()
+    problems = ((root / problem.file).resolve().parent for problem in suite.problems.values())
+    return {root, *((root / path).resolve() for path in suite.include), *problems}
+
+
 def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
     """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
     paths = {name: Path(folder, name) for name in names}
@@ -97,10 +104,9 @@ def compiled(
         FlashcoreError: see :func:`planned`.
     """
     root, shown = Path(suite.root).resolve(), folder / "shown"
-    needed = {root, *((root / path).resolve() for path in suite.include)}
-    needed |= {(root / problem.file).resolve().parent for problem in suite.problems.values()}
-    for path in needed:
-        if not needed.intersection(path.parents):
+    folders = needed(suite)
+    for path in folders:
+        if not folders.intersection(path.parents):
             shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, root))
     copied = Path(f"{shown}{root}")
     if one:
