@@ -6,7 +6,6 @@ variant's table of ``suite.toml``, from whose sources the planner makes launches
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -21,7 +20,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.judge.text import untrusted, validated
 from flashcore.plugins.launcher.plan import Plan, Tensor, Word, tensors_of
-from flashcore.suites import expressions
+from flashcore.suites import expressions, parts
 from flashcore.suites.schema import Form, Name, Text
 
 MANIFEST = "candidate.json"
@@ -93,15 +92,11 @@ def sealed(source: Path, folder: Path) -> Candidate:
                 raise UsageError(f"{source.name}: expected {limits}, found {name}")
             contents[os.path.relpath(os.path.join(place, name), source)] = content
             left -= len(content)
-    whole = hashlib.sha256()
-    for relative, content in sorted(contents.items()):
-        copy = folder / relative
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(content)
-        bytes_of_name = os.fsencode(relative)
-        whole.update(b"%d %b %d " % (len(bytes_of_name), bytes_of_name, len(content)))
-        whole.update(content)
-    return Candidate(folder, whole.hexdigest(), _form(folder / MANIFEST))
+    for relative, content in contents.items():
+        (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+        (folder / relative).write_bytes(content)
+    digest = parts.digest({os.fsencode(name).hex(): contents[name] for name in sorted(contents)})
+    return Candidate(folder, digest, _form(folder / MANIFEST))
 
 
 def _content(name: str, folder: int, most: int) -> bytes | None:

@@ -82,14 +82,14 @@ def needed(suite: Suite) -> set[Path]:
     return {root, *((root / path).resolve() for path in suite.include), *problems}
 
 
-def _left_out(root: Path, folder: str, names: list[str]) -> set[str]:
+def _left_out(folders: set[Path], folder: str, names: list[str]) -> set[str]:
     """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
     paths = {name: Path(folder, name) for name in names}
     return {
         name
         for name, path in paths.items()
         if name.startswith(".")
-        or (path.parent == root and name in ("build", "profiles", "reports", "verdicts"))
+        or (path.parent in folders and name in ("build", "profiles", "reports", "verdicts"))
         or (path / MANIFEST).exists()
         or not (path.is_dir() or path.is_file())
     }
@@ -107,7 +107,7 @@ def compiled(
     folders = needed(suite)
     for path in folders:
         if not folders.intersection(path.parents):
-            shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, root))
+            shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, folders))
     copied = Path(f"{shown}{root}")
     if one:
         try:
