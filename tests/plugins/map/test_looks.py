@@ -94,8 +94,6 @@ class Stub:
     def look(self) -> None:
         self.us.append(next(self._next))
 
-    look_again = looks.Entrant.look_again
-
 
 def lost(entrants: Sequence[Stub], share: float = 0.3) -> list[str]:
     return [one.case.variant for one in looks.dropped(cast("Any", entrants), share)]

@@ -75,8 +75,7 @@ def measured(arguments: argparse.Namespace) -> list[Record]:
     """
     settings = options.settings(arguments, upto="bench", join=False)
     chosen = arguments.name, arguments.points, arguments.seed
-    points = mapped(load(settings.suite), *chosen)
-    (table,) = points.tables["map"].values()
+    (table,) = mapped(load(settings.suite), *chosen).tables["map"].values()
     child = python_process.child("flashcore.plugins.map.looks", *table["dispatchers"])
 
     def of_map(opened: Context) -> Context:
@@ -84,7 +83,7 @@ def measured(arguments: argparse.Namespace) -> list[Record]:
         variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
         return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=child)
 
-    limits = replace(settings.bench.limits, batch=len(points.shapes))  # the first point of a process takes seconds
+    limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
     settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
     with progress.shown(arguments.quiet) as say:
         runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)

@@ -74,12 +74,6 @@ class Entrant:
         self.us.append(us - _LAUNCH_US * max(self.case.launches, 1))
         self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / max(us, 1.0))))
 
-    def look_again(self) -> None:
-        """The last look once more, since the host may have disturbed it: the faster one counts."""
-        disturbed = self.us.pop()
-        self.look()
-        self.us[-1] = min(self.us[-1], disturbed)
-
     def _enqueue(self) -> None:
         began = time.perf_counter()
         for _ in range(self._calls):
@@ -150,8 +144,10 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
         return behind > most and not one.is_dispatcher
 
     slow = [one for one in entrants if far(one)]
-    for one in slow:
-        one.look_again()
+    for one in slow:  # the host may have disturbed a look
+        before = one.us.pop()
+        one.look()
+        one.us[-1] = min(one.us[-1], before)
     return [one for one in slow if far(one)]
 
 

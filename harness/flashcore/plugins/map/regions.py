@@ -7,7 +7,7 @@ regret has the interval of both cases' samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
@@ -92,9 +92,9 @@ class Regions:
         ]
         self.untimed = len(self.table["points"]) - len(self.spots)
 
-    def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
-        """The weighted quantiles of the points' figures, without those that are NaN; empty if all are."""
-        pairs = [(value, s.weight) for value, s in zip(figures, self.spots, strict=True) if not math.isnan(value)]
+    def quantiles(self, figure: Callable[[Spot], float]) -> dict[str, Ratio]:
+        """The weighted quantiles of the points' figure, without those that are NaN; empty if all are."""
+        pairs = [(value, s.weight) for s in self.spots if not math.isnan(value := figure(s))]
         return quantiles(pairs, QUANTILES) if pairs else {}
 
     @property
@@ -104,8 +104,10 @@ class Regions:
         total = sum(map(sum, won.values())) / 100
         rows = [[name, f"{len(won[name])}", f"{sum(won[name]) / total:.1f}"] for name in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
-        ratios = {title: self.quantiles(s.figures[name] for s in self.spots) for name, title in FIGURES.items()}
-        rows = [[title, *(of[p].text if of else UNMEASURED for p in QUANTILES)] for title, of in ratios.items()]
+        rows = []
+        for name, title in FIGURES.items():
+            ratios = self.quantiles(lambda spot: spot.figures[name])  # noqa: B023
+            rows.append([title, *(ratios[p].text if ratios else UNMEASURED for p in QUANTILES)])
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
         rows = [
@@ -117,7 +119,7 @@ class Regions:
     @property
     def verdicts(self) -> Iterator[Verdict]:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
-        regrets = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value")]
+        regrets = self.quantiles(lambda s: s.dispatched.low), self.quantiles(lambda s: s.dispatched.value)
         for name, limit in self.table["regret"].items():
             low, value = (of[name].value if of else math.nan for of in regrets)
             cause: Cause | None = None

@@ -67,11 +67,9 @@ class MapForm(TableForm):
                 yield "problems", "a problem of the suite", misspelled(name, suite.problems)
             elif name not in of_problems.values():
                 yield "variants", f"globs that match a variant of {name}", repr(self.variants)
-        for name in self.dispatchers:
-            if of_problems.get(name) not in self.problems:
-                yield "dispatchers", "one of its variants", misspelled(name, of_problems)
-        if len({of_problems.get(name) for name in self.dispatchers}) < len(self.dispatchers):
-            yield "dispatchers", "one for each problem", repr(self.dispatchers)
+        judged = {of_problems.get(name) for name in self.dispatchers}
+        if len(judged) < len(self.dispatchers) or not judged <= {*self.problems}:
+            yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)
         if self.file and not Path(suite.root, self.file).is_file():
             yield "file", "a problem file of the suite", f"no {self.file}"
         for name, given in self.params.items():

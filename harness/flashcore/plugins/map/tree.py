@@ -104,7 +104,7 @@ def dispatcher(regions: Regions) -> str:
                 lines.append(f'  {condition}return "{variant}";{remark}')
                 remark = ""
         lines.append("}")
-    quantiles = regions.quantiles(regrets[spot] for spot in regions.spots).items()
+    quantiles = regions.quantiles(regrets.__getitem__).items()
     head = (
         f"// Which variant where on {regions.record.gpu}: {len(regions.spots)} points of the map {regions.record.id}.",
         "// `runs(variant)`: whether a variant runs on the shape.",
