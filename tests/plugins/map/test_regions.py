@@ -32,7 +32,7 @@ def test_a_point_has_its_fastest_variant_and_the_regret_of_the_dispatcher() -> N
 def test_limits_on_regret_are_verdicts() -> None:
     (verdict,) = (regions := Regions(maps.record())).verdicts
     assert (verdict.status, verdict.fact, verdict.limit) == ("fail", "regret", "p99 ≤ 1.05")
-    assert verdict.value == regions.quantiles(lambda s: s.dispatched.value)["p99"].value
+    assert verdict.value == regions.quantiles(s.dispatched.value for s in regions.spots)["p99"].value
     (loose,) = Regions(maps.record(regret={"p50": 1.0})).verdicts
     assert (loose.status, loose.value) == ("pass", 1.0)
     (unknown,) = Regions(maps.record(dispatchers=[])).verdicts

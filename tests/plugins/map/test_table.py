@@ -59,7 +59,7 @@ def test_a_repeated_value_is_more_likely() -> None:
         ({}, []),
         ({"problems": ["atention"]}, ["problems", "dispatchers"]),
         ({"params": {**maps.TABLE["params"], "S": {"from": 65, "to": 100, "step": 64}}}, ["params.S"]),
-        ({"variants": ["nothing*"], "dispatchers": []}, ["variants"]),
+        ({"variants": ["nothing*"], "dispatchers": []}, ["problems"]),
         ({"dispatchers": ["choose"]}, ["dispatchers"]),
         ({"dispatchers": ["large", "chooses"]}, ["dispatchers"]),
         ({"features": ["S == 64"]}, ["features"]),

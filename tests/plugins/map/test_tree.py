@@ -31,7 +31,7 @@ def p99(source: str) -> float:
 
 def test_the_parts_are_the_regions() -> None:
     regions = Regions(maps.record(80, of=steps))
-    parts = tree.fitted(regions.spots, ["S", "B * H", "D"], ["chooses"])
+    parts = tree.fitted(regions.spots, ["S", "B * H", "D"])
     assert {part.variants[0] for part in parts} == {"small", "large"} and len(parts) == 3
     assert sum(len(part.spots) for part in parts) == 80
     assert all(part.regret(spot) == 1.0 for part in parts for spot in part.spots)
@@ -44,7 +44,7 @@ def test_regret_is_of_points_that_the_tree_did_not_see() -> None:
     assert p99(tree.dispatcher(Regions(maps.record(80, of=steps)))) <= 1.5
     rng = random.Random(1)
     noise = Regions(maps.record(40, of=lambda p: {"small": rng.choice([1.0, 2.0]), "large": rng.choice([1.0, 2.0])}))
-    fitted = tree.fitted(noise.spots, noise.table["features"], ["chooses"])
+    fitted = tree.fitted(noise.spots, noise.table["features"])
     assert max(part.regret(spot) for part in fitted for spot in part.spots) <= 2.0
     assert p99(tree.dispatcher(noise)) == 2.0, "what cannot be known is not predicted"
 
@@ -54,7 +54,7 @@ def test_a_variant_that_refuses_some_points_is_not_chosen_for_them() -> None:
         return {"large": 3.0, **({"small": 1.0} if float(params["S"]) <= 512 else {})}
 
     regions = Regions(maps.record(40, of=refuses))
-    for part in tree.fitted(regions.spots, ["S"], []):
+    for part in tree.fitted(regions.spots, ["S"]):
         assert all(part.variants[0] in spot.times for spot in part.spots)
     assert p99(tree.dispatcher(regions)) <= 3.0, "a refusal costs no more than the next variant"
 
@@ -71,7 +71,7 @@ def test_the_header_compiles_and_chooses_as_the_tree(tmp_path: Path) -> None:
     Path(tmp_path, "main.cpp").write_text(text)
     subprocess.run(["g++", "-std=c++17", "-Wall", "-Werror", "-o", "main", "main.cpp"], cwd=tmp_path, check=True)
     printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
-    parts = tree.fitted(regions.spots, regions.table["features"], ["chooses"])
+    parts = tree.fitted(regions.spots, regions.table["features"])
     assert printed == [next(p.variants[0] for p in parts if s in p.spots) for s in regions.spots]
     assert set(printed) == {"small", "large"}
 
@@ -88,7 +88,7 @@ def test_the_last_variant_of_each_part_runs_everywhere() -> None:
         return {"large": 3.0, **({"small": 1.0} if params["B"] != 1 else {})}
 
     regions = Regions(maps.record(60, of=refuses))
-    assert {tuple(part.variants) for part in tree.fitted(regions.spots, ["S"], [])} == {("small", "large")}
+    assert {tuple(part.variants) for part in tree.fitted(regions.spots, ["S"])} == {("small", "large")}
     source = tree.dispatcher(regions)
     assert 'if (runs("small")) return "small";' in source and '  return "large";\n' in source
     assert p99(source) == 1.0

@@ -7,7 +7,7 @@ regret has the interval of both cases' samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
@@ -32,27 +32,29 @@ FIGURES = {
 }
 
 
+#: The floor over the time of each case.
+Shares = Mapping[Subject, float]
+
+
 class Spot:
-    """A point with a timed variant.
+    """A point with a timed choice: a variant that is no dispatcher.
 
     Attributes:
         times, references: us by variant and by reference, fastest first.
-        choices: the variants that are no dispatchers, or all if there are no others.
+        choices: the times without the dispatcher's.
         best: the fastest choice.
         ran, dispatched: the problem's dispatcher, and its regret, infinite if it has no time here; empty without one.
         figures: ``margin``, the second fastest choice's time over the fastest's; ``dispatched``; ``share``, the floor
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(self, row: Row, weight: float, dispatchers: Sequence[str], shares: Mapping[Subject, float]) -> None:
-        variants = row.readings.record.suite.variants
-        self.shape, self.weight = row.shape, weight
+    def __init__(self, row: Row, weight: float, references: Collection[str], ran: str, shares: Shares) -> None:
+        self.shape, self.weight, self.ran = row.shape, weight, ran
         self.params = {"problem": self.shape.problem, **self.shape.params}
-        self.references = {name: us for name, us in row.times.items() if variants[name].is_reference}
-        self.times = {name: us for name, us in row.times.items() if name not in self.references}
-        self.choices = {name: us for name, us in self.times.items() if name not in dispatchers} or self.times
+        self.references = {name: us for name, us in row.times.items() if name in references}
+        self.times = {name: us for name, us in row.times.items() if name not in references}
+        self.choices = {name: us for name, us in self.times.items() if name != ran}
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        self.ran = next((name for name in dispatchers if variants[name].problem == self.shape.problem), "")
         value, low, high = row.over(next(iter(self.times)), self.ran) or [math.inf if self.ran else math.nan] * 3
         self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
@@ -68,7 +70,7 @@ class Spot:
 
 
 class Regions:
-    """A recorded map. The points with a timed variant are ``spots``; ``untimed`` counts the others.
+    """A recorded map. The points with a timed choice are ``spots``; ``untimed`` counts the others.
 
     Raises:
         UsageError: the record is of no map.
@@ -84,17 +86,19 @@ class Regions:
         (self.name, self.table), self.record = maps[0], record
         gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
         shares = {subject: 1 / gap.ratio for subject, gap in gaps if gap}
-        rows = ((Row(readings, [suite.shapes[point]]), weight) for point, weight in self.table["points"].items())
-        self.spots = [
-            Spot(row, weight, self.table["dispatchers"], shares)
-            for row, weight in rows
-            if not all(suite.variants[name].is_reference for name in row.times)
-        ]
+        references = [name for name, variant in suite.variants.items() if variant.is_reference]
+        dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
+        self.spots: list[Spot] = []
+        for point, weight in self.table["points"].items():
+            row = Row(readings, [suite.shapes[point]])
+            ran = dispatchers.get(row.shape.problem, "")
+            if not {*row.times} <= {*references, ran}:
+                self.spots.append(Spot(row, weight, references, ran, shares))
         self.untimed = len(self.table["points"]) - len(self.spots)
 
-    def quantiles(self, figure: Callable[[Spot], float]) -> dict[str, Ratio]:
-        """The weighted quantiles of the points' figure, without those that are NaN; empty if all are."""
-        pairs = [(value, s.weight) for s in self.spots if not math.isnan(value := figure(s))]
+    def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
+        """The weighted quantiles of the points' figures, without those that are NaN; empty if all are."""
+        pairs = [(value, s.weight) for value, s in zip(figures, self.spots, strict=True) if not math.isnan(value)]
         return quantiles(pairs, QUANTILES) if pairs else {}
 
     @property
@@ -106,7 +110,7 @@ class Regions:
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
         rows = []
         for name, title in FIGURES.items():
-            ratios = self.quantiles(lambda spot: spot.figures[name])  # noqa: B023
+            ratios = self.quantiles(spot.figures[name] for spot in self.spots)
             rows.append([title, *(ratios[p].text if ratios else UNMEASURED for p in QUANTILES)])
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
@@ -119,7 +123,7 @@ class Regions:
     @property
     def verdicts(self) -> Iterator[Verdict]:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
-        regrets = self.quantiles(lambda s: s.dispatched.low), self.quantiles(lambda s: s.dispatched.value)
+        regrets = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value")]
         for name, limit in self.table["regret"].items():
             low, value = (of[name].value if of else math.nan for of in regrets)
             cause: Cause | None = None
@@ -148,9 +152,11 @@ class Regions:
 
 def verdicts(record: Record, others: Sequence[Verdict]) -> Iterator[Verdict]:
     """The others, without those on points that a variant refuses, and the map's."""
-    if not any("points" in table for table in record.suite.tables["map"].values()):
+    try:
+        regions = Regions(record)
+    except UsageError:
         yield from others
         return
     refused = {(plan.variant, plan.shape) for plan in record.plans if plan.cause and not plan.crashed}
     yield from (v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused)
-    yield from Regions(record).verdicts
+    yield from regions.verdicts

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Params, Regime, Shape, Suite
-from flashcore.model.text import matches_any, misspelled
+from flashcore.model.text import matches_any
 from flashcore.suites.expressions import parse, value
 from flashcore.suites.schema import Form, Name, Scalar, TableForm, Text
 
@@ -62,11 +62,8 @@ class MapForm(TableForm):
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
-        for name in self.problems:
-            if name not in suite.problems:
-                yield "problems", "a problem of the suite", misspelled(name, suite.problems)
-            elif name not in of_problems.values():
-                yield "variants", f"globs that match a variant of {name}", repr(self.variants)
+        if lacking := [name for name in self.problems if name not in of_problems.values()]:
+            yield "problems", f"problems with variants that match {self.variants}", repr(lacking)
         judged = {of_problems.get(name) for name in self.dispatchers}
         if len(judged) < len(self.dispatchers) or not judged <= {*self.problems}:
             yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)

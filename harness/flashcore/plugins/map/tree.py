@@ -40,11 +40,11 @@ class Part:
         return next((spot.regret(v) for v in self.variants if v in spot.times), math.inf)
 
 
-def fitted(spots: Sequence[Spot], features: Sequence[str], without: Sequence[str]) -> list[Part]:
-    """The parts of the tree that loses least at these points, over all variants but those in ``without``."""
+def fitted(spots: Sequence[Spot], features: Sequence[str]) -> list[Part]:
+    """The parts of the tree that loses least at these points, over all choices."""
     import numpy as np
 
-    variants = [v for v in dict.fromkeys(v for spot in spots for v in spot.times) if v not in without]
+    variants = [*dict.fromkeys(v for spot in spots for v in spot.choices)]
     losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     gain = _GAIN * sum(spot.weight for spot in spots)
     at = np.array([[int(computed(f, s.params)) for f in features] for s in spots])
@@ -78,8 +78,7 @@ def dispatcher(regions: Regions) -> str:
     Raises:
         UsageError: the map names no features, or has fewer than two points of a problem.
     """
-    features, dispatchers = regions.table["features"], regions.table["dispatchers"]
-    lines: list[str] = []
+    features, lines = regions.table["features"], list[str]()
     regrets: dict[Spot, float] = {}
     for problem in regions.table["problems"]:
         spots = [spot for spot in regions.spots if spot.shape.problem == problem]
@@ -90,11 +89,11 @@ def dispatcher(regions: Regions) -> str:
             )
         order = random.Random(0).sample(spots, len(spots))
         for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
-            parts = fitted([spot for spot in spots if spot not in fold], features, dispatchers)
+            parts = fitted([spot for spot in spots if spot not in fold], features)
             regrets |= {spot: next(part for part in parts if part.has(spot)).regret(spot) for spot in fold}
         lines += ["", "template <typename Shape, typename Runs>"]
         lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
-        parts = fitted(spots, features, dispatchers)
+        parts = fitted(spots, features)
         for part in parts:
             where = re.sub(r"\b[A-Za-z_]", r"s.\g<0>", " && ".join(part.tests)).replace("//", "/")
             remark = f"  // {len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
@@ -104,7 +103,7 @@ def dispatcher(regions: Regions) -> str:
                 lines.append(f'  {condition}return "{variant}";{remark}')
                 remark = ""
         lines.append("}")
-    quantiles = regions.quantiles(regrets.__getitem__).items()
+    quantiles = regions.quantiles(regrets[spot] for spot in regions.spots).items()
     head = (
         f"// Which variant where on {regions.record.gpu}: {len(regions.spots)} points of the map {regions.record.id}.",
         "// `runs(variant)`: whether a variant runs on the shape.",
