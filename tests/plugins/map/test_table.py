@@ -116,7 +116,7 @@ def test_the_most_frequent_rows_come_first_with_their_weight(tmp_path: Path) -> 
         ("B,S\n\n1\n", "found in line 3 "),
         ("B\n1\n", "rows: expected a number for each of B, H, S, D, found none for S, found {.*'B': 1"),
         ("B,S\nx,64\n", "rows: expected a number for each of B, H, S, D, found none for B, found {.*'B': 'x'"),
-        ("problem,B,S\nother,1,64\n", "rows: expected a problem, one of attention, found 'other'"),
+        ("problem,B,S\nother,1,64\n", "found in line 2 the problem 'other'"),
         ("B,S\n1,8192\n", "0 meet the conditions"),
         ("", "0 meet the conditions"),
     ],

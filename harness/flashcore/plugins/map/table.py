@@ -102,13 +102,10 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     shapes: dict[str, Shape] = {}
     weights: dict[str, float] = {}
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
-        problem = drawn["problem"]
         try:
-            if problem not in table["problems"]:
-                raise ValueError(f"a problem, one of {', '.join(table['problems'])}, found {problem!r}")
             for param, text in table["derived"].items():
                 drawn[param] = computed(text, drawn)
-            dims = suite.problems[problem].dims
+            dims = suite.problems[drawn["problem"]].dims
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
             met = all(computed(text, drawn) for text in table["conditions"])
@@ -120,8 +117,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             ) from error
         if met:
             digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
-            params = {k: v for k, v in drawn.items() if k != "problem"}
-            shape = Shape(f"p{digest[:8]}", problem, params, ("bench",), table["rank_by"])
+            shape = Shape(f"p{digest[:8]}", drawn.pop("problem"), drawn, ("bench",), table["rank_by"])
             shapes.setdefault(shape.name, shape)
             weights.setdefault(shape.name, weight)
         if len(shapes) == count:
@@ -178,7 +174,10 @@ def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
             if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
                 raise ValueError(f"in line {reader.line_num} {row | {'weight': weight}}")
             numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
-            weights[json.dumps({"problem": table["problems"][0], **same, **numbers})] += float(weight)
+            drawn = {"problem": table["problems"][0], **same, **numbers}
+            if drawn["problem"] not in table["problems"]:
+                raise ValueError(f"in line {reader.line_num} the problem {drawn['problem']!r}")
+            weights[json.dumps(drawn)] += float(weight)
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(
             f"{file}: expected a line that names params, then lines with a value for each, and a weight of 0 or more, "

@@ -59,7 +59,8 @@ def fitted(spots: Sequence[Spot], features: Sequence[str]) -> list[Part]:
             for cut in range(_LEAST, len(rows) - _LEAST + 1):
                 low, high = values[cut - 1 : cut + 1]
                 if lost[cut - 1] < least and low < high:
-                    least, split = lost[cut - 1], (feature, (low + high) // 2, order[:cut], order[cut:])
+                    most = math.isqrt(low * high) if low > 0 else low
+                    least, split = lost[cut - 1], (feature, most, order[:cut], order[cut:])
         if split:
             feature, most, *parts = split
             for sign, part in zip(("<=", ">"), parts, strict=True):
@@ -96,12 +97,11 @@ def dispatcher(regions: Regions) -> str:
         parts = fitted(spots, features)
         for part in parts:
             where = re.sub(r"\b[A-Za-z_]", r"s.\g<0>", " && ".join(part.tests)).replace("//", "/")
-            remark = f"  // {len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
-            for variant in part.variants:
-                tests = [where] * (part != parts[-1]) + [f'runs("{variant}")'] * (variant != part.variants[-1])
-                condition = f"if ({' && '.join(tests)}) " if tests else ""
-                lines.append(f'  {condition}return "{variant}";{remark}')
-                remark = ""
+            condition = f"if ({where}) " if part != parts[-1] else ""
+            *others, last = part.variants
+            choice = "".join(f'runs("{name}") ? "{name}" : ' for name in others)
+            remark = f"{len(part.spots)} points, regret at most {max(map(part.regret, part.spots)):.3f}"
+            lines.append(f'  {condition}return {choice}"{last}";  // {remark}')
         lines.append("}")
     quantiles = regions.quantiles(regrets[spot] for spot in regions.spots).items()
     head = (
