@@ -115,8 +115,19 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
     least = min((statistics.median(samples) for one, samples in timed if one.is_choice), default=0.0) + 1e-4
     for one in far:
-        us = [round(max(x - excess, least), 4) for x in one.warm]
-        variants[one.case.variant] = asdict(CaseTimes(samples={mode: us}, stopped=[mode]))
+        looked = CaseTimes(
+            samples={mode: [round(max(x - excess, least), 4) for x in one.warm]},
+            calls={},
+            kernel_clock={},
+            kernels=None,
+            copies=0,
+            launches=1,
+            eager_calls=1,
+            seconds=0.0,
+            proved={},
+            stopped=[mode],
+        )
+        variants[one.case.variant] = asdict(looked)
     return times
 
 

@@ -7,7 +7,7 @@ regret has the interval of both cases' samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
@@ -32,10 +32,6 @@ FIGURES = {
 }
 
 
-#: The floor over the time of each case.
-Shares = Mapping[Subject, float]
-
-
 class Spot:
     """A point with a timed choice: a variant that is no dispatcher.
 
@@ -48,11 +44,12 @@ class Spot:
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(self, row: Row, weight: float, references: Collection[str], ran: str, shares: Shares) -> None:
+    def __init__(self, row: Row, weight: float, ran: str, shares: Mapping[Subject, float]) -> None:
+        variants = row.readings.record.suite.variants
         self.shape, self.weight, self.ran = row.shape, weight, ran
         self.params = {"problem": self.shape.problem, **self.shape.params}
-        self.references = {name: us for name, us in row.times.items() if name in references}
-        self.times = {name: us for name, us in row.times.items() if name not in references}
+        self.references = {name: us for name, us in row.times.items() if variants[name].is_reference}
+        self.times = {name: us for name, us in row.times.items() if name not in self.references}
         self.choices = {name: us for name, us in self.times.items() if name != ran}
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
         value, low, high = row.over(next(iter(self.times)), self.ran) or [math.inf if self.ran else math.nan] * 3
@@ -86,14 +83,13 @@ class Regions:
         (self.name, self.table), self.record = maps[0], record
         gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
         shares = {subject: 1 / gap.ratio for subject, gap in gaps if gap}
-        references = [name for name, variant in suite.variants.items() if variant.is_reference]
         dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
         self.spots: list[Spot] = []
         for point, weight in self.table["points"].items():
             row = Row(readings, [suite.shapes[point]])
             ran = dispatchers.get(row.shape.problem, "")
-            if not {*row.times} <= {*references, ran}:
-                self.spots.append(Spot(row, weight, references, ran, shares))
+            if not all(name == ran or suite.variants[name].is_reference for name in row.times):
+                self.spots.append(Spot(row, weight, ran, shares))
         self.untimed = len(self.table["points"]) - len(self.spots)
 
     def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
