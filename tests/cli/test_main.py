@@ -404,7 +404,7 @@ def test_resuming_for_another_arch_is_refused_and_says_so(here: Workplace) -> No
     assert here.run("profile", "--variant", "two_steps", start=stop).returncode == 130
     done = here.run("profile", "--resume", start=f"import os; os.environ['CUDA_ARCH'] = '8.0'\n{NO_GPU}")
     assert done.returncode == Exit.USAGE
-    assert "that the run began with (sm_80, sm_90a), found others (sm_80)" in done.stderr
+    assert "that the run began with (no GPU, sm_80, sm_90a), found others (no GPU, sm_80)" in done.stderr
 
 
 def test_a_resumed_run_is_judged_by_what_it_was_begun_with(here: Workplace) -> None:

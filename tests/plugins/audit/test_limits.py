@@ -142,7 +142,8 @@ reason = "in the cold path"
 def test_the_table_has_files_limits_exceptions_and_waivers(capsys: pytest.CaptureFixture[str]) -> None:
     toml(WAIVED)
     assert main(["audit"]) == Exit.OK
-    assert "accepted up to 60 B: in the cold path" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "2 misses  all variants: accepted 60  in the cold path" in text
     assert main(["audit", FILE, "--max", "registers=20"]) == Exit.FAILED  # options add to it
 
 

@@ -10,6 +10,7 @@ import pytest
 from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.gate import judge
+from flashcore.model.record import Facts
 from flashcore.plugins.history import publish
 from flashcore.plugins.runs.index import Index
 from flashcore.records import lookup, store
@@ -31,7 +32,10 @@ def test_a_run_is_packed_only_if_it_was_timed_and_then_counts_as_published(
     write(profiles, 2)
     first, second = run_of(0), run_of(1)
     bare = "20260704T000000Z-0001"
-    store.write(dataclasses.replace(factory.record(), id=bare, outcomes=()), folder := store.begin(profiles, bare))
+    store.write(
+        dataclasses.replace(factory.record(), id=bare, outcomes=(), samples={}, facts=Facts()),
+        folder := store.begin(profiles, bare),
+    )
     store.complete(folder)
     for _ in range(2):
         assert main([*words, first]) == Exit.OK

@@ -16,7 +16,7 @@ from flashcore.cli.main import main
 from flashcore.errors import CapabilityError, Exit
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
-from flashcore.model.record import Record
+from flashcore.model.record import Facts, Record
 from flashcore.plugins.prune import command as prune
 from flashcore.records import lookup, store
 from tests import factory
@@ -30,9 +30,10 @@ LATER = 2e9  # long after all of them
 def profiles(tmp_path: Path) -> Path:
     """Five runs, the oldest first; the second is the newest that a GPU measured."""
     folder = tmp_path / "profiles"
+    checked = factory.outcome("fast", "mission", "check")
     for i, name in enumerate(OLD):
         one = factory.record(environment=factory.environment(gpu="NVIDIA H200" if i < 2 else None))
-        record: Record = dataclasses.replace(one, id=name, outcomes=(factory.outcome("fast", "mission", "check"),))
+        record: Record = dataclasses.replace(one, id=name, samples={}, facts=Facts(), outcomes=(checked,))
         (folder / name).mkdir(parents=True)
         store.write(record, folder / name)
     return folder
