@@ -448,13 +448,15 @@ def pytest_configure() -> None:
     """Sets the environment that every test process inherits, and loads the plugins.
 
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
-    A small header of CUDA's: to read all of them takes two thirds of the time of a small compilation.
+    A small header of CUDA's: to read all of them takes two thirds of the time of a small compilation. Not beside a GPU,
+    whose tests compile what the small one does not declare.
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
     """
     plugins.load()
     os.environ[timing.STAND_IN] = str(TESTS / "host_timer.py")
     os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["NVCC_PREPEND_FLAGS"] = SMALL_HEADER
+    if not Path("/dev/nvidiactl").exists():
+        os.environ["NVCC_PREPEND_FLAGS"] = SMALL_HEADER
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
