@@ -1,8 +1,8 @@
 """Variants with host code that cheat, before bench and the gate: ``python -m benchmarks.cheats``.
 
 Each variant of ``tests/suites/cheats`` is the same kernel with one attack. It *won* if it passes the gate's tests and a
-time of it is shorter than the honest one's by more than 2 % (eager calls: 10 %, since their time is the host's);
-*harmless* if it passes without that. Exit code 0 if nothing won.
+time of it is shorter than the honest one's by more than 2 % (eager calls: 5 %, since their time is the host's: equal
+variants differed by 3 %); *harmless* if it passes without that. Exit code 0 if nothing won.
 
 ``interpreter`` replaces the harness's Python functions, so it changes the times of all cases of its process. It runs
 alone: ``--variant interpreter --isolate``, which gives each case a process of its own.
@@ -28,7 +28,7 @@ from flashcore.records import lookup, store
 SUITE, HONEST = raw.ROOT / "tests" / "suites" / "cheats", "honest"
 #: Beyond this factor a time is a gain.
 TIMES = dict.fromkeys(("isolated_p50", "isolated_p90", "back_to_back_p50", "cold_p50", "cold_p90"), 1.02)
-TIMES["eager_p50"] = 1.1
+TIMES["eager_p50"] = 1.05
 #: All but the interpreter's variant.
 OTHERS = "[!i]*"
 

@@ -43,7 +43,7 @@ def test_a_cheat_wins_by_a_shorter_time_that_passes(us: float, reason: str, outc
     assert cheats.verdict(made) == code
 
 
-@pytest.mark.parametrize(("us", "code"), [(38.0, 0), (30.0, 1)])
+@pytest.mark.parametrize(("us", "code"), [(39.0, 0), (37.0, 1)])
 def test_an_eager_time_is_the_hosts_and_varies(us: float, code: int) -> None:
     made = results(honest=(20.0, ""), stream=(20.0, ""))
     for name, eager in (("honest", 40.0), ("stream", us)):

@@ -136,6 +136,8 @@ def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
         ([(300.0, 100.0)] * 3, True),
         ([(300.0, 100.0), (100.0, 100.0)], False),
         ([(300.0, 100.0), (300.0, 100.0), (100.0, 100.0)], False),
+        ([(127.0, 110.0), (112.0, 100.0)], False),  # two speeds; each look alone is slow
+        ([(150.0, 100.0), (130.0, 105.0), (120.0, 101.0)], True),
     ],
 )
 def test_a_call_that_writes_or_a_disturbance_make_slower_is_no_saved_work(

@@ -44,14 +44,14 @@ def test_each_gpu_judges_candidates_of_its_own(
     stand_in: None, gpus: Callable[..., None], made: Path, tmp_path: Path
 ) -> None:
     plugins.load()
-    names, said = ("GPU-a", "GPU-b"), list[str]()
+    names, messages = ("GPU-a", "GPU-b"), list[str]()
     gpus(*names)
     changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
     folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
     suite = load(SUITE)
-    verdicts = dict(judge_all([(suite, folder) for folder in folders], said.append))
+    verdicts = dict(judge_all([(suite, folder) for folder in folders], messages.append))
     assert [verdicts[folder].status for folder in folders] == ["accepted", "rejected", "rejected", "accepted"]
-    assert {line.split()[-1] for line in said} == {*names}
+    assert {line.split()[-1] for line in messages} == {*names}
 
 
 def test_candidates_of_several_suites_are_judged_at_once(

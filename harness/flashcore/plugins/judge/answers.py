@@ -34,7 +34,7 @@ _references = References()
 
 
 class Answers:
-    """Some such processes. They have answers from the first task to judge until :meth:`forget`, which is asked before
+    """Some such processes. They have answers from the first task to judge until :meth:`forget`, which is called before
     a candidate runs."""
 
     def __init__(self, count: int, variables: Mapping[str, str]) -> None:
