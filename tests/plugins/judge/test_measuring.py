@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -123,21 +124,30 @@ def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path)
 
 
 @pytest.mark.parametrize(
-    ("host", "gpu", "late", "convicts"),
+    ("host", "gpu", "convicts"),
     [
-        (-90.0, 7.1, 4, False),  # a busy host
-        (10.0, 7.0, 0, True),  # forged events and a forged clock of the GPU
-        (7.0, 7.7, 0, True),  # forged events
-        (7.0, 7.0, 6, None),  # a host that is too busy to read the GPU's clock
+        (-90.0, [7.1, 7.1, None], False),  # a busy host
+        (10.0, [7.0], True),  # forged events and a forged clock of the GPU
+        (7.0, [7.7], True),  # forged events
+        (7.0, [7.7, 7.7, None], True),  # and a host that is late for a third of the calls, which say nothing
+        (7.0, [7.0, None, None], None),  # a host that is too busy to read the GPU's clock
     ],
 )
 def test_another_clock_that_sees_more_convicts(
-    start: Start, host: float, gpu: float, late: int, convicts: bool | None
+    start: Start, made: Path, host: float, gpu: list[float | None], convicts: bool | None
 ) -> None:
-    one = trials(start(1))
-    one.compared, one._late = 10, late
-    with pytest.raises(CapabilityError) if convicts is None else contextlib.nullcontext():
-        one._compare_clocks("cold", {"us": 7.0, "host": host, "gpu": gpu})
+    processes = start()
+    for process in processes:
+        ask, clocks = process.launcher.ask, itertools.cycle(gpu)
+
+        def answer(*command: object, ask: Any = ask, clocks: Iterator[float | None] = clocks) -> Any:
+            us = [7.0, host, *filter(None, [next(clocks)])] if command[0] == "trial" else []
+            return {**ask(*command), **({"us": us} if us else {})}
+
+        process.launcher.ask = answer  # type: ignore[method-assign]
+    one = trials(processes)
+    with pytest.raises(CapabilityError, match="late") if convicts is None else contextlib.nullcontext():
+        one.time(Runnable(plan(), made), None, CONTENTS, 2)
     assert bool(one.reasons) is bool(convicts)
 
 

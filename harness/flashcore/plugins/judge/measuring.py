@@ -138,7 +138,6 @@ class Trials:
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
-    _late: int = 0  # calls that the host was late for
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
@@ -195,14 +194,27 @@ class Trials:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
-        """Takes samples of so many calls, by events and by the host's clock."""
+        """Takes samples of so many calls, by events and by the host's and the GPU's clock.
+
+        Raises:
+            CapabilityError: the host was late to read the GPU's clock for more than half of the calls.
+        """
         samples = defaultdict[Process, list[list[float]]](list)
+        by_gpu: list[float] = []  # without the calls that the host was late for, which say nothing
+        timed = read = 0
         for _ in range(ROUNDS):
             for process, contents in _DICE.sample(players, len(players)):
                 calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
-                samples[process].append([statistics.fmean(each) for each in zip(*calls, strict=True)])
+                events = statistics.fmean(us for us, *_ in calls)
+                samples[process].append([events, statistics.fmean(host for _, host, _ in calls)])
+                if process in self.processes:
+                    more = [gpu - us for us, _, gpu in calls if gpu is not None]
+                    by_gpu += [events + statistics.fmean(more)] if more else []
+                    timed, read = timed + len(calls), read + len(more)
             watch.look()
-        us, host, gpu = zip(*(each for process in self.processes for each in samples[process]), strict=True)
+        us, host = zip(*(each for process in self.processes for each in samples[process]), strict=True)
+        if 2 * read < timed:
+            raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
         by_events = {process: [us for us, *_ in each] for process, each in samples.items()}
         ours = [by_events.pop(process) for process in self.processes]
         median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
@@ -215,15 +227,13 @@ class Trials:
             "high": median.high,
             "samples": len(us),
             "host": statistics.quantiles(host)[0],  # a busy host adds to some
-            "gpu": statistics.median(gpu),
+            "gpu": statistics.median(by_gpu),
             **{name: asdict(ratio) for name, ratio in ratios.items()},
         }
         self._compare_clocks(mode, self.times[mode])
 
     def _compare_clocks(self, mode: str, times: Mapping[str, float]) -> None:
         """Compares the time by events with those by other clocks, which no forged event moves."""
-        if 2 * self._late > self.compared:
-            raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
         for name, (share, more) in _CLOCKS.items():
             if times[name] > share * times["us"] + more:
                 text = f"{times['us']:.2f} us by events, {times[name]:.2f} us by the {name}'s clock"
@@ -265,15 +275,15 @@ class Trials:
                 self._ask(process, "state", cubin, name)
             self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
 
-    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> list[float]:
-        """A call's time by the difference of events, and by the host's and the GPU's clock."""
+    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> tuple[float, float, float | None]:
+        """A call's time by the difference of events, and by the host's and the GPU's clock; ``None`` if the host was
+        late to read that."""
         answer = self._ask(process, "trial", mode, content)
         us, host, *gpu = answer["us"]
         if process in self.processes:
             self.compared += 1
-            self._late += not gpu
             self._keep(plan, process, content, answer, _DICE.randrange(_KEPT) == 0)
-        return [us, host, *(gpu or [us])]
+        return us, host, gpu[0] if gpu else None
 
     def _keep(
         self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
