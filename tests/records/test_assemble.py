@@ -12,7 +12,7 @@ from flashcore.errors import RecordError
 from flashcore.model.causes import Decided
 from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
 from flashcore.model.suite import GPU_STAGES
-from flashcore.records import assemble, freshness, store
+from flashcore.records import assemble, freshness, soundness, store
 from flashcore.records.assemble import Findings
 from tests import factory
 
@@ -73,6 +73,29 @@ def test_a_run_whose_facts_cannot_be_read_adds_nothing(
     assert [o.run for o in record.joined] == [FULL]
     assert {o.origin for o in record.outcomes} == {FULL} and record.samples.keys() == full.samples.keys()
     assert f"skipped run {NEWER}" in capsys.readouterr().err
+
+
+def test_a_second_run_on_the_same_gpu_counts_its_waves_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = factory.suite()
+    keys = {f"{v.name}/{s.name}": CaseKey("c", "c", "13", host="h") for v, s in factory.cases(suite)}
+    monkeypatch.setattr(freshness, "case_keys", lambda *_: keys)
+    older = factory.record(id=FULL, keys=keys)
+    benched = dataclasses.replace(
+        older,
+        id=NEWER,
+        outcomes=tuple(o for o in older.outcomes if o.stage != "profile"),
+        facts=Facts([f for f in older.facts if freshness.MEASURED.get(f.source) != "profile"]),
+    )
+    places = recorded(tmp_path, benched, older)
+    runs = [store.read(places / run) for run in (NEWER, FULL)]
+    waves = tuple(fact for fact in older.facts.named("waves") if fact.subject.arch == older.gpu_arch)
+    assert waves
+    for facts in ((), waves):  # a gate without a GPU, and a measurement on it
+        built = Built("13", older.artifacts, older.plans, facts)
+        present = Findings("bench", suite, (), older.environment, (), built, Measured())
+        record = assemble.record_of(NEWEST, present, runs)
+        assert sorted(map(str, record.facts.named("waves"))) == sorted(map(str, waves))
+        assert not list(soundness.mistakes_in_facts(record, record.facts)), "such a record could not be read again"
 
 
 def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:

@@ -247,10 +247,10 @@ def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
     keys = {"fast/mission": KEY}
     record = factory.record(facts=[waves, smem], keys=keys)
 
-    def joined(present: CaseKey, measured: set[tuple[str, str]]) -> list[str]:
-        facts = freshness.join(record, {"fast/mission": present}, measured, "").facts
+    def joined(present: CaseKey, *counted: Subject) -> list[str]:
+        facts = freshness.join(record, {"fast/mission": present}, set(), "", counted).facts
         return [f.name for f in facts if f in (waves, smem)]
 
-    assert joined(KEY, set()) == ["waves"]
-    assert joined(dataclasses.replace(KEY, code="another"), set()) == []
-    assert joined(KEY, {("fast/mission", "profile")}) == []
+    assert joined(KEY) == ["waves"]
+    assert joined(dataclasses.replace(KEY, code="another")) == []
+    assert joined(KEY, waves.subject) == []

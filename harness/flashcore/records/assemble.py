@@ -63,7 +63,8 @@ def record_of(
     origins: list[Origin] = []
     for run in recorded:
         try:
-            joined = freshness.join(run, keys, done, suite.root)
+            counted = {fact.subject for fact in facts if fact.name == "waves"}
+            joined = freshness.join(run, keys, done, suite.root, counted)
         except RecordError as error:
             lookup.warn_skipped(run.id, error)
             continue

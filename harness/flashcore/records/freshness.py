@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +39,7 @@ from flashcore.model.record import (
     Reads,
     Record,
     Source,
+    Subject,
     plans_for,
 )
 from flashcore.model.suite import CompiledCallable, Shape, Stage, Suite, Variant
@@ -184,12 +185,19 @@ class Joined(NamedTuple):
     reads: Reads
 
 
-def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[str, str]], root: str) -> Joined:
+def join(
+    recorded: Record,
+    present: Mapping[str, CaseKey],
+    measured: set[tuple[str, str]],
+    root: str,
+    counted: Collection[Subject] = (),
+) -> Joined:
     """Joins the fresh results of a recorded run. Its facts are read only if it has a fresh outcome.
 
     Args:
         measured: (case, stage) that need not be joined, because the present or a newer run measured them.
         root: the suite's folder.
+        counted: the launches whose waves the present or a newer run has.
 
     Raises:
         RecordError: the facts cannot be read.
@@ -201,22 +209,21 @@ def join(recorded: Record, present: Mapping[str, CaseKey], measured: set[tuple[s
     def joins(case: str, stage: Stage) -> bool:
         return case in fresh and (case, stage) not in measured
 
+    def joins_fact(fact: Fact) -> bool:
+        if fact.name == "waves":  # they depend on the plan and on the GPU's number of SMs
+            return fact.subject.case in fresh and fact.subject.arch == recorded.gpu_arch and fact.subject not in counted
+        stage = MEASURED.get(fact.source)
+        return stage is not None and joins(fact.subject.case, stage)
+
     outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]
-    arch = recorded.gpu_arch
-    facts = [
-        fact
-        for fact in (recorded.facts if outcomes else ())
-        # Waves depend on the plan and on the GPU's number of SMs.
-        if (stage := "profile" if fact.name == "waves" and fact.subject.arch == arch else MEASURED.get(fact.source))
-        and joins(fact.subject.case, stage)
-    ]
+    facts = [fact for fact in (recorded.facts if outcomes else ()) if joins_fact(fact)]
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
         what = f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases"
         if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
             what += f" (compilers differ, but the sources do not: {cause_text.compilers(sorted(others))})"
-        origin = Origin(recorded.id, gpu, arch or "", what)
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     profiled = {case for case in fresh if joins(case, "profile")}  # evaluated now, because `measured` grows
     changed = changed_reads(recorded, root) if outcomes else recorded.reads
     return Joined(
