@@ -307,6 +307,23 @@ def test_gaps_of_a_record() -> None:
     assert gaps["isolated_p50"].ratio == pytest.approx(10.0 / 0.5, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("throttle", "of_floor", "impossible"),
+    [("none", 0.92, True), ("none", 0.98, False), ("power_cap", 0.92, False), ("thermal, power_cap", 0.6, True)],
+)
+def test_at_the_power_limit_only_the_highest_clock_makes_a_time_impossible(
+    throttle: str, of_floor: float, impossible: bool
+) -> None:
+    floor_us = MISSION["flop"] / (132 * 4096 * 1320)  # two thirds of the clock that the GPU may have had
+    record = factory.record(
+        times={"fast": of_floor * floor_us}, facts=[case("bench_sm_clock", 1320.0), case("throttle", throttle)]
+    )
+    (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
+    gap = result.gap("isolated_p50")
+    assert gap and gap.floor_us == pytest.approx(floor_us, rel=0.01)
+    assert gap.is_impossible is impossible
+
+
 def test_warm_data_in_l2_has_no_dram_floor() -> None:
     formulas = [case("formula_flop", 1e6), case("formula_exp", 1), case("formula_bytes", 4.8e7)]
     (result,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]

@@ -15,8 +15,6 @@ from flashcore.model.record import Fact, Facts, Record, Source, Subject
 
 #: How far the two times may differ: a factor, and µs per kernel (a launch takes at most 1 µs).
 TOLERANCE, TOLERANCE_US = 1.25, 2.0
-#: A time below this share of its floor is invalid. Measured roofs vary by the rest.
-LEAST_OF_FLOOR = 0.95
 
 
 def agreed(record: Record) -> Record:
@@ -28,7 +26,7 @@ def agreed(record: Record) -> Record:
     if not doubts:
         return record
     for bounds in case_bounds(record):
-        if any(gap.ratio < LEAST_OF_FLOOR for gap in bounds.gaps):
+        if any(gap.is_impossible for gap in bounds.gaps):
             doubts.pop(bounds.subject, None)
     cases = {subject.case for subject in doubts}
     return replace(

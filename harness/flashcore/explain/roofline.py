@@ -383,19 +383,31 @@ def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
     return max(with_time, key=lambda b: b.us or 0.0, default=None)
 
 
+#: A time below this share of its floor is impossible. Measured roofs vary by the rest.
+LEAST_OF_FLOOR = 0.95
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A measured time and the floor of its regime; ``time`` is the fact's name."""
+    """A measured time and the floor of its regime; ``time`` is the fact's name.
+
+    ``least_us`` is the floor at the highest SM clock that the call may have had.
+    """
 
     time: str
     time_us: float
     floor: Bound
     floor_us: float
+    least_us: float
     note: str = ""
 
     @property
     def ratio(self) -> float:
         return self.time_us / self.floor_us
+
+    @property
+    def is_impossible(self) -> bool:
+        return self.time_us < LEAST_OF_FLOOR * self.least_us
 
     @property
     def text(self) -> str:
@@ -472,6 +484,8 @@ def case_bounds(record: Record) -> list[CaseBounds]:
             by_clock[clock] = roofs(device, clock)
         case = bounds(work, variant.roof, (*by_clock[clock], *measured(subject)), launches=launches)
         resident = fits_l2(record, work.get("bytes"))
+        throttle = record.facts.get("throttle", subject)
+        is_capped = throttle is not None and "power_cap" in str(throttle.value)
         gaps = []
         for regime in REGIMES if subject.case not in record.stale else ():
             warm = regime != "cold" and resident
@@ -479,6 +493,9 @@ def case_bounds(record: Record) -> list[CaseBounds]:
             time = number(f"{regime}_p50")
             if time is not None and lowest is not None and lowest.us:
                 note = "its data fits into L2: no DRAM bound" if warm else ""
-                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, note))
+                roof_clock = lowest.roof.clock_mhz if lowest.roof else None
+                # At the power limit the clock changes between its readings.
+                slowed = roof_clock / device.clock_mhz if is_capped and roof_clock and device else 1.0
+                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, min(slowed, 1.0) * lowest.us, note))
         results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
     return results

@@ -20,7 +20,6 @@ from typing import Literal
 from flashcore.chips import occupancy
 from flashcore.errors import Exit
 from flashcore.explain.advice import Advice, for_fact
-from flashcore.explain.clocks import LEAST_OF_FLOOR
 from flashcore.explain.explain import advice
 from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import case_bounds
@@ -316,8 +315,8 @@ class _Gate:
         for bounds in case_bounds(self.record) if failures else ():
             for gap in bounds.gaps:
                 # Launches can overlap back to back, so bench compares those times with an empty launch.
-                if bounds.subject in failures and gap.floor.resource != "launch" and gap.ratio < LEAST_OF_FLOOR:
-                    void = BelowFloor(gap.time, gap.time_us, gap.floor.resource, gap.floor_us)
+                if bounds.subject in failures and gap.floor.resource != "launch" and gap.is_impossible:
+                    void = BelowFloor(gap.time, gap.time_us, gap.floor.resource, gap.least_us)
                     failures[bounds.subject].append(f"bench: {text(void)}")
         imported = {v.name: bool(v.imported) for v in self.expansion.variants}
         for subject, failed in failures.items():

@@ -220,5 +220,5 @@ def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[
         title = "" if gap.floor == case.floor else f"over {gap.floor.resource}, {significant(gap.floor_us)} µs"
         cell = number_cell(gap.ratio, title=title)
         wrong = replace(cell, mark="fail", detail="impossible: below its floor")
-        cells += [measured, wrong if gap.ratio < 1 else cell]
+        cells += [measured, wrong if gap.is_impossible else cell]
     return cells

@@ -82,7 +82,7 @@ class Regions:
             )
         (self.name, self.table), self.record = maps[0], record
         gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
-        shares = {subject: 1 / gap.ratio for subject, gap in gaps if gap}
+        shares = {subject: gap.least_us / gap.time_us for subject, gap in gaps if gap}
         dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
         self.spots: list[Spot] = []
         for point, weight in self.table["points"].items():
