@@ -49,7 +49,7 @@ Ceilings = tuple[Record, list[measured_roofs.Measured]]
 #: have the usual one, since the run waits for them.
 _NICE = 10
 #: Short, since each ceiling is one number; no opcheck, which `flashcore check` runs.
-_CHECK = Check(repeats=3, opcheck=False)
+_CHECK = Check(repeats=3, opcheck=False, lanes=2)
 _BENCH = Bench(samples=20, seconds=0.2, first=0, modes=("back_to_back", "eager"))
 
 

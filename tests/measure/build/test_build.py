@@ -520,7 +520,7 @@ def test_a_variant_gets_its_final_name_while_others_compile(
     variants = [loaded.variants[name] for name in ("plain", "wide")]
     options = build.Options(archs=("sm_90a",))
     build.build(loaded, tmp_path, options, variants=variants, with_operator=False, say=say)
-    assert complete[0] == 0 and complete[-1] == 1
+    assert complete[0] == 0 and 1 in complete
 
 
 def test_one_arch_alone_is_the_host_and_verbose_shows_the_commands(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
