@@ -111,7 +111,7 @@ def test_a_folder_that_another_gpu_built_in_gives_each_plan_once(
 @pytest.fixture
 def two_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """The toy suite, of whose variants every second one belongs to another problem."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr(toolchain, "find_nvcc", lambda *_: toolchain.Nvcc(TOY, TOY, "13.0", "13.0.88"))
     monkeypatch.setattr(launch_plan, "plans", lambda *_: [])
@@ -229,7 +229,7 @@ def test_children_of_all_stages_start_before_the_build(tmp_path: Path, monkeypat
 
     stand_in(monkeypatch, ran)
     context = replace(opened(tmp_path, "profile"), workers=Noted())
-    gpu_stages.prepare(context)
+    gpu_stages.prepare(context, "check", "bench", "profile")
     gpu_stages.measure(context, stages.Finished(NOTHING))
     assert order == ["start check", "start bench", "start profile/round-0", "check", "bench", "profile"]
 

@@ -154,7 +154,7 @@ def test_a_machine_that_lacks_a_later_stage_keeps_what_was_measured(
     log: list[Any] = []
     fakes = {n: Stage(n, log, lacks="no counters" if n == "bench" else "") for n in ALL}
     monkeypatch.setattr(gpu_stages, "STAGES", fakes)
-    gpu_stages.prepare(context)
+    gpu_stages.prepare(context, "check", "bench", "profile")
     assert log == ["prepare check", "prepare bench", "prepare profile"]
     measured = gpu_stages.measure(context, stages.Finished(BUILT))
     assert [(n.stage, n.status) for n in measured.notes] == [("check", "ok"), ("bench", "failed")]
@@ -169,7 +169,7 @@ def test_a_machine_that_cannot_measure_leaves_the_stages_out(context: Context, m
     messages: list[str] = []
     monkeypatch.setattr(gpu_stages, "STAGES", {n: Stage(n, log) for n in ALL})
     debug = replace(context, options=build.Options(debug=True), say=messages.append)
-    gpu_stages.prepare(debug)
+    gpu_stages.prepare(debug, "check", "bench", "profile")
     measured = gpu_stages.measure(debug, stages.Finished(BUILT))
     why = debug.cannot_measure
     assert log == [] and messages == [f"check, bench, profile: left out: {why}"]

@@ -291,7 +291,7 @@ def overlapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     BEGUN.clear()
     monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200})
     monkeypatch.setattr(toolchain, "torch_root", lambda: tmp_path)
-    monkeypatch.setattr(gpu_stages, "prepare", lambda _: None)
+    monkeypatch.setattr(gpu_stages, "prepare", lambda *_: None)
     monkeypatch.setattr(gpu_stages, "measure", measure)
     monkeypatch.setattr(gpu_stages, "check_ahead", lambda *_: EVENTS.append("ahead"))
     monkeypatch.setattr(run_module, "Compiling", Compiling)

@@ -26,9 +26,9 @@ from flashcore.model.record import Built, Measured, StageNote, StageResult
 STAGES: Mapping[suite.Stage, Stage] = {"check": check, "bench": bench, "profile": profile}
 
 
-def prepare(context: Context) -> None:
-    """Starts the stages' first processes, which import while the build compiles."""
-    for name in () if context.cannot_measure else _upto(context.settings.upto):
+def prepare(context: Context, *stages: suite.Stage) -> None:
+    """Starts these stages' first processes, which import while the build compiles."""
+    for name in () if context.cannot_measure else [n for n in _upto(context.settings.upto) if n in stages]:
         with contextlib.suppress(CapabilityError):  # the stage reports it
             STAGES[name].prepare(context)
 

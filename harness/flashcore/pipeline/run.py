@@ -124,7 +124,7 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     run_id = folder.name.removesuffix(PARTIAL)
     context = replace(context, folder=folder)
     with store.claimed(folder), context.workers:
-        gpu_stages.prepare(context)
+        gpu_stages.prepare(context, "check")
         with _roofs_ahead(context) as free_gpu, _compiled(context, resumed, free_gpu) as compiling:
             # Skip damaged runs before measuring, so that their cases are measured again.
             recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
@@ -154,6 +154,7 @@ def _compiled(context: Context, resumed: Path | None, free_gpu: Callable[[], obj
         try:
             compiling = stack.enter_context(Compiling(context, ahead=context.settings.upto is not None))
             free_gpu()
+            gpu_stages.prepare(context, "bench", "profile")  # not before: importing slows the roofs' compilers
             if resumed:
                 resuming.require_same(resumed, compiling.first.closures, gpu)
             else:

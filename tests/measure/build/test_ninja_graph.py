@@ -22,7 +22,7 @@ from tests.conftest import TOY
 def test_the_last_units_are_first_and_then_those_of_the_first_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processors: int, order: str
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(processors))
     suite = load.load(TOY)
     plain = suite.variants["plain"]
     variants = [replace(plain, name=name, problem="other" if name in "xyz" else "scale") for name in "abcxyz"]

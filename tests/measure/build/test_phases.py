@@ -45,7 +45,7 @@ def built(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int, *, again: bool = False
 ) -> tuple[Artifact, list[str]]:
     """``two_steps`` as a machine with so many processors builds it, and the build's messages."""
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(processors))
     loaded, messages = load.load(root), list[str]()
     options = build.Options(archs=("sm_90a",))
     if not again:
@@ -133,7 +133,7 @@ def test_an_assembly_that_was_edited_is_compiled_again(
 
 
 def test_other_archs_share_its_launch_plan(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
     loaded, messages = load.load(suite), list[str]()
     plain = [loaded.variants["plain"]]
     artifacts = build.build(

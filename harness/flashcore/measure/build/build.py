@@ -287,7 +287,7 @@ def _compile(
     started = time.monotonic()
     jobs = os.environ.get("MAX_JOBS", "")
     if again and (not jobs or jobs.isdecimal()):
-        jobs = str(max(1, int(jobs or os.cpu_count() or 1) // 4))
+        jobs = str(max(1, int(jobs or len(os.sched_getaffinity(0))) // 4))
     suite = builder.suite
     artifacts: list[Artifact] = []
     with made_in(builder.root) as workplace:
@@ -300,7 +300,7 @@ def _compile(
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         disassembler = None if options.plans_only else toolchain.optional_tool("nvdisasm")
         programs = Programs(builder.nvcc, toolchain.find_cxx(), disassembler, builder.torch_root)
-        split = 2 * len(units) <= (os.cpu_count() or 1)  # each keeps two processors busy
+        split = 2 * len(units) <= len(os.sched_getaffinity(0))  # each keeps two processors busy
 
         def end(unit: Unit, cause: Cause | None = None) -> None:
             seconds = round(time.monotonic() - started, 3)

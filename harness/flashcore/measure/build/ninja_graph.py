@@ -169,7 +169,7 @@ def graph(
     runtime = f"{q(str(nvcc.cudart_static))} -ldl -lrt -lpthread" if any(u.is_host for u in units) else ""
     # The longest compilations should start first, since they determine the end. A suite usually ends with them. The
     # first problem is next, since it is checked first.
-    late = (os.cpu_count() or 1) // 2
+    late = len(os.sched_getaffinity(0)) // 2
     order = sorted(units[:-late], key=lambda unit: unit.variant.problem == units[0].variant.problem)
     for unit in reversed([*order, *units[-late:]]):
         folder = unit.folder.resolve()
