@@ -88,6 +88,13 @@ class _KernelNode(ctypes.Structure):
 
 def barriers(nodes: Collection[int], edges: Iterable[tuple[int, int]]) -> list[int]:
     """The nodes that all others come before or after, in order."""
+    edges = list(edges)
+    after = dict(edges)
+    if len(edges) == len({*after.values()}) == len(nodes) - 1 == len(after):  # a chain, as almost always
+        chain = list({*nodes}.difference(after.values()))
+        while chain[-1] in after:
+            chain.append(after[chain[-1]])
+        return chain
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for first, second in edges:
         before[second].append(first)
@@ -172,11 +179,11 @@ class Driver:
         if not graph.value:
             return 0, 0
         (nodes,) = self._listed("cuGraphGetNodes", graph.value, 1)
-        starts, ends, _ = self._listed("cuGraphGetEdges_v2", graph.value, 3)  # the third: 8 bytes of data on each edge
-        if [
-            step for node in barriers(nodes, zip(starts, ends, strict=True)) if (step := self._step(node))
-        ] != self.enqueued:
-            raise FlashcoreError("void: a call changed the graph's spacers, flushes or events, or ran beside them")
+        if self.enqueued:
+            starts, ends, _ = self._listed("cuGraphGetEdges_v2", graph.value, 3)  # the third: 8 bytes of data on each
+            order = barriers(nodes, zip(starts, ends, strict=True))
+            if [step for node in order if (step := self._step(node))] != self.enqueued:
+                raise FlashcoreError("void: a call changed the graph's spacers, flushes or events, or ran beside them")
         kinds = list(self._kinds(nodes))
         return kinds.count(_KERNEL_NODE), kinds.count(_COPY_NODE)
 

@@ -177,10 +177,14 @@ class Timer:
         self.driver.enqueued.clear()
         gc.disable()  # destroying another shape's graph would invalidate the capture
         try:
-            with torch.cuda.graph(graph, stream=self.stream):
-                for i in range(count):
-                    enqueue(i)
-                nodes = self.driver.captured(self.stream.cuda_stream)
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin()  # torch.cuda.graph would free the allocator's cache first, each time
+                try:
+                    for i in range(count):
+                        enqueue(i)
+                    nodes = self.driver.captured(self.stream.cuda_stream)
+                finally:
+                    graph.capture_end()
         finally:
             gc.enable()
         graph.replay()  # the first replay uploads the graph

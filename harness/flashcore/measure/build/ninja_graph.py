@@ -231,8 +231,8 @@ def graph(
     # ninja 1.12 and later start what the most steps wait for, so linking would wait for all compilations. A last step
     # makes the steps of these units as urgent as the order above says.
     lines += ["rule urgent", "  command = touch $out", "  description = complete"]
-    first = [unit for unit in units if unit.variant.problem == units[0].variant.problem]
-    for i, group in enumerate((first, *([unit] for unit in units[-late:]))):
+    early = [unit for unit in units if unit.variant.problem == units[0].variant.problem]
+    for i, group in enumerate((early, *([unit] for unit in units[-late:]))):
         folders = tuple(_path(unit.folder) for unit in group)
         mark = _path(units[0].folder.parent / f"urgent-{i}")
         lines.append(f"build {mark}: urgent {' '.join(name for name in defaults if name.startswith(folders))}")
