@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Iterable, Iterator
-from functools import reduce
-from graphlib import TopologicalSorter
-from operator import or_
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
@@ -88,26 +85,25 @@ class _KernelNode(ctypes.Structure):
 
 def barriers(nodes: Collection[int], edges: Iterable[tuple[int, int]]) -> list[int]:
     """The nodes that all others come before or after, in order."""
-    edges = list(edges)
-    after = dict(edges)
-    if len(edges) == len({*after.values()}) == len(nodes) - 1 == len(after):  # a chain, as almost always
-        chain = list({*nodes}.difference(after.values()))
-        while chain[-1] in after:
-            chain.append(after[chain[-1]])
-        return chain
     before: dict[int, list[int]] = {node: [] for node in nodes}
+    after: dict[int, list[int]] = {node: [] for node in nodes}
     for first, second in edges:
         before[second].append(first)
-    bit = {node: 1 << i for i, node in enumerate(TopologicalSorter(before).static_order())}
-    above: dict[int, int] = {}
-    for node in bit:
-        above[node] = reduce(or_, (above[each] | bit[each] for each in before[node]), 0)
+        after[first].append(second)
+    waits = {node: len(each) for node, each in before.items()}
+    ready = [node for node in nodes if not waits[node]]
+    ends: set[int] = set()  # of the nodes so far, those that none of them comes after
     made: list[int] = []
-    common = -1  # what comes before all later nodes
-    for node in reversed(bit):
-        if above[node] == bit[node] - 1 and common & bit[node]:
-            made.insert(0, node)
-        common &= above[node]
+    while ready:
+        node = ready.pop()
+        ends.difference_update(before[node])
+        if not ready and not ends:
+            made.append(node)
+        ends.add(node)
+        for each in after[node]:
+            waits[each] -= 1
+            if not waits[each]:
+                ready.append(each)
     return made
 
 
