@@ -5,9 +5,8 @@ If a GPU will measure, its arch is compiled first, problem by problem, and the o
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +18,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
+from flashcore.measure.workers.process import POLL
 from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
@@ -52,9 +52,8 @@ class Compiling:
         self._seconds = 0.0
         self._stopped = False
         self._recorder = recorder(context.suite)
-        self._early: Collection[str] = ()  # the variants of :attr:`half`
+        self._early: set[str] = set()  # the variants of :attr:`half`
         self._ended: list[Artifact] = []
-        self._half_ended = threading.Event()
         context.say(
             f"build: {sum(not v.is_reference for v in context.variants)} variants for {', '.join(context.archs)}"
         )
@@ -70,17 +69,18 @@ class Compiling:
             self._early = {v.name for v in part if isinstance(v.kind, Cuda) and first in v.where.archs}
         thread = ThreadPoolExecutor(max_workers=1)
         self._begun = thread.submit(self._built, (first,))
-        self._begun.add_done_callback(lambda _: self._half_ended.set())
         self._rest = thread.submit(self._complete, first)
         thread.shutdown(wait=False)
 
     @cached_property
     def half(self) -> Built | None:
         """The first problem's part of :attr:`first`, as soon as it is compiled; ``None`` if no others compile then."""
-        if not self._early or (self._half_ended.wait() and self._begun.done()):
-            return None
-        artifacts = [a for a in self._ended if a.variant in self._early]
-        return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
+        while self._early and not self._begun.done():
+            artifacts = [a for a in self._ended if a.variant in self._early]
+            if {a.variant for a in artifacts} == self._early:
+                return Built(self._nvcc, tuple(artifacts), self._plans(artifacts))
+            time.sleep(POLL)
+        return None
 
     @cached_property
     def first(self) -> Built:
@@ -106,11 +106,6 @@ class Compiling:
             built = self._built(context.archs, built.artifacts)
         return _described(built, context, self._seconds)
 
-    def _end(self, artifact: Artifact) -> None:
-        self._ended.append(artifact)
-        if {a.variant for a in self._ended}.issuperset(self._early):
-            self._half_ended.set()
-
     def _built(self, archs: tuple[str, ...], before: Sequence[Artifact] = ()) -> Built:
         context = self._context
         artifacts = build.build(
@@ -121,7 +116,7 @@ class Compiling:
             gpu_arch=context.gpu_arch,
             reuse=context.settings.reuse,
             say=self._tell,
-            ended=self._end,
+            ended=self._ended.append,
         )
         hung = {a.variant: a for a in before if isinstance(a.cause, Hang)}  # not tried again
         for module, of_language in by_language(context.variants):
