@@ -37,7 +37,7 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Measured, Record, Roof, StageNote
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline.opening import each_kind, executor_of, open_context, open_recordable
+from flashcore.pipeline.opening import each_gpu, each_kind, executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import roofs_suite
@@ -246,8 +246,6 @@ def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
     function that waits for them: nothing else may use the GPU meanwhile. If they cannot be measured,
     :func:`with_roofs` tries again, and raises."""
     settings, stopped = context.settings, threading.Event()
-    several = len(context.workers.uuids) > 1
-    each = [replace(settings, gpus=uuid) for uuid in context.workers.uuids] if several else [settings]
     needed = settings.upto == "profile" and settings.roofs is not None and not settings.executor
 
     def say(text: str) -> None:
@@ -256,7 +254,7 @@ def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
         context.say(text)
 
     with ThreadPoolExecutor(1) as thread:
-        wanted = each if needed and not context.cannot_measure else []
+        wanted = each_gpu(settings) if needed and not context.cannot_measure else []
         measuring = [thread.submit(measure_roofs, of, say, busy=True) for of in wanted]
         try:
             yield lambda: wait(measuring)
