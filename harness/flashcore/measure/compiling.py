@@ -44,7 +44,6 @@ class Compiling:
     """
 
     _rest: Future[Built] | None = None
-    _result: Built | None = None
 
     def __init__(self, context: Context, *, ahead: bool = False) -> None:
         self._context = context
@@ -61,6 +60,7 @@ class Compiling:
         self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
         if not first:
             self.first = self._built(context.archs)
+            self._result = _described(self.first, context, self._seconds)
             return
         from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 
@@ -89,9 +89,7 @@ class Compiling:
 
     def finish(self) -> Built:
         """Waits for background compilation; returns all builds, their plans and static facts."""
-        if self._result is None:
-            self._result = self._rest.result() if self._rest else _described(self.first, self._context, self._seconds)
-        return self._result
+        return self._rest.result() if self._rest else self._result
 
     def __enter__(self) -> Self:
         return self
