@@ -69,10 +69,10 @@ class Forks:
                 env=self._given, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
             )  # fmt: skip
 
-    def can(self, environment: Mapping[str, str]) -> bool:
-        """True if a child with this environment can be forked."""
+    def can(self, environment: Mapping[str, str], but: str = "") -> bool:
+        """True if a child with this environment can be forked. ``but`` names a variable that does not matter."""
         differs = {k for k in {*environment, *self._given} if environment.get(k) != self._given.get(k)}
-        return not any(k.startswith(_AT_START) for k in differs)
+        return not any(k.startswith(_AT_START) for k in differs - {but})
 
     def start(
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str], files: Sequence[int], session: bool
@@ -183,7 +183,9 @@ def supervised(forks: Forks) -> Iterator[None]:
 
     def start(argv: list[str], *, env: dict[str, str], start_new_session: bool = False, **more: Any) -> Any:
         given = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
-        if not (argv[:3] == python_process.command("")[:3] and argv[3].startswith(_CHILDREN) and forks.can(given)):
+        is_child = argv[:3] == python_process.command("")[:3] and argv[3].startswith(_CHILDREN)
+        # Where the driver's stand-in is: these children start no program that loads it, and torch finds no GPU with it.
+        if not (is_child and forks.can(given, but="LD_LIBRARY_PATH")):
             return subprocess.Popen(argv, env=env, start_new_session=start_new_session, **more)
         ours: dict[str, IO[bytes]] = {}
         files: list[int] = []
