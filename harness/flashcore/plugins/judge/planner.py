@@ -18,7 +18,7 @@ from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import compile_all
+from flashcore.measure.compiling import Compiling
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
@@ -51,7 +51,7 @@ def _planned(root: str, variant: str, arch: str, *shapes: str) -> dict[str, Any]
     suite = replace(context.suite, variants={variant: context.suite.variants[variant]})
     options = replace(context.options, plans_only=True)
     context = replace(context, suite=suite, gpu_arch=arch, options=options)
-    context = replace(context, built=compile_all(context))
+    context = replace(context, built=Compiling(context).first)  # without static facts, which take a disassembler
     artifact = context.built.artifact(variant, arch)
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
