@@ -448,6 +448,7 @@ def pytest_configure() -> None:
     """Sets the environment that every test process inherits, and loads the plugins.
 
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
+    This interpreter for stand-ins, whose "python3" may be a script that looks for one.
     A small header of CUDA's: to read all of them takes two thirds of the time of a small compilation. Not beside a GPU,
     whose tests compile what the small one does not declare.
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
@@ -455,6 +456,9 @@ def pytest_configure() -> None:
     plugins.load()
     os.environ[timing.STAND_IN] = str(TESTS / "host_timer.py")
     os.environ["OMP_NUM_THREADS"] = "1"
+    here, path = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+    if here not in path.split(os.pathsep):
+        os.environ["PATH"] = f"{here}{os.pathsep}{path}"
     if not Path("/dev/nvidiactl").exists():
         os.environ["NVCC_PREPEND_FLAGS"] = SMALL_HEADER
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
