@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import gc
 import importlib
 import json
 import os
@@ -304,4 +305,5 @@ if __name__ == "__main__":
     connection = socket.socket(fileno=int(sys.argv[1]))
     for module in sys.argv[2:]:
         importlib.import_module(module)
+    gc.freeze()  # no child looks through what was imported, which would copy its memory
     _serve(connection)
