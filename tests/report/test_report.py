@@ -8,6 +8,7 @@ import gzip
 import json
 import re
 import sys
+import tempfile
 from datetime import date
 from html import unescape
 from html.parser import HTMLParser
@@ -888,3 +889,22 @@ def test_many_cases_are_capped_and_counted(tmp_path: Path) -> None:
     words = Page(pages["index.html"]).words
     assert "The first 40 shapes are shown; 60 more are in the record." in words
     assert max(map(len, pages.values())) < 1_200_000
+
+
+# --- compiled templates ---------------------------------------------------------------------------
+
+
+def test_templates_are_compiled_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jinja2 = pytest.importorskip("jinja2")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # another machine's, where nothing is compiled
+    first = report.environment.__wrapped__(False)
+    first.get_template("page.html.j2")
+    monkeypatch.setattr(jinja2.Environment, "compile", lambda *_, **__: pytest.fail("compiled again"))
+    report.environment.__wrapped__(False).get_template("page.html.j2")
+
+
+def test_templates_need_no_place_for_what_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jinja2")
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    assert report.environment.__wrapped__(False).get_template("page.html.j2").name == "page.html.j2"

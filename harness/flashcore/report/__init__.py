@@ -6,6 +6,7 @@ Pages are readable as plain tables without scripts; scripts sort and filter tabl
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from flashcore import __version__
 from flashcore.errors import UsageError
 from flashcore.gate.together import together
 from flashcore.gate.wording import sentence, summary
@@ -232,10 +234,23 @@ def _body(part: _Part, page: Page[Any]) -> _Body:
     return _Body(anchor, page.title, html, page.scripts)
 
 
-@functools.lru_cache(maxsize=8)  # compiling the templates takes half of a small report's time
+@functools.lru_cache(maxsize=8)
 def environment(single_file: bool, prefix: str = "") -> Environment:
     """The templates, with the functions they call. In a single file the pages' anchors begin with ``prefix``."""
-    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined, Template
+    from jinja2 import (
+        ChoiceLoader,
+        Environment,
+        FileSystemBytecodeCache,
+        FileSystemLoader,
+        FunctionLoader,
+        StrictUndefined,
+        Template,
+    )
+
+    class Compiled(FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Any) -> None:
+            with contextlib.suppress(OSError):  # a full disk costs time only
+                super().dump_bytecode(bucket)
 
     class Plain(Template):
         def render(self, *args: Any, **variables: Any) -> str:
@@ -249,6 +264,9 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         lstrip_blocks=True,
     )
     templates.template_class = Plain
+    # Compiling the templates takes most of a small report's time. The folder is the user's own, below /tmp.
+    with contextlib.suppress(OSError, RuntimeError):
+        templates.bytecode_cache = Compiled(pattern=f"flashcore-{__version__}-%s")
 
     def href(target: str, up: str) -> str:
         """The address of a page, with its query (``guardrails?variant=x``), which scripts read."""
