@@ -23,13 +23,14 @@ DRAWN = [("normal+large", WIDE, seed) for seed in (379677611, 1359884660, 409992
 
 
 def off(exact: torch.Tensor, ulps: float, dice: torch.Generator) -> torch.Tensor:
-    """fp32 values that are off by up to so many ulp."""
-    ulp = torch.where(exact == 0, 0.0, torch.ldexp(torch.ones_like(exact), torch.frexp(exact)[1] - 24))
-    return (exact + ulp * ulps * (2 * torch.rand(exact.shape, generator=dice, dtype=exact.dtype) - 1)).float()
+    """fp32 values that are so many ulp above or below the correctly rounded ones, as PTX's bounds are meant."""
+    rounded = exact.float()
+    ulp = torch.where(rounded == 0, 0.0, torch.ldexp(torch.ones_like(rounded), torch.frexp(rounded)[1] - 24))
+    return rounded + ulp * ulps * (2 * torch.randint(0, 2, exact.shape, generator=dice) - 1)
 
 
 def kernel(x: torch.Tensor, dice: torch.Generator, exponential: float = 2, reciprocal: float = 1) -> torch.Tensor:
-    """What warp.cu computes, with ``ex2.approx`` and ``rcp.approx`` off by up to so many ulp."""
+    """What warp.cu computes, with ``ex2.approx`` and ``rcp.approx`` off by so many ulp, the most that they may be."""
     scores = (x - x.amax(-1, keepdim=True)) * 1.4426950408889634
     weights = torch.where(scores == 0, 1.0, off(scores.double().exp2(), exponential, dice))
     lanes = torch.zeros(len(x), 32)
