@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.chips import devices
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.pipeline import plugins
@@ -57,7 +58,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def stand_in(machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trials use the stand-in of CUDA's driver."""
+    """Trials use the stand-in of CUDA's driver, a GPU whose datasheet is known."""
+    monkeypatch.setattr(devices, "find", lambda _: devices.load()["h100"])
     environment = machine().environment
     del environment["LIBCUDA_LOG"]  # type: ignore[attr-defined]  # it would take time by the host's clock
     for name in ("LD_LIBRARY_PATH", "LIBCUDA_PARAMETERS"):

@@ -155,6 +155,7 @@ def test_typed_numbers_are_bytes() -> None:
         ({"launches": [{**LAUNCH, "grid": ["=N / 3", 1, 1]}]}, "expected a formula"),
         ({"launches": [{**LAUNCH, "more": 1}]}, "launches.0.more"),
         ({"launches": ["k"]}, "plan: launches.0"),
+        ({"launches": [{**LAUNCH, "kernel": "keep_copy"}]}, "k.cubin: it has no kernel keep_copy"),
         ({"launches": [], "variant": {}}, "either launches"),
         ({"launches": [LAUNCH] * 1001}, "at most 1000 on a shape"),
         ({"launches": [{**LAUNCH, "arguments": [[{"int32": f"=N+{i}"}] for i in range(2001)]}]}, "2000 formulas"),

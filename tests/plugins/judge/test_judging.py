@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.chips import devices
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.judging import judge_all
@@ -100,6 +101,13 @@ def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.Mo
     monkeypatch.setenv("COPIES_FAIL", "1")
     verdict = judge()
     assert verdict.status == "unmeasured" and "COPIES_FAIL" in verdict.reasons[0]
+
+
+def test_times_without_a_floor_are_not_accepted(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "find", lambda _: None)
+    verdict = judge()
+    assert (verdict.status, verdict.reasons) == ("unmeasured", ("small: no cold floor is known of Stand-in",))
+    assert verdict.shapes[-2]["times"] and not verdict.shapes[-2]["floor"]
 
 
 def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
+from flashcore.plugins.judge import measuring
 from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Process, Rival, Runnable, Trials
 from tests.plugins.launcher.conftest import machine, made, plan
 
@@ -95,6 +96,13 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
     monkeypatch.setattr(Trials, "_ask", counted)
     one.time(Runnable(plan(), made), None, CONTENTS, 2)
     assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS[1:], key=str)] * PROCESSES
+
+
+def test_some_output_of_timed_calls_is_always_kept(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring._DICE, "randrange", lambda _: 1)  # none is looked at by chance
+    one = trials(start())
+    one.time(Runnable(plan(), made), None, CONTENTS[: 1 + SAMPLES], 2)
+    assert len(one.outputs) == 1
 
 
 def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> None:

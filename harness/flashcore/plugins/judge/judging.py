@@ -124,7 +124,8 @@ class _Judge:
     baselines: Mapping[str, Future[Planned]]
     count: int
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
-    _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next two
+    _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next three
+    _unknown: str = ""  # what of it was not measured
     _until: float = 0.0
     _spent: Counter[str] = field(default_factory=Counter)
     _answers: Answers = field(init=False)
@@ -156,7 +157,8 @@ class _Judge:
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
         shapes, reasons, device = list[dict[str, Any]](), list[str](), dict[str, Any]()
-        self._lacking, self._until, self._spent = "", time.monotonic() + self.seconds, Counter()
+        self._lacking = self._unknown = ""
+        self._until, self._spent = time.monotonic() + self.seconds, Counter()
         try:
             if not self._spare:
                 self.__post_init__()
@@ -191,9 +193,10 @@ class _Judge:
             shapes=tuple(shapes),
             seconds={what: round(spent, 3) for what, spent in self._spent.items()},
         )
-        if reasons or timed:
-            return verdict.but("rejected" if reasons else "accepted", *reasons)
-        return verdict.but("unmeasured", "no shape of it is timed")
+        if reasons:
+            return verdict.but("rejected", *reasons)
+        unknown = self._unknown if timed else "no shape of it is timed"
+        return verdict.but("unmeasured", unknown) if unknown else verdict.but("accepted")
 
     @contextlib.contextmanager
     def _adding(self, what: str) -> Iterator[None]:
@@ -314,7 +317,9 @@ class _Judge:
         floor = _floor(run, one.candidate.form.roof) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
-            if figures["us"] < _BELOW * floor.get(mode, 0.0):
+            if mode not in floor:
+                self._unknown = f"{run.case.shape}: no {mode} floor is known of {run.device['name']}"
+            elif figures["us"] < _BELOW * floor[mode]:
                 wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
         return {
             "shape": run.case.shape,

@@ -282,7 +282,7 @@ class Trials:
         us, host, *gpu = answer["us"]
         if process in self.processes:
             self.compared += 1
-            self._keep(plan, process, content, answer, _DICE.randrange(_KEPT) == 0)
+            self._keep(plan, process, content, answer, not self.outputs or _DICE.randrange(_KEPT) == 0)
         return us, host, gpu[0] if gpu else None
 
     def _keep(

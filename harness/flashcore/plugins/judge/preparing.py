@@ -69,8 +69,9 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float
         names = {cubin for cubin, _ in launched}
         inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
         reasons = [reason for each in inspected.values() for reason in each.reasons][:20]
-        kernels = tuple(k for name, each in inspected.items() for k in each.kernels if (name, k["kernel"]) in launched)
-        verdict = replace(verdict, kernels=kernels)
+        facts = {(name, k["kernel"]): k for name, each in inspected.items() for k in each.kernels}
+        reasons += [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys() if not reasons]
+        verdict = replace(verdict, kernels=tuple(facts[each] for each in facts if each in launched))
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
         return verdict.but("rejected", *reasons) if reasons else Prepared(suite, verdict, one, shapes, planned, state)
     except (UsageError, RecursionError) as error:
