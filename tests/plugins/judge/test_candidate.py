@@ -139,10 +139,10 @@ def test_typed_numbers_are_bytes() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"launches": [{**LAUNCH, "programmatic": True}]}, "overlap"),
+        ({"launches": [{**LAUNCH, "programmatic": True}]}, "plan: launches.0.programmatic: Input should be False"),
         ({"launches": [{**LAUNCH, "cubin": "../k.cubin"}]}, "launches.0.cubin"),
         ({"launches": [{**LAUNCH, "cubin": ["k.cubin"]}]}, "launches.0.cubin"),
-        ({"launches": [{**LAUNCH, "cubin": "x.3.raw"}]}, "expected cubins whose names end so, found x.3.raw"),
+        ({"launches": [{**LAUNCH, "cubin": "x.3.raw"}]}, "plan: launches.0.cubin: String should match"),
         (
             {"launches": [{**LAUNCH, "cubin": "none.cubin"}]},
             "none.cubin: expected a cubin of sm_90a: No such file or directory",

@@ -1,8 +1,8 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
 :class:`Answers` starts some. Each answers one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
-"kind": …, "folder": …, "number": …}``; ``{}`` forgets answers. Contents and outputs are raw files in
-``folder``: ``x.3.raw``.
+"kind": …, "folder": …, "number": …}``. Contents and outputs are raw files in ``folder``: ``x.3.raw``. Expected answers
+exist only while it compares.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ from flashcore.measure.workers.references import References
 from flashcore.plugins.launcher import program
 
 _LIMIT_S = 600.0
-_references = References()
 
 
 class Answers:
-    """Some such processes. They have answers from the first task to judge until :meth:`forget`, which is called before
-    a candidate runs."""
+    """Some such processes."""
 
     def __init__(self, count: int, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
@@ -63,10 +61,6 @@ class Answers:
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 
-    def forget(self) -> None:
-        """Frees all answers, on the GPU too."""
-        [*self._pool.map(lambda process: process[0].ask("{}"), self._processes)]
-
     def close(self) -> None:
         self._stack.close()
 
@@ -90,16 +84,11 @@ def main() -> None:
             answer = {"event": "answer", **_performed(json.loads(line))}
         except Exception as error:  # of the suite
             answer = {"event": "error", "message": f"{type(error).__name__}: {error}"}
+        torch.cuda.empty_cache()  # nothing without a GPU
         answers.write(json.dumps(answer) + "\n")
 
 
 def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
-    if not task:
-        import torch
-
-        _references.clear()
-        torch.cuda.empty_cache()  # nothing without a GPU
-        return {}
     case = Case.from_json(task["case"])
     problem = load_problem(case.root, case.problem_file)
     mix(problem)
@@ -135,14 +124,6 @@ def _part(dice: random.Random, size: int) -> slice:
     return slice(start, start + count)
 
 
-@functools.lru_cache(maxsize=1)
-def _room(count: int) -> Any:
-    """Bytes of the host, of which new ones would take longer than what is copied there."""
-    import torch
-
-    return torch.empty(count, dtype=torch.uint8, pin_memory=_device() == "cuda")
-
-
 def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
@@ -152,9 +133,8 @@ def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
         value = initial(case, a, inputs) if a.inout else inputs[a.name]
-        raw = value.detach().contiguous().reshape(-1).view(torch.uint8)
-        room = _room(raw.numel()).copy_(raw)
-        room.numpy().tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
+        raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        raw.numpy().tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
     numbers = (int, float)
     return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, numbers)}}
 
@@ -164,7 +144,7 @@ def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
     import numpy
     import torch
 
-    expected = _references.get(case, problem, _device(), task["seed"], task["kind"])
+    expected = References().get(case, problem, _device(), task["seed"], task["kind"])
     outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, _device())
     for name, file in task["files"].items():
         output = outputs[name]

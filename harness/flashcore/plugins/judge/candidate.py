@@ -12,14 +12,14 @@ import stat
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.plugins.judge.text import untrusted, validated
-from flashcore.plugins.launcher.plan import Plan, Tensor, Word, tensors_of
+from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Word, tensors_of
 from flashcore.suites import expressions, parts
 from flashcore.suites.schema import Form, Name, Text
 
@@ -45,6 +45,15 @@ class Launches(Form):
     launches: list[Any]
     workspaces: dict[Word, int | str] = Field(default={})
     numbers: dict[Word, int | float] = Field(default={})
+
+
+class _Launch(Launch):
+    cubin: Annotated[str, Field(pattern=r"^[A-Za-z0-9_$][A-Za-z0-9_$.-]*\.cubin$")]  # no input's file
+    programmatic: Literal[False] = False  # it would overlap with what precedes or follows the call
+
+
+class _Plan(Plan):
+    launches: Annotated[list[_Launch], Field(min_length=1)]  # type: ignore[assignment]
 
 
 class CandidateForm(Form):
@@ -147,16 +156,7 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
         left -= tensors[name].sizes[0]
         if left < 0:
             raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
-    made = validated(Plan, {"tensors": tensors, "launches": filled(given.launches, numbers)}, "plan")
-    if not made.launches:
-        raise UsageError(f"launches: expected some on {case.shape}, found none")
-    if others := [launch.cubin for launch in made.launches if not launch.cubin.endswith(".cubin")]:
-        raise UsageError(f"launches: expected cubins whose names end so, found {others[0]}")  # no input's file
-    if any(launch.programmatic for launch in made.launches):
-        raise UsageError(
-            "launches: expected none programmatic: it would overlap with what precedes or follows the call"
-        )
-    return made
+    return validated(_Plan, {"tensors": tensors, "launches": filled(given.launches, numbers)}, "plan")
 
 
 def filled(part: Any, names: Mapping[str, int | float]) -> Any:

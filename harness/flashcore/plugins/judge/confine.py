@@ -39,10 +39,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, *arguments: Any) -> None:
-    def argument(one: Any) -> Any:
-        return ctypes.c_ulong(one) if isinstance(one, int) else one.encode() if isinstance(one, str) else one
-
-    if getattr(_libc, name)(*map(argument, arguments)):
+    if getattr(_libc, name)(*arguments):
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
@@ -53,7 +50,7 @@ def _go_on_in_child() -> None:
         os._exit(code if code >= 0 else 128 - code)
 
 
-def namespaces(readable: Sequence[str], size: str) -> None:
+def namespaces(readable: Sequence[str], size: int) -> None:
     """Leaves this process without network, other processes, users, devices, and files but ``readable``, read-only, and
     an empty ``/tmp``."""
     user, group = os.getuid(), os.getgid()
@@ -64,15 +61,15 @@ def namespaces(readable: Sequence[str], size: str) -> None:
     _go_on_in_child()  # the child is the first process of the namespace, with whose end all end
     _call("prctl", _DEATH, signal.SIGKILL)
     _go_on_in_child()  # what the command's process does to itself cannot outlive it
-    _call("mount", "none", "/", None, _REC | _PRIVATE, None)
-    room = f"size={size},nr_inodes=32k,mode=755"
-    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)  # the root
+    _call("mount", b"none", b"/", None, _REC | _PRIVATE, None)
+    room = b"size=%d,nr_inodes=32k,mode=755" % size
+    _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _NOSUID | _NODEV, room)  # the root
     os.mkdir("/tmp/old")
     os.chdir("/tmp")
-    _call("syscall", _PIVOT_ROOT, ".", "old")
+    _call("syscall", _PIVOT_ROOT, b".", b"old")
     for name in ("/proc", "/tmp"):
         os.mkdir(name)
-    _call("mount", "tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, room)
+    _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _NOSUID | _NODEV, room)
     read_only = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID | _NODEV)
     device = (ctypes.c_uint64 * 4)(_RDONLY | _NOSUID)  # its mode and owner are the host's
     for path in (*readable, "/dev/null", "/dev/zero", "/dev/urandom"):
@@ -80,14 +77,15 @@ def namespaces(readable: Sequence[str], size: str) -> None:
         os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
         if not is_folder:
             Path(path).touch()
-        _call("mount", f"/old{path}", path, None, _BIND | _REC, None)
+        place = os.fsencode(path)
+        _call("mount", b"/old" + place, place, None, _BIND | _REC, None)
         change = device if path.startswith("/dev") else read_only
-        _call("syscall", _MOUNT_SETATTR, _HERE, path, _RECURSIVE, change, ctypes.sizeof(change))
-    _call("mount", "proc", "/proc", "proc", _RDONLY | _NOSUID | _NODEV, None)  # root may write to /proc/sys
+        _call("syscall", _MOUNT_SETATTR, _HERE, place, _RECURSIVE, change, ctypes.sizeof(change))
+    _call("mount", b"proc", b"/proc", b"proc", _RDONLY | _NOSUID | _NODEV, None)  # root may write to /proc/sys
     for number, name in (("", "fd"), ("/0", "stdin"), ("/1", "stdout"), ("/2", "stderr")):
         os.symlink(f"/proc/self/fd{number}", f"/dev/{name}")
-    _call("umount2", "/old", _DETACH)
-    _call("syscall", _MOUNT_SETATTR, _HERE, "/", 0, read_only, ctypes.sizeof(read_only))
+    _call("umount2", b"/old", _DETACH)
+    _call("syscall", _MOUNT_SETATTR, _HERE, b"/", 0, read_only, ctypes.sizeof(read_only))
     os.chdir("/tmp")
     _call("prctl", _SECUREBITS, _NOROOT, 0, 0, 0)
     for capability in range(64):

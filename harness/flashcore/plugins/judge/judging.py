@@ -43,9 +43,10 @@ _PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
 #: apart by a few elements knows nothing.
 _MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
-#: Processes whose first calls must all be slow to convict; those that are started ahead, which a candidate takes.
+#: Processes whose first calls must all be slow to convict; those that are started ahead, which a candidate takes, with
+#: its rival's.
 _FIRSTS = 2
-_SPARE = 1 + PROCESSES + _FIRSTS
+_SPARE = 1 + PROCESSES + 1 + _FIRSTS
 #: Timed calls that are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
@@ -111,7 +112,7 @@ def judge_all(
 
 @dataclass(eq=False, slots=True)
 class _Judge:
-    """What judges on a GPU: ``count`` of the suites' processes, those for the next candidate, and the rival's.
+    """What judges on a GPU: ``count`` of the suites' processes, and those for the next candidate.
 
     Args:
         seconds: of a candidate.
@@ -130,8 +131,6 @@ class _Judge:
     _spent: Counter[str] = field(default_factory=Counter)
     _answers: Answers = field(init=False)
     _spare: deque[Process] = field(default_factory=deque)
-    _rival: Process | None = None
-    _rival_inputs: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)  # by root and shape
 
     def __post_init__(self) -> None:
         self.place.mkdir(exist_ok=True)
@@ -149,10 +148,9 @@ class _Judge:
     def close(self) -> None:
         """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
         self._answers.close()
-        for one in (*self._spare, *filter(None, [self._rival])):
+        for one in self._spare:
             one.close()
         self._spare.clear()
-        self._rival, self._rival_inputs = None, {}
 
     def verdict(self, one: Prepared) -> Verdict:
         """Checks and times a candidate."""
@@ -167,8 +165,6 @@ class _Judge:
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
-                with self._adding("waits"):
-                    self._answers.forget()
                 runs = self._runs(one, wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 if stage == "bench":
@@ -211,18 +207,18 @@ class _Judge:
         """A candidate's runs on shapes until one fails; if it is timed, the first call of a process, too, on one of
         them. Its processes end."""
         runs = list[Trials]()
-        taken = [self._spare.popleft() for _ in range(PROCESSES if stage == "bench" else 1)]
+        taken = [self._spare.popleft() for _ in range(PROCESSES + 1 if stage == "bench" else 1)]
         try:
             for shape in shapes:
-                runs.append(self._measured(one, shape, taken, stage))
+                runs.append(self._measured(one, shape, stage, taken))
                 if runs[-1].reasons:
                     return runs
             if stage == "bench":
                 shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
                 runs.append(timed)
-                while len(taken) < PROCESSES + _FIRSTS and (runs[-1] is timed or runs[-1].reasons):
+                while len(taken) <= PROCESSES + _FIRSTS and (runs[-1] is timed or runs[-1].reasons):
                     taken.append(self._spare.popleft())
-                    runs[-1] = self._measured(one, shape, taken[-1:], "first", timed.times["cold"]["us"])
+                    runs[-1] = self._measured(one, shape, "first", taken[-1:], timed.times["cold"]["us"])
             return runs
         finally:
             with self._adding("waits"):
@@ -231,17 +227,15 @@ class _Judge:
                 for each in taken:
                     each.close()
 
-    def _measured(
-        self, one: Prepared, shape: Shape, processes: Sequence[Process], stage: str, us: float = 0.0
-    ) -> Trials:
-        """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, or for the ``first`` call of a process,
-        which took ``us`` otherwise.
+    def _measured(self, one: Prepared, shape: Shape, stage: str, taken: Sequence[Process], us: float = 0.0) -> Trials:
+        """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival, or for the
+        ``first`` call of a process, which took ``us`` otherwise.
 
         Raises:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case, rival = case_of(one.suite, one.candidate, shape), None
+        case, rival, processes = case_of(one.suite, one.candidate, shape), None, taken[:PROCESSES]
         kinds = _kinds(case, shape, stage)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
@@ -250,21 +244,20 @@ class _Judge:
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
-                rival = self._rival_of(case, one, json.loads(next(iter(groups))), kinds)
+                rival = self._rival_of(taken[-1], case, one, json.loads(next(iter(groups))), kinds)
         trials = Trials(case, inputs, processes, one.state, one.candidate.form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
-            for each in (*processes, *(self._spare if stage != "check" else ())):
+            for each in (*taken, *(self._spare if stage != "check" else ())):
                 each.ready()
         with self._adding("kernels"), contextlib.ExitStack() as stack:
-            for process in processes:
-                stack.callback(_remove, process.folder.glob("*.raw"))
+            for each in taken:
+                stack.callback(_remove, each.folder.glob("*.raw"))
             for text, contents in groups.items():
                 runnable = _runnable(case, one.planned, json.loads(text))
                 if stage == "first":
                     trials.first(runnable, contents, us)
                 elif stage == "bench":
-                    ours = self.count + PROCESSES + len(self._spare) + (self._rival is not None)
-                    trials.time(runnable, rival, contents, ours)
+                    trials.time(runnable, rival, contents, self.count + len(taken) + len(self._spare))
                 else:
                     trials.check(runnable, contents)
         return trials
@@ -286,9 +279,11 @@ class _Judge:
             os.link(file, other.folder / file.name)
         return inputs
 
-    def _rival_of(self, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
-        """The suite's baseline, to be timed in turns with candidates. Its process is kept: what it
-        answers is on the GPU, so that no call of a candidate has its inputs."""
+    def _rival_of(
+        self, process: Process, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]
+    ) -> Rival | None:
+        """The suite's baseline, to be timed in turns with a candidate. What it answers is on the GPU, so that it has
+        inputs of its own."""
         try:
             if one.candidate.form.problem != one.suite.variants[one.suite.baseline].problem:
                 raise UsageError("it solves another problem")
@@ -296,11 +291,7 @@ class _Judge:
         except FlashcoreError as error:
             self._lacking = untrusted(error, 300)
             return None
-        self._rival = self._rival or self._started()
-        inputs = self._rival_inputs
-        if (key := (case.root, case.shape)) not in inputs:
-            inputs[key] = [*self._inputs(case, [self._rival], kinds[: _PER_SAMPLE + 1])]
-        return Rival(self._rival, runnable, inputs[key])
+        return Rival(process, runnable, [*self._inputs(case, [process], kinds[: _PER_SAMPLE + 1])])
 
     def _judged(self, run: Trials, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""

@@ -165,16 +165,14 @@ class Trials:
         """
         with self._judged():
             first, *others = contents
-            players: list[_Player] = []
+            players: list[_Player] = [(each, iter(_DICE.sample(others, len(others)))) for each in self.processes]
+            if rival:
+                players.append((rival.process, iter(lambda: _DICE.choice(rival.contents), None)))
+                self._load(rival.process, rival.runnable)
+                self._ask(rival.process, "once", rival.contents[0])
             for process in self.processes:
                 self._load(process, one)
                 self._ask(process, "once", first)
-                players.append((process, iter(_DICE.sample(others, len(others)))))
-            if rival:
-                rival.process.ready()
-                self._load(rival.process, rival.runnable)
-                self._ask(rival.process, "once", rival.contents[0])
-                players.append((rival.process, iter(lambda: _DICE.choice(rival.contents), None)))
             watch = Watch("cuda", self.processes[0].gpu, ours)
             for mode in MODES:
                 self._take_turns(one.plan, players, len(others) // SAMPLES, watch, mode)
@@ -186,10 +184,8 @@ class Trials:
         (process,) = self.processes
         with self._judged():
             self._load(process, one)
-            answer = self._ask(process, "trial", MODES[1], contents[0])
-            self._keep(one.plan, process, contents[0], answer)
-            us_by_events, _, *us_by_gpu = answer["us"]
-            self.first_us = max([us_by_events, *us_by_gpu])
+            us_by_events, _, us_by_gpu = self._timed(one.plan, process, contents[0], MODES[1])
+            self.first_us = max(us_by_events, us_by_gpu or 0.0)
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 

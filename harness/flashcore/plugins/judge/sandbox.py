@@ -58,7 +58,7 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
     for outer in outers:
         reader, writer = os.pipe()
         with open(reader, "rb") as confined:
-            settings = {} if outer else {"readable": paths, "size": str(_SIZE)}
+            settings = {} if outer else {"readable": paths, "size": _SIZE}
             given = json.dumps({**settings, "limits": LIMITS, "confined": writer})
             words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
             code, output, error = _ended(words, seconds, writer)

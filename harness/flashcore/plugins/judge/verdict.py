@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flashcore.model import plugin
-from flashcore.model.files import write_atomically, writing
+from flashcore.model.files import make_folder, write_atomically, writing
 from flashcore.plugins.judge.text import untrusted
 
 FORMAT = 1
@@ -70,10 +70,11 @@ def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
     """
     text = verdict.to_json()
     path = folder / file_name(json.loads(text))
+    signature = path.with_suffix(".json.sig")
+    make_folder(folder)
+    write_atomically(path, text.encode())
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.encode())
-        path.with_suffix(".json.sig").unlink(missing_ok=True)
+        signature.unlink(missing_ok=True)
     if key:
-        plugin.resolve("flashcore.plugins.signatures.command:write_signature")(path.with_suffix(".json.sig"), text, key)
+        plugin.resolve("flashcore.plugins.signatures.command:write_signature")(signature, text, key)
     return path
