@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, planning
+from flashcore.plugins.judge.verdict import Verdict
 from flashcore.readers import cubin
 from flashcore.suites.load import load
 
@@ -298,11 +299,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         )
         if options.batch:
             wanted = _batch(wanted, options.batch, Path(made))
-        names = [] if options.no_judging else [(p / "suite").read_text() for p in wanted]
-        suites = {name: load(raw.ROOT / name) for name in {*names}}
-        candidates = [(suites[name], place) for name, place in zip(names, wanted, strict=False)]
         start = written = time.monotonic()
-        with contextlib.closing(judging.judge_all(candidates, lambda _: None)) as verdicts:
+        with contextlib.closing(_judged([] if options.no_judging else wanted)) as verdicts:
             for place, verdict in verdicts:
                 one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
                 results[place.name] = one
@@ -316,11 +314,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return results
 
 
+def _judged(candidates: Sequence[Path]) -> Generator[tuple[Path, Verdict]]:
+    """Each candidate's folder and verdict, one suite after another."""
+    by_suite = grouped(((place / "suite").read_text(), place) for place in candidates)
+    for suite, places in by_suite.items():
+        yield from judging.judge_all(load(raw.ROOT / suite), places, lambda _: None)
+
+
 def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
     """Copies of those that run on a GPU and do not hang it, each sealed as another one: honest ones and cheats in an
     order without a pattern."""
-    usual = [p for p in candidates if not p.name.startswith("attack.") and _turn(p)[0] < 3]
-    usual = [p for p in usual if not (p / "host.cu").exists()]
+    usual = [p for p in candidates if not p.name.startswith("attack.") and _turn(p)[0] < 2]
     random.Random(0).shuffle(usual)
     made = [shutil.copytree(usual[i % len(usual)], folder / f"batch.{i:03}") for i in range(count)]
     for number, place in enumerate(made):
@@ -329,15 +333,12 @@ def _batch(candidates: Sequence[Path], count: int, folder: Path) -> list[Path]:
 
 
 def _turn(place: Path) -> tuple[int, float]:
-    """The control and the suite's own first; cheats that run on a GPU; honest ones among those that are compiled, which
-    take long on the host; what ends before that, or hangs a GPU, last."""
-    turn = 2
+    """The control and the suite's own first; then cheats and honest ones in an order without a pattern; what ends
+    before a GPU is needed, or hangs one, last."""
+    turn = 0 if place.name.startswith(("honest.attacks", "honest.row_softmax")) else 1
     if place.name.startswith("cheat."):
         cheat = CHEATS[int(place.name[6:])]
-        if cheat.source != "host.cu":
-            turn = 3 if cheat.ends in (_STATIC, _PLAN) or cheat.attack == 21 else 1
-    elif place.name.startswith(("honest.attacks", "honest.row_softmax", "attack.")):
-        turn = int(place.name.startswith("attack."))
+        turn = 2 if cheat.ends in (_STATIC, _PLAN) or cheat.attack == 21 or cheat.source == "host.cu" else 1
     return turn, random.Random(place.name).random()
 
 

@@ -78,7 +78,7 @@ def judge(
             monkeypatch.setenv(name, value)
         suite = changes.pop("suite", SUITE)
         folder = written(tmp_path / f"c{len(list(tmp_path.iterdir()))}", cubin or made / "k.cubin", **changes)
-        ((_, verdict),) = judge_all([(load(suite), folder)], lambda _: None)
+        ((_, verdict),) = judge_all(load(suite), [folder], lambda _: None)
         return verdict
 
     return judge

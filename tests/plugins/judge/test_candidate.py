@@ -38,8 +38,7 @@ def test_a_seal_is_of_names_and_contents(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_ends_no_batch(forked: None, tmp_path: Path) -> None:
     plugins.load()
     folders = [written(tmp_path / os.fsdecode(b"c\xff"), tolerance="none"), written(tmp_path / "d", tolerance="none")]
-    suite = load(SUITE)
-    made = dict(judge_all([(suite, folder) for folder in folders], lambda _: None))
+    made = dict(judge_all(load(SUITE), folders, lambda _: None))
     verdicts = [made[folder] for folder in folders]
     assert [one.status for one in verdicts] == ["rejected", "rejected"]
     for one in verdicts:

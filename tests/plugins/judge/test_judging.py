@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flashcore.chips import devices
+from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.judging import judge_all
@@ -49,24 +50,17 @@ def test_each_gpu_judges_candidates_of_its_own(
     gpus(*names)
     changes: list[dict[str, Any]] = [{}, {"tolerance": "none"}, {"launches": [{**LAUNCH, "kernel": "inc_bytes"}]}, {}]
     folders = [written(tmp_path / f"c{i}", made / "k.cubin", **change) for i, change in enumerate(changes)]
-    suite = load(SUITE)
-    verdicts = dict(judge_all([(suite, folder) for folder in folders], messages.append))
+    verdicts = dict(judge_all(load(SUITE), folders, messages.append))
     assert [verdicts[folder].status for folder in folders] == ["accepted", "rejected", "rejected", "accepted"]
     assert {line.split()[-1] for line in messages} == {*names}
 
 
-def test_candidates_of_several_suites_are_judged_at_once(
-    stand_in: None, gpus: object, made: Path, tmp_path: Path
-) -> None:
+def test_ranges_of_no_problem_are_the_suites_mistake(tmp_path: Path) -> None:
     plugins.load()
     other = Path(shutil.copytree(SUITE, tmp_path / "other"))
-    (other / "suite.toml").write_text((SUITE / "suite.toml").read_text().replace("small", "little"))
-    folders = [written(tmp_path / name, made / "k.cubin") for name in ("a", "b")]
-    candidates = [(load(SUITE), folders[0]), (load(other), folders[1])]
-    verdicts = dict(judge_all(candidates, lambda _: None))
-    assert [verdicts[folder].status for folder in folders] == ["accepted", "accepted"]
-    shapes = [{shape["shape"] for shape in verdicts[folder].shapes} for folder in folders]
-    assert "small" in shapes[0] - shapes[1] and "little" in shapes[1] - shapes[0]
+    (other / "suite.toml").write_text((SUITE / "suite.toml").read_text().replace("[judge.copy]", "[judge.coppy]"))
+    with pytest.raises(UsageError, match="expected a problem of the suite, found coppy"):
+        next(judge_all(load(other), [], lambda _: None))
 
 
 def test_a_number_may_depend_on_the_kind_of_input(judge: Judge) -> None:

@@ -36,7 +36,7 @@ def judged(folder: Path, source: Path, **config: Any) -> Verdict:
     (folder / source.name).write_text(text)
     form = {"name": "a", "problem": "rows", "tolerance": "fp32", "variant": {"source": source.name, "config": config}}
     (folder / "candidate.json").write_text(json.dumps(form))
-    ((_, verdict),) = judge_all([(load(SUITE), folder)], lambda _: None)
+    ((_, verdict),) = judge_all(load(SUITE), [folder], lambda _: None)
     return verdict
 
 

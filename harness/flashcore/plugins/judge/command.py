@@ -7,7 +7,6 @@ from pathlib import Path
 
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.model.text import misspelled
 from flashcore.plugins.judge import judging, planning, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
@@ -36,16 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
-        found = misspelled(unknown[0], suite.problems)
-        raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
     shown = [Path(path).resolve() for path in sandbox.readable([*planning.needed(suite)])]
     if (key := arguments.key) and (not Path(key).is_file() or any(map(Path(key).resolve().is_relative_to, shown))):
         raise UsageError(f"--key {key}: expected a file outside of what candidates' compilers may read")
     codes = [Exit.OK]
     with progress.shown(arguments.quiet) as say:
-        candidates = [(suite, folder) for folder in _folders(arguments.candidates)]
-        for _, verdict in judging.judge_all(candidates, say, arguments.limit):
+        for _, verdict in judging.judge_all(suite, _folders(arguments.candidates), say, arguments.limit):
             path = write(verdict, Path(arguments.output), arguments.key)
             print(f"{line(verdict)}  {path}")
             codes.append(_CODES[verdict.status])

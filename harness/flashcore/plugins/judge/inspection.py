@@ -76,14 +76,16 @@ def inspect(path: Path, arch: str) -> Inspected:
         if len(symbols) > _MOST_SYMBOLS:
             raise ValueError(f"at most {_MOST_SYMBOLS} symbols")
         inside = grouped((sections[s.section].name, s) for s in symbols if 0 < s.section < len(sections))
-        state = [s.name for s in inside.get(_STATE, ()) if s.info == _GLOBAL_OBJECT]
+        count = Counter(s.name for s in symbols)
+        exported = [s for s in inside.get(_STATE, ()) if s.info == _GLOBAL_OBJECT and count[s.name] == 1]
+        inside[_STATE] = [s for s in exported if _NAME.fullmatch(s.name)]
         reasons = [*itertools.islice(dict.fromkeys(_reasons(data, arch, sections, symbols, inside)), _MOST_REASONS)]
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
         return Inspected([f"{name}: expected a cubin of {arch}: {text}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
-    return Inspected([f"{name}: {reason}" for reason in reasons], facts, state)
+    return Inspected([f"{name}: {reason}" for reason in reasons], facts, [s.name for s in inside[_STATE]])
 
 
 def _reasons(
@@ -97,11 +99,8 @@ def _reasons(
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
         if section.name == _STATE:
-            state, count = inside.get(_STATE, ()), Counter(s.name for s in symbols)
-            if unknown := _hidden(section.size, [s for s in state if s.info == _GLOBAL_OBJECT]):
+            if unknown := _hidden(section.size, inside[_STATE]):
                 yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-            if any(s.name and (count[s.name] > 1 or not _NAME.fullmatch(s.name)) for s in state):
-                yield "a global variable's name is not one"
         elif section.name == _TABLES:
             content = section.content(data)
             tables = [s for s in inside.get(_TABLES, ()) if _is_math(s, content)]
@@ -131,9 +130,8 @@ def _reasons(
                 if kind not in _RELOCATIONS:
                     yield f"a relocation of type {kind:#x} is not understood"
     for symbol in symbols:
-        if symbol.section >= len(sections):
-            yield f"the section of symbol {symbol.name} is not understood"
-        if symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED):
+        is_elsewhere = symbol.section == 0 and symbol.name and not symbol.name.startswith(_RESERVED)
+        if is_elsewhere or symbol.section >= len(sections):
             yield f"it uses what it does not have, as launches, output and allocation do: {symbol.name}"
 
 

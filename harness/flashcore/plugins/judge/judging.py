@@ -27,6 +27,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem, work_of
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
+from flashcore.model.text import misspelled
 from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Process, Rival, Runnable, Trials
@@ -55,22 +56,26 @@ _BELOW = 0.97
 
 
 def judge_all(
-    candidates: Sequence[tuple[Suite, Path]], say: Say, seconds: float = SECONDS
+    suite: Suite, candidates: Sequence[Path], say: Say, seconds: float = SECONDS
 ) -> Generator[tuple[Path, Verdict]]:
     """Each candidate's folder and verdict, as they are judged. The next ones are sealed and compiled while some are
     measured, one on each GPU.
 
     Args:
         seconds: of each on a GPU.
+
+    Raises:
+        UsageError: the suite's ranges are of no problem.
     """
+    if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
+        found = misspelled(unknown[0], suite.problems)
+        raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {found}")
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
-    suites = {suite.root: suite for suite, _ in candidates}
-    archs = {root: gpu.arch_of(suite.archs) for gpu in gpus.values() for root, suite in suites.items()}
+    arch = next((gpu.arch_of(suite.archs) for gpu in gpus.values()), None)
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
     idle = queue.SimpleQueue[_Judge]()
 
-    def judged(suite: Suite, folder: Path) -> tuple[Path, Verdict]:
-        arch = archs.get(suite.root)
+    def judged(folder: Path) -> tuple[Path, Verdict]:
         with tempfile.TemporaryDirectory(dir=place) as files:
             one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
             if isinstance(one, Verdict):
@@ -94,35 +99,33 @@ def judge_all(
         ThreadPoolExecutor(max(len(gpus), 1)) as measuring,
         contextlib.ExitStack() as stack,
     ):
-        baselines = {
-            root: pool.submit(planning.baseline, suites[root], arch, Path(place, f"baseline-{number}"))
-            for number, (root, arch) in enumerate(archs.items())
-            if arch
-        }
-        for gpu in gpus:
+        if arch:
+            baseline = pool.submit(planning.baseline, suite, arch, Path(place, "baseline"))
             count = min(max(2 * workers // len(gpus), 1), 8)
-            judge = _Judge(gpu, seconds, Path(place, gpu), baselines, count)
-            idle.put(stack.enter_context(contextlib.closing(judge)))
+            for gpu in gpus:
+                judge = _Judge(suite, gpu, seconds, Path(place, gpu), baseline, count)
+                idle.put(stack.enter_context(contextlib.closing(judge)))
         stack.callback(sandbox.stop)  # if no more verdicts are wanted
         for each in (pool, measuring):
             stack.callback(each.shutdown, wait=False, cancel_futures=True)
-        for one in as_completed([pool.submit(judged, *each) for each in candidates]):
+        for one in as_completed([pool.submit(judged, folder) for folder in candidates]):
             yield one.result()
 
 
 @dataclass(eq=False, slots=True)
 class _Judge:
-    """What judges on a GPU: ``count`` of the suites' processes, and those for the next candidate.
+    """What judges on a GPU: ``count`` of the suite's processes, and those for the next candidate.
 
     Args:
         seconds: of a candidate.
-        baselines: each suite's, by its root.
+        baseline: the suite's launches.
     """
 
+    suite: Suite
     gpu: str
     seconds: float
     place: Path
-    baselines: Mapping[str, Future[Planned]]
+    baseline: Future[Planned]
     count: int
     _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
     _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next three
@@ -185,7 +188,7 @@ class _Judge:
         verdict = replace(
             one.verdict,
             device=device,
-            rival={"name": one.suite.baseline, "lacking": self._lacking} if timed else {},
+            rival={"name": self.suite.baseline, "lacking": self._lacking} if timed else {},
             shapes=tuple(shapes),
             seconds={what: round(spent, 3) for what, spent in self._spent.items()},
         )
@@ -235,7 +238,7 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case, rival, processes = case_of(one.suite, one.candidate, shape), None, taken[:PROCESSES]
+        case, rival, processes = case_of(self.suite, one.candidate, shape), None, taken[:PROCESSES]
         kinds = _kinds(case, shape, stage)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
@@ -285,9 +288,9 @@ class _Judge:
         """The suite's baseline, to be timed in turns with a candidate. What it answers is on the GPU, so that it has
         inputs of its own."""
         try:
-            if one.candidate.form.problem != one.suite.variants[one.suite.baseline].problem:
+            if one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")
-            runnable = _runnable(case, self.baselines[one.suite.root].result(), scalars)
+            runnable = _runnable(case, self.baseline.result(), scalars)
         except FlashcoreError as error:
             self._lacking = untrusted(error, 300)
             return None
@@ -315,7 +318,7 @@ class _Judge:
         return {
             "shape": run.case.shape,
             "params": dict(run.case.params),
-            "drawn": run.case.shape not in one.suite.shapes,
+            "drawn": run.case.shape not in self.suite.shapes,
             "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs.values()),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "floor": floor,

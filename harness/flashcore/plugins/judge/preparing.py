@@ -27,7 +27,6 @@ from flashcore.suites import parts
 class Prepared(NamedTuple):
     """A candidate that may run, with its shapes and launches."""
 
-    suite: Suite
     verdict: Verdict
     candidate: Candidate
     shapes: Sequence[Shape]
@@ -73,7 +72,7 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float
         reasons += [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys() if not reasons]
         verdict = replace(verdict, kernels=tuple(facts[each] for each in facts if each in launched))
         state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-        return verdict.but("rejected", *reasons) if reasons else Prepared(suite, verdict, one, shapes, planned, state)
+        return verdict.but("rejected", *reasons) if reasons else Prepared(verdict, one, shapes, planned, state)
     except (UsageError, RecursionError) as error:
         return verdict.but("rejected", error)
     except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it

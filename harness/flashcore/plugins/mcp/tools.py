@@ -183,7 +183,7 @@ class Judge(Tool):
         judging = plugin.resolve("flashcore.plugins.judge.judging")
         write = plugin.resolve("flashcore.plugins.judge.verdict:write")
         suite = load(suite_folder(self.suite))
-        made = judging.judge_all([(suite, Path(one)) for one in self.candidates], say)
+        made = judging.judge_all(suite, [*map(Path, self.candidates)], say)
         paths = [write(verdict, Path(self.verdicts), None) for _, verdict in made]
         verdicts = [json.loads(path.read_bytes()) for path in paths]
         # Separate lists: a verdict on many shapes is longer than a page.
