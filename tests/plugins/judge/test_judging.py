@@ -59,7 +59,7 @@ def test_ranges_of_no_problem_are_the_suites_mistake(tmp_path: Path) -> None:
     plugins.load()
     other = Path(shutil.copytree(SUITE, tmp_path / "other"))
     (other / "suite.toml").write_text((SUITE / "suite.toml").read_text().replace("[judge.copy]", "[judge.coppy]"))
-    with pytest.raises(UsageError, match="expected a problem of the suite, found coppy"):
+    with pytest.raises(UsageError, match="expected a problem of the suite, found 'coppy'"):
         next(judge_all(load(other), [], lambda _: None))
 
 

@@ -21,7 +21,7 @@ from flashcore.measure.workers.accuracy import (
 from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
-from flashcore.measure.workers.problem_file import load_problem, reads, watch
+from flashcore.measure.workers.problem_file import all_kinds, load_problem, reads, watch
 from flashcore.measure.workers.references import Expected, References
 from flashcore.measure.workers.wrong_elements import locate
 from flashcore.model.causes import Detail, NotFinite, WorstInput, WrongElements, as_json
@@ -51,11 +51,10 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     watch(case.root)
     problem = load_problem(case.root, case.problem_file)
     # Edge inputs are checked on one seed, and only for the suite's variants: libraries need not handle them.
-    edges = tuple(getattr(problem, "EDGE_KINDS", ()))
-    kinds = payload["kinds"] or [*problem.KINDS, *(edges if not case.is_reference else ())]
-    unknown = sorted(set(kinds) - {*problem.KINDS, *edges})
-    if unknown:
-        raise UsageError(f"kinds: expected some of {', '.join((*problem.KINDS, *edges))}, found {', '.join(unknown)}")
+    every = all_kinds(problem)
+    kinds = payload["kinds"] or (problem.KINDS if case.is_reference else every)
+    if unknown := sorted(set(kinds) - {*every}):
+        raise UsageError(f"kinds: expected some of {', '.join(every)}, found {', '.join(unknown)}")
     caller = Caller(case, problem, device)
     outputs = caller.outputs()
     complaints: list[str] = []
@@ -63,7 +62,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     outside = False
     elements: WrongElements | None = None
     for kind in kinds:
-        for seed in case.seeds if kind not in edges else case.seeds[:1]:
+        for seed in case.seeds if kind in problem.KINDS else case.seeds[:1]:
             where = WorstInput(seed, kind)
             log.step(task.name, f"seed {seed}, kind {kind}")
             expected = references.get(case, problem, device, seed, kind)
@@ -74,7 +73,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
             elements = elements or located
             # For edge inputs, only errors relative to the class: absolute ones grow with the values.
             for fact, value in measured:
-                if kind not in edges or "over_class" in fact:
+                if kind in problem.KINDS or "over_class" in fact:
                     _keep_worst(worst, fact, value, where)
                 if kind == problem.KINDS[0] and f"normal_{fact}" in NORMAL:
                     _keep_worst(worst, f"normal_{fact}", value, where)

@@ -41,6 +41,11 @@ def load_problem(root: str | Path, file: str) -> ModuleType:
     return module
 
 
+def all_kinds(problem: ModuleType) -> list[str]:
+    """The kinds of input that the suite's own variants must handle."""
+    return [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())]
+
+
 def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[str, float]:
     """The problem's amounts (FLOP, bytes, …) for a variant on the compute roof ``roof``, which ``work()`` may take as
     an argument: the units that do the FLOPs depend on the variant.

@@ -13,9 +13,7 @@ import json
 import os
 import random
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,9 +36,8 @@ class Answers:
     def __init__(self, count: int, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
         command, self._stack = python_process.command(__name__), contextlib.ExitStack()
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(4 * count))  # ends when the processes have
         starts = (program.answering(command, Path(), _LIMIT_S, environment) for _ in range(count))
-        self._processes = [(self._stack.enter_context(start), threading.Lock()) for start in starts]
+        self._processes = [self._stack.enter_context(start) for start in starts]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer to each task; those with the same seed are one process's.
@@ -49,15 +46,11 @@ class Answers:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
         given = asdict(case)
-
-        def answer(task: Mapping[str, Any]) -> dict[str, Any]:
-            process, lock = self._processes[task["seed"] % len(self._processes)]
-            with lock:
-                made: dict[str, Any] = process.ask(json.dumps({**task, "case": given}))
-                return made
-
+        chosen = [self._processes[task["seed"] % len(self._processes)] for task in tasks]
         try:
-            return [*self._pool.map(answer, tasks)]
+            for process, task in zip(chosen, tasks, strict=True):
+                process.tell(json.dumps({**task, "case": given}))
+            return [process.event() for process in chosen]
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 

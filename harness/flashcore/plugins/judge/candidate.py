@@ -28,6 +28,7 @@ _MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
 _MOST_PLAN, _MOST_FORMULAS = 1 << 20, 2000  # letters, and formulas, of a plan: they are read for each shape
 _MOST_NUMBER = 1 << 63
+_WORKSPACE = {"dtype": "uint8", "role": "workspace"}
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -144,18 +145,17 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     defaults = {a.name: a.default for a in case.arguments if a.kind != "tensor"}
     names = {**case.params, **defaults, **scalars}.items()
     numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names if isinstance(v, int | float)}
-    tensors, left, text = tensors_of(case), _MOST_WORKSPACE, json.dumps(given.launches)
+    tensors, text = tensors_of(case), json.dumps(given.launches)
     if len(given.launches) > _MOST_LAUNCHES or len(text) > _MOST_PLAN or text.count('"=') > _MOST_FORMULAS:
         limits = f"at most {_MOST_LAUNCHES} on a shape, {_MOST_FORMULAS} formulas and {_MOST_PLAN >> 20} MiB"
         raise UsageError(f"launches: expected {limits}")
-    for name, size in given.workspaces.items():
-        if name in tensors:
-            raise UsageError(f"workspaces: {name} is a tensor of the problem")
-        form = {"dtype": "uint8", "sizes": [filled(size, numbers)], "role": "workspace"}
-        tensors[name] = validated(Tensor, form, "workspaces")
-        left -= tensors[name].sizes[0]
-        if left < 0:
-            raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
+    if others := given.workspaces.keys() & tensors.keys():
+        raise UsageError(f"workspaces: {others.pop()} is a tensor of the problem")
+    forms = {name: {"sizes": [filled(size, numbers)], **_WORKSPACE} for name, size in given.workspaces.items()}
+    workspaces = {name: validated(Tensor, form, "workspaces") for name, form in forms.items()}
+    if sum(abs(one.sizes[0]) for one in workspaces.values()) > _MOST_WORKSPACE:
+        raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
+    tensors |= workspaces
     return validated(_Plan, {"tensors": tensors, "launches": filled(given.launches, numbers)}, "plan")
 
 

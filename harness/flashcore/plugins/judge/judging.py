@@ -24,7 +24,7 @@ from flashcore.explain import roofline
 from flashcore.measure.context import Say
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.problem_file import load_problem, work_of
+from flashcore.measure.workers.problem_file import all_kinds, load_problem, work_of
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
@@ -331,7 +331,7 @@ class _Judge:
 def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:
     """The kind of each input of a stage, as drawn."""
     problem = load_problem(case.root, case.problem_file)
-    kinds = [*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())]
+    kinds = all_kinds(problem)
     given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
     mixable = all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
     mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2) if mixable]

@@ -102,6 +102,9 @@ class Rival(NamedTuple):
     contents: Sequence[int]
 
 
+#: A call's time by the difference of events, and by the host's and the GPU's clock; ``None`` if the host was late to
+#: read that.
+_Times = tuple[float, float, float | None]
 #: A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
 #: keeps it, is no answer to a later call.
 _Player = tuple[Process, Iterator[int]]
@@ -190,49 +193,44 @@ class Trials:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
     def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
-        """Takes samples of so many calls, by events and by the host's and the GPU's clock.
+        """Takes samples of so many calls, and compares the time by events with those by other clocks, which no forged
+        event moves.
 
         Raises:
             CapabilityError: the host was late to read the GPU's clock for more than half of the calls.
         """
-        samples = defaultdict[Process, list[list[float]]](list)
-        by_gpu: list[float] = []  # without the calls that the host was late for, which say nothing
-        timed = read = 0
+        samples = defaultdict[Process, list[list[_Times]]](list)
         for _ in range(ROUNDS):
             for process, contents in _DICE.sample(players, len(players)):
                 calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
-                events = statistics.fmean(us for us, *_ in calls)
-                samples[process].append([events, statistics.fmean(host for _, host, _ in calls)])
-                if process in self.processes:
-                    more = [gpu - us for us, _, gpu in calls if gpu is not None]
-                    by_gpu += [events + statistics.fmean(more)] if more else []
-                    timed, read = timed + len(calls), read + len(more)
+                samples[process].append(calls)
             watch.look()
-        us, host = zip(*(each for process in self.processes for each in samples[process]), strict=True)
-        if 2 * read < timed:
+        events = {each: [statistics.fmean(us for us, *_ in calls) for calls in samples[each]] for each in samples}
+        by_process = [events.pop(process) for process in self.processes]
+        us = [*itertools.chain(*by_process)]
+        ours = [calls for process in self.processes for calls in samples[process]]
+        # Calls that the host was late for say nothing.
+        more = [[gpu - events for events, _, gpu in calls if gpu is not None] for calls in ours]
+        if 2 * sum(map(len, more)) < sum(map(len, ours)):
             raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
-        by_events = {process: [us for us, *_ in each] for process, each in samples.items()}
-        ours = [by_events.pop(process) for process in self.processes]
+        host = [statistics.fmean(host for _, host, _ in calls) for calls in ours]
+        gpu = [one + statistics.fmean(each) for one, each in zip(us, more, strict=True) if each]
+        clocks = {"host": statistics.quantiles(host)[0], "gpu": statistics.median(gpu)}  # a busy host adds to some
         median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
-        ratios = {"a_a": intervals.ratio(*ours, paired=False)}
-        for rival in by_events.values():
+        ratios = {"a_a": intervals.ratio(*by_process, paired=False)}
+        for rival in events.values():
             ratios["speedup"] = intervals.ratio(rival, us, paired=False)
         self.times[mode] = {
             "us": round(statistics.median(us), 4),
             "low": median.low,
             "high": median.high,
             "samples": len(us),
-            "host": statistics.quantiles(host)[0],  # a busy host adds to some
-            "gpu": statistics.median(by_gpu),
+            **clocks,
             **{name: asdict(ratio) for name, ratio in ratios.items()},
         }
-        self._compare_clocks(mode, self.times[mode])
-
-    def _compare_clocks(self, mode: str, times: Mapping[str, float]) -> None:
-        """Compares the time by events with those by other clocks, which no forged event moves."""
-        for name, (share, more) in _CLOCKS.items():
-            if times[name] > share * times["us"] + more:
-                text = f"{times['us']:.2f} us by events, {times[name]:.2f} us by the {name}'s clock"
+        for name, (share, beyond) in _CLOCKS.items():
+            if clocks[name] > share * self.times[mode]["us"] + beyond:
+                text = f"{self.times[mode]['us']:.2f} us by events, {clocks[name]:.2f} us by the {name}'s clock"
                 self.reasons.append(f"{mode}: the clocks disagree: {text}")
 
     @contextlib.contextmanager
@@ -271,9 +269,7 @@ class Trials:
                 self._ask(process, "state", cubin, name)
             self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
 
-    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> tuple[float, float, float | None]:
-        """A call's time by the difference of events, and by the host's and the GPU's clock; ``None`` if the host was
-        late to read that."""
+    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> _Times:
         answer = self._ask(process, "trial", mode, content)
         us, host, *gpu = answer["us"]
         if process in self.processes:

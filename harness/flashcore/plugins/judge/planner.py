@@ -21,9 +21,8 @@ from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import Compiling
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.problem_file import all_kinds, load_problem
 from flashcore.model.record import Artifact
-from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.launcher import cuda_source, planned
 
@@ -40,25 +39,22 @@ def main() -> None:
     os._exit(0)  # whatever the candidate left running
 
 
-def _planned(root: str, variant: str, arch: str, *shapes: str) -> dict[str, Any]:
-    plugins.load()
+def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     os.environ["CUDA_ARCH"] = arch.removeprefix("sm_")
     made = Path("made").resolve()
     made.mkdir()
     launcher = "flashcore.plugins.launcher.program:target"
     build = str(Path("build").resolve())
-    context = open_context(Settings(root, build=build, variant=variant, shapes=shapes, upto=None, launcher=launcher))
-    suite = replace(context.suite, variants={variant: context.suite.variants[variant]})
-    options = replace(context.options, plans_only=True)
+    context = open_context(Settings(root, build=build, variant=name, shapes=shapes, upto=None, launcher=launcher))
+    variant = context.suite.variants[name]
+    suite, options = replace(context.suite, variants={name: variant}), replace(context.options, plans_only=True)
     context = replace(context, suite=suite, gpu_arch=arch, options=options)
     context = replace(context, built=Compiling(context).first)  # without static facts, which take a disassembler
-    artifact = context.built.artifact(variant, arch)
+    artifact = context.built.artifact(name, arch)
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
-    launches = {}
-    for shape in shapes:
-        (case,) = child_cases(context, [(suite.variants[variant], suite.shapes[shape])])
-        launches[shape] = [_launches(case, numbers, artifact, made) for numbers in _numbers(case)]
+    cases = child_cases(context, [(variant, suite.shapes[shape]) for shape in shapes])
+    launches = {case.shape: [_launches(case, each, artifact, made) for each in _numbers(case)] for case in cases}
     cubins = {path.name: base64.b64encode(path.read_bytes()).decode() for path in made.iterdir()}
     return {"shapes": launches, "cubins": cubins}
 
@@ -68,14 +64,11 @@ def _numbers(case: Case) -> list[dict[str, Any]]:
     wanted = {a.name for a in case.arguments if a.kind != "tensor" and a.default is None and a.name not in case.params}
     if not wanted:
         return [{}]
-    problem, made = load_problem(case.root, case.problem_file), list[dict[str, Any]]()
-    kinds = (*problem.KINDS, *getattr(problem, "EDGE_KINDS", ())) if case.library else problem.KINDS[:1]  # as recorded
-    for kind in kinds:
-        inputs = problem.make_inputs(dict(case.params), 0, "cpu", kind)
-        numbers = {name: value for name, value in inputs.items() if name in wanted and isinstance(value, int | float)}
-        if numbers not in made:
-            made.append(numbers)
-    return made
+    problem = load_problem(case.root, case.problem_file)
+    kinds = all_kinds(problem) if case.library else problem.KINDS[:1]  # as recorded
+    inputs = [problem.make_inputs(dict(case.params), 0, "cpu", kind) for kind in kinds]
+    numbers = [{k: v for k, v in each.items() if k in wanted and isinstance(v, int | float)} for each in inputs]
+    return [each for i, each in enumerate(numbers) if each not in numbers[:i]]
 
 
 def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:

@@ -42,11 +42,15 @@ class Launcher:
         self.device: dict[str, Any] = {}
         self.sets = 0
 
-    def ask(self, *command: object) -> Any:
-        """The answer to a command."""
+    def tell(self, *command: object) -> None:
+        """Gives it a command, whose answer is to be read."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # its last event is still to be read
             self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
+
+    def ask(self, *command: object) -> Any:
+        """The answer to a command."""
+        self.tell(*command)
         return self.event()
 
     def kill(self) -> None:
