@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ def start(stand_in: None, tmp_path: Path) -> Iterator[Start]:
     started: list[Process] = []
 
     def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> list[Process]:
-        made = [Process(tmp_path / f"p{len(started) + i}", "GPU-a") for i in range(count)]
+        made = [Process(Path(tempfile.mkdtemp(dir=tmp_path)), "GPU-a") for _ in range(count)]
         for one in made:
             one.ready()
             for number in contents:
@@ -44,7 +45,7 @@ def start(stand_in: None, tmp_path: Path) -> Iterator[Start]:
 
 
 def trials(processes: Sequence[Process], seconds: float = 1000.0) -> Trials:
-    return Trials(NO_CASE, {}, processes, (), True, time.monotonic() + seconds)
+    return Trials(NO_CASE, [], processes, (), True, time.monotonic() + seconds)
 
 
 def faults(one: Trials) -> list[str]:

@@ -23,12 +23,8 @@ def write(folder: Path, file: Path) -> None:
     """
     verdicts = sorted(map(_read, folder.glob(f"*{SUFFIX}")), key=lambda one: one["time"])
     rejected = {one["judged"]: one["time"] for one in verdicts if one["status"] == "rejected"}  # the last time
-    ranked = grouped(
-        (title, one | times)
-        for one in verdicts
-        if one["time"] >= rejected.get(one["judged"], "")
-        for title, times in one["times"]
-    )
+    current = [one for one in verdicts if one["time"] >= rejected.get(one["judged"], "")]
+    ranked = grouped((title, one | times) for one in current for title, times in one["times"])
     tables = {title: sorted(rows, key=lambda row: row["us"]) for title, rows in sorted(ranked.items())}
     others = [one for one in verdicts if one["status"] != "accepted"]
     template = Path(__file__).with_name("board.html.j2")

@@ -30,7 +30,7 @@ from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
 from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
-from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Process, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Input, Process, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
@@ -127,7 +127,6 @@ class _Judge:
     place: Path
     baseline: Future[Planned]
     count: int
-    _numbers: Iterator[int] = field(default_factory=itertools.count)  # of processes
     _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next three
     _unknown: str = ""  # what of it was not measured
     _until: float = 0.0
@@ -142,7 +141,7 @@ class _Judge:
         self._spare.append(self._started())
 
     def _started(self) -> Process:
-        return Process(self.place / str(next(self._numbers)), self.gpu)
+        return Process(Path(tempfile.mkdtemp(dir=self.place)), self.gpu)
 
     def _refill(self) -> None:
         """Starts processes for the next candidate, while nothing is timed."""
@@ -242,7 +241,7 @@ class _Judge:
         kinds = _kinds(case, shape, stage)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
-            groups = grouped((scalars, number) for number, (*_, scalars) in inputs.items())
+            groups = grouped((scalars, number) for number, (*_, scalars) in enumerate(inputs))
             if stage == "bench":
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
@@ -265,19 +264,16 @@ class _Judge:
                     trials.check(runnable, contents)
         return trials
 
-    def _inputs(
-        self, case: Case, processes: Sequence[Process], kinds: Sequence[str]
-    ) -> dict[int, tuple[int, str, str]]:
-        """Makes an input of each kind in the processes' folders: number → seed, kind, and the operator's numbers as
-        JSON."""
+    def _inputs(self, case: Case, processes: Sequence[Process], kinds: Sequence[str]) -> list[Input]:
+        """Makes an input of each kind in the processes' folders."""
         first, *others = processes
+        seeds = [secrets.randbits(28) * self.count + i for i in range(len(kinds))]  # each process gets as many
         tasks: list[dict[str, Any]] = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": str(first.folder), "number": next(first.numbers)}
-            for i, kind in enumerate(kinds)
-            for seed in [secrets.randbits(28) * self.count + i]  # each process gets as many
+            {"task": "make", "seed": seed, "kind": kind, "folder": str(first.folder), "number": number}
+            for number, (seed, kind) in enumerate(zip(seeds, kinds, strict=True))
         ]
-        made = zip(tasks, self._answers.ask(case, tasks), strict=True)
-        inputs = {t["number"]: (t["seed"], t["kind"], json.dumps(answer["scalars"])) for t, answer in made}
+        made = zip(seeds, kinds, self._answers.ask(case, tasks), strict=True)
+        inputs = [(seed, kind, json.dumps(answer["scalars"])) for seed, kind, answer in made]
         for other, file in itertools.product(others, first.folder.glob("*.raw")):
             os.link(file, other.folder / file.name)
         return inputs
@@ -294,7 +290,7 @@ class _Judge:
         except FlashcoreError as error:
             self._lacking = untrusted(error, 300)
             return None
-        return Rival(process, runnable, [*self._inputs(case, [process], kinds[: _PER_SAMPLE + 1])])
+        return Rival(process, runnable, range(len(self._inputs(case, [process], kinds[: _PER_SAMPLE + 1]))))
 
     def _judged(self, run: Trials, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
         """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
@@ -319,7 +315,7 @@ class _Judge:
             "shape": run.case.shape,
             "params": dict(run.case.params),
             "drawn": run.case.shape not in self.suite.shapes,
-            "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs.values()),
+            "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "floor": floor,
             "calls_judged": len(tasks),

@@ -66,13 +66,10 @@ class Process:
 
     Attributes:
         gpu: the UUID of its GPU.
-        numbers: of the inputs in the folder.
     """
 
     def __init__(self, folder: Path, gpu: str) -> None:
-        folder.mkdir()
         self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
-        self.numbers = itertools.count()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         environment = {**usual, "CUDA_VISIBLE_DEVICES": gpu}
         start = program.answering([built(), folder], folder, 3 * _CALL_S, environment)
@@ -92,6 +89,10 @@ class Process:
     def close(self) -> None:
         """Waits until it has ended."""
         self._stack.close()
+
+
+#: Seed and kind of a content, and the operator's numbers as JSON.
+Input = tuple[int, str, str]
 
 
 class Rival(NamedTuple):
@@ -116,7 +117,7 @@ class Trials:
 
     Args:
         case: the shape's.
-        inputs: seed and kind of each content, and the operator's numbers as JSON.
+        inputs: of each content.
         processes: those that run it, each with the inputs in its folder.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
@@ -129,7 +130,7 @@ class Trials:
     """
 
     case: Case
-    inputs: Mapping[int, tuple[int, str, str]]
+    inputs: Sequence[Input]
     processes: Sequence[Process]
     state: Sequence[tuple[str, str]]
     deterministic: bool

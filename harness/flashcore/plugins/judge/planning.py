@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -137,21 +138,14 @@ def compiled(
 def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
     """A candidate and its drawn shapes, as more tables of the suite's manifest."""
     fixed = {"tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
+    drawn = [shape for shape in shapes if shape.name not in suite.shapes]
     tables: dict[str, dict[str, Any]] = {
         f"variant.{NAME}": {"technique": NAME, "tolerance_reason": NAME, **form.variant, **fixed}
     }
-    for shape in shapes:
-        if shape.name not in suite.shapes:
-            tables[f"shape.{shape.name}"] = {"params": dict(shape.params), "problem": form.problem}
-    return "".join(
-        f"\n[{name}]\n" + "".join(f"{json.dumps(key)} = {_toml(value)}\n" for key, value in table.items())
-        for name, table in tables.items()
-    )
+    tables |= {f"shape.{s.name}": {"params": dict(s.params), "problem": form.problem} for s in drawn}
+    return "".join(f"\n[{name}]\n{''.join(starmap(_toml, table.items()))}" for name, table in tables.items())
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+def _toml(key: str, value: Any) -> str:
+    """A line of a table. JSON's values are TOML's, but for the sign after a key."""
+    return f"{json.dumps(key)} = {json.dumps(value, separators=(',', '='))}\n"

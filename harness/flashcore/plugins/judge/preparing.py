@@ -51,11 +51,11 @@ def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float
         one = candidate.sealed(source, folder / "sealed")
         claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
         verdict = replace(verdict, candidate=one.digest, untrusted={"name": untrusted(one.form.name)}, claims=claims)
-        variants = [v for v in suite.variants.values() if v.problem == one.form.problem]
-        for key, allowed in (("tolerance", {v.tolerance for v in variants}), ("roof", {v.roof for v in variants})):
-            if variants and getattr(one.form, key) not in allowed:
-                raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
         shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
+        for key in ("tolerance", "roof"):
+            allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
+            if claims[key] not in allowed:
+                raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
         planned = planning.planned(suite, one, shapes, arch)
         launched, until = set[tuple[str, str]](), time.monotonic() + seconds
         for shape in shapes:

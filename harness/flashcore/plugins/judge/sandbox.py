@@ -96,8 +96,8 @@ def readable(folders: Sequence[Path]) -> list[str]:
         *(p for p in packages if p and not here.is_relative_to(p)),
         *toolchain.site_packages(),
     )
-    homes = {path for path in ours if Path.home().is_relative_to(path) or Path(path, ".ssh").exists()}
-    wanted: tuple[str | Path, ...] = (*_SYSTEM, *folders, *(path for path in ours if path not in homes))
+    no_homes = (p for p in ours if not (Path.home().is_relative_to(p) or Path(p, ".ssh").exists()))
+    wanted: tuple[str | Path, ...] = (*_SYSTEM, *folders, *no_homes)
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
 

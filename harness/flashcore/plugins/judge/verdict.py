@@ -45,6 +45,7 @@ class Verdict:
     kernels: tuple[Mapping[str, Any], ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     made_by: str = ""
+    format: int = FORMAT
     time: str = ""
 
     def but(self, status: Status, *reasons: object) -> Verdict:
@@ -52,7 +53,7 @@ class Verdict:
         return replace(self, status=status, reasons=tuple(untrusted(reason, 1000) for reason in reasons))
 
     def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
+        return json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def file_name(verdict: Mapping[str, Any]) -> str:
