@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.errors import CapabilityError, UsageError
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.candidate import filled, sealed
 from flashcore.plugins.judge.judging import judge_all
-from flashcore.plugins.judge.preparing import prepared
+from flashcore.plugins.judge.preparing import begun, prepared
 from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import Verdict, write
+from flashcore.plugins.judge.verdict import write
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, machine, made, written
 
@@ -179,8 +179,9 @@ def test_a_wrong_candidate_is_rejected_with_its_reason(judge: Judge, changes: di
 
 def test_launches_are_read_within_the_limit(made: Path, tmp_path: Path) -> None:
     folder = written(tmp_path / "c", made / "k.cubin")
-    one = prepared(load(SUITE), "sm_90a", folder, tmp_path / "p", seconds=-1.0)
-    assert isinstance(one, Verdict) and one.status == "unmeasured" and "longer than its limit" in one.reasons[0]
+    suite = load(SUITE)
+    with pytest.raises(CapabilityError, match="longer than its limit"):
+        prepared(begun(suite, folder), suite, "sm_90a", folder, tmp_path / "p", seconds=-1.0)
 
 
 def test_text_of_candidates_is_on_one_line_and_short(judge: Judge) -> None:

@@ -11,10 +11,10 @@ import queue
 import secrets
 import tempfile
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from flashcore.plugins.judge import candidate, planning, sandbox
 from flashcore.plugins.judge.answers import Answers
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Input, Process, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
-from flashcore.plugins.judge.preparing import Prepared, case_of, prepared
+from flashcore.plugins.judge.preparing import Prepared, begun, case_of, prepared
 from flashcore.plugins.judge.text import untrusted
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.plugins.launcher.plan import tensors_of
@@ -76,19 +76,25 @@ def judge_all(
     idle = queue.SimpleQueue[_Judge]()
 
     def judged(folder: Path) -> tuple[Path, Verdict]:
+        verdict = begun(suite, folder)
         with tempfile.TemporaryDirectory(dir=place) as files:
-            one = prepared(suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
-            if isinstance(one, Verdict):
-                return folder, one
-            if not arch:
-                return folder, one.verdict.but("unmeasured", "no GPU of the suite's archs on this machine")
-            return folder, measuring.submit(measured, folder, one).result()  # the first that is ready comes first
+            try:
+                one = prepared(verdict, suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
+                if one and arch:
+                    measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first
+                elif one:
+                    verdict.end("unmeasured", "no GPU of the suite's archs on this machine")
+            except (UsageError, RecursionError) as error:
+                verdict.end("rejected", error)
+            except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
+                verdict.end("unmeasured", f"{type(error).__name__}: {error}")
+        return folder, verdict
 
-    def measured(folder: Path, one: Prepared) -> Verdict:
+    def measured(folder: Path, one: Prepared, verdict: Verdict) -> None:
         judge = idle.get()
         say(f"judge {untrusted(folder.name)} {judge.gpu}")
         try:
-            return judge.verdict(one)
+            judge.judge(one, verdict)
         finally:
             idle.put(judge)
 
@@ -127,10 +133,9 @@ class _Judge:
     place: Path
     baseline: Future[Planned]
     count: int
-    _lacking: str = ""  # of the baseline, for the candidate that is judged, as are the next three
-    _unknown: str = ""  # what of it was not measured
+    _one: Prepared = field(init=False)  # the candidate that is judged, as are the next two
+    _verdict: Verdict = field(init=False)
     _until: float = 0.0
-    _spent: Counter[str] = field(default_factory=Counter)
     _answers: Answers = field(init=False)
     _spare: deque[Process] = field(default_factory=deque)
 
@@ -154,11 +159,15 @@ class _Judge:
             one.close()
         self._spare.clear()
 
-    def verdict(self, one: Prepared) -> Verdict:
-        """Checks and times a candidate."""
-        shapes, reasons, device = list[dict[str, Any]](), list[str](), dict[str, Any]()
-        self._lacking = self._unknown = ""
-        self._until, self._spent = time.monotonic() + self.seconds, Counter()
+    def judge(self, one: Prepared, verdict: Verdict) -> None:
+        """Checks and times a candidate.
+
+        Raises:
+            UsageError: its launches are wrong.
+            Exception: of the machine, the suite or us; its processes have ended.
+        """
+        self._one, self._verdict, self._until = one, verdict, time.monotonic() + self.seconds
+        reasons = list[str]()
         try:
             if not self._spare:
                 self.__post_init__()
@@ -167,34 +176,29 @@ class _Judge:
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
-                runs = self._runs(one, wanted, stage)
+                runs = self._runs(wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 if stage == "bench":
                     self._refill()
                 with self._adding("answers"):
                     for run in runs:
-                        device = run.device or device
                         most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else None
-                        result, wrong = self._judged(run, one, most)
-                        shapes.append(result)
-                        reasons += [f"{run.case.shape}: {text}" for text in wrong]
-        except UsageError as error:
-            reasons = [str(error)]
-        except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
+                        reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run, most)]
+        except UsageError:
+            raise
+        except Exception:
             self.close()
-            return one.verdict.but("unmeasured", f"{type(error).__name__}: {error}")
-        timed = any(result["times"] for result in shapes)
-        verdict = replace(
-            one.verdict,
-            device=device,
-            rival={"name": self.suite.baseline, "lacking": self._lacking} if timed else {},
-            shapes=tuple(shapes),
-            seconds={what: round(spent, 3) for what, spent in self._spent.items()},
-        )
+            raise
+        timed = [result for result in verdict.shapes if result["times"]]
+        missing = [
+            f"{one['shape']}: no {mode} floor is known" for one in timed for mode in one["times"].keys() - one["floor"]
+        ]
         if reasons:
-            return verdict.but("rejected", *reasons)
-        unknown = self._unknown if timed else "no shape of it is timed"
-        return verdict.but("unmeasured", unknown) if unknown else verdict.but("accepted")
+            verdict.end("rejected", *reasons)
+        elif missing or not timed:
+            verdict.end("unmeasured", *(missing or ["no shape of it is timed"]))
+        else:
+            verdict.end("accepted")
 
     @contextlib.contextmanager
     def _adding(self, what: str) -> Iterator[None]:
@@ -203,16 +207,17 @@ class _Judge:
         try:
             yield
         finally:
-            self._spent[what] += time.monotonic() - start  # type: ignore[assignment]
+            spent = self._verdict.seconds
+            spent[what] = round(spent.get(what, 0.0) + time.monotonic() - start, 3)
 
-    def _runs(self, one: Prepared, shapes: Sequence[Shape], stage: str) -> list[Trials]:
+    def _runs(self, shapes: Sequence[Shape], stage: str) -> list[Trials]:
         """A candidate's runs on shapes until one fails; if it is timed, the first call of a process, too, on one of
         them. Its processes end."""
         runs = list[Trials]()
         taken = [self._spare.popleft() for _ in range(PROCESSES + 1 if stage == "bench" else 1)]
         try:
             for shape in shapes:
-                runs.append(self._measured(one, shape, stage, taken))
+                runs.append(self._measured(shape, stage, taken))
                 if runs[-1].reasons:
                     return runs
             if stage == "bench":
@@ -220,7 +225,7 @@ class _Judge:
                 runs.append(timed)
                 while len(taken) <= PROCESSES + _FIRSTS and (runs[-1] is timed or runs[-1].reasons):
                     taken.append(self._spare.popleft())
-                    runs[-1] = self._measured(one, shape, "first", taken[-1:], timed.times["cold"]["us"])
+                    runs[-1] = self._measured(shape, "first", taken[-1:], timed.times["cold"]["us"])
             return runs
         finally:
             with self._adding("waits"):
@@ -229,7 +234,7 @@ class _Judge:
                 for each in taken:
                     each.close()
 
-    def _measured(self, one: Prepared, shape: Shape, stage: str, taken: Sequence[Process], us: float = 0.0) -> Trials:
+    def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], us: float = 0.0) -> Trials:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival, or for the
         ``first`` call of a process, which took ``us`` otherwise.
 
@@ -237,7 +242,8 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        case, rival, processes = case_of(self.suite, one.candidate, shape), None, taken[:PROCESSES]
+        one, rival, processes = self._one, None, taken[:PROCESSES]
+        case = case_of(self.suite, one.candidate, shape)
         kinds = _kinds(case, shape, stage)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
@@ -246,7 +252,7 @@ class _Judge:
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
-                rival = self._rival_of(taken[-1], case, one, json.loads(next(iter(groups))), kinds)
+                rival = self._rival_of(taken[-1], case, json.loads(next(iter(groups))), kinds)
         trials = Trials(case, inputs, processes, one.state, one.candidate.form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
@@ -278,22 +284,22 @@ class _Judge:
             os.link(file, other.folder / file.name)
         return inputs
 
-    def _rival_of(
-        self, process: Process, case: Case, one: Prepared, scalars: Mapping[str, Any], kinds: Sequence[str]
-    ) -> Rival | None:
+    def _rival_of(self, process: Process, case: Case, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with a candidate. What it answers is on the GPU, so that it has
         inputs of its own."""
+        rival = self._verdict.rival = {"name": self.suite.baseline, "lacking": ""}
         try:
-            if one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
+            if self._one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")
             runnable = _runnable(case, self.baseline.result(), scalars)
         except FlashcoreError as error:
-            self._lacking = untrusted(error, 300)
+            rival["lacking"] = untrusted(error, 300)
             return None
         return Rival(process, runnable, range(len(self._inputs(case, [process], kinds[: _PER_SAMPLE + 1]))))
 
-    def _judged(self, run: Trials, one: Prepared, most: int | None) -> tuple[dict[str, Any], list[str]]:
-        """The shape's part of the verdict, and what is wrong. So many outputs are judged, chosen when all have run."""
+    def _wrong(self, run: Trials, most: int | None) -> list[str]:
+        """What is wrong on a shape, whose part it adds to the verdict. So many outputs are judged, chosen when all have
+        run."""
         outputs = _DICE.sample(run.outputs, len(run.outputs))[:most]
         tasks = [
             {"task": "judge", "files": files, "seed": seed, "kind": kind}
@@ -304,14 +310,12 @@ class _Judge:
         complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         _remove(file for _, files in run.outputs for file in files.values())
-        floor = _floor(run, one.candidate.form.roof) if run.times else {}
+        floor = _floor(run, self._one.candidate.form.roof) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
-            if mode not in floor:
-                self._unknown = f"{run.case.shape}: no {mode} floor is known of {run.device['name']}"
-            elif figures["us"] < _BELOW * floor[mode]:
+            if mode in floor and figures["us"] < _BELOW * floor[mode]:
                 wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
-        return {
+        result = {
             "shape": run.case.shape,
             "params": dict(run.case.params),
             "drawn": run.case.shape not in self.suite.shapes,
@@ -321,7 +325,10 @@ class _Judge:
             "calls_judged": len(tasks),
             "calls_compared": run.compared,
             **picked(run, "times", "gpu", "first_us"),
-        }, [*dict.fromkeys([*run.reasons, *wrong])]
+        }
+        self._verdict.device = run.device or self._verdict.device
+        self._verdict.shapes.append(result)
+        return [*dict.fromkeys([*run.reasons, *wrong])]
 
 
 def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,56 +26,63 @@ from flashcore.suites import parts
 class Prepared(NamedTuple):
     """A candidate that may run, with its shapes and launches."""
 
-    verdict: Verdict
     candidate: Candidate
     shapes: Sequence[Shape]
     planned: Planned
     state: Sequence[tuple[str, str]]  # cubin and name of global variables
 
 
-def prepared(suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared | Verdict:
-    """Prepares the candidate in ``source``, or says what is wrong; ``folder`` is made for its files. To read its
-    launches may take so many seconds."""
+def begun(suite: Suite, source: Path) -> Verdict:
+    """The verdict on a candidate that is not sealed yet."""
     files = (parts.MANIFEST, *suite.manifests, *(p.file for p in suite.problems.values()))
-    verdict = Verdict(
-        candidate=hashlib.sha256(b"path " + os.fsencode(source.absolute())).hexdigest(),  # until it is sealed
+    return Verdict(
+        candidate=hashlib.sha256(b"path " + os.fsencode(source.absolute())).hexdigest(),
         suite=suite.name,
         suite_hash=parts.digest({file: Path(suite.root, file).read_bytes() for file in files}),
         untrusted={"name": untrusted(source.name)},
         made_by=f"flashcore {__version__}",
         time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-    try:
-        folder.mkdir()
-        one = candidate.sealed(source, folder / "sealed")
-        claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
-        verdict = replace(verdict, candidate=one.digest, untrusted={"name": untrusted(one.form.name)}, claims=claims)
-        shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
-        for key in ("tolerance", "roof"):
-            allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
-            if claims[key] not in allowed:
-                raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
-        planned = planning.planned(suite, one, shapes, arch)
-        launched, until = set[tuple[str, str]](), time.monotonic() + seconds
-        for shape in shapes:
-            case = case_of(suite, one, shape)
-            for given in planned.shapes[shape.name]:
-                if time.monotonic() > until:
-                    raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
-                plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
-                launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
-        names = {cubin for cubin, _ in launched}
-        inspected = {name: inspection.inspect(planned.cubins / name, arch) for name in sorted(names)}
-        reasons = [reason for each in inspected.values() for reason in each.reasons][:20]
-        facts = {(name, k["kernel"]): k for name, each in inspected.items() for k in each.kernels}
-        reasons += [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys() if not reasons]
-        verdict = replace(verdict, kernels=tuple(facts[each] for each in facts if each in launched))
-        state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-        return verdict.but("rejected", *reasons) if reasons else Prepared(verdict, one, shapes, planned, state)
-    except (UsageError, RecursionError) as error:
-        return verdict.but("rejected", error)
-    except Exception as error:  # of the machine, or a defect: the next candidate may not pay for it
-        return verdict.but("unmeasured", f"{type(error).__name__}: {error}")
+
+
+def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared | None:
+    """Prepares the candidate in ``source``; ``None`` if its cubins are refused. ``folder`` is made for its files. To
+    read its launches may take so many seconds.
+
+    Raises:
+        UsageError: it is wrong.
+        CapabilityError: the machine is at fault, or it takes too long.
+    """
+    folder.mkdir()
+    one = candidate.sealed(source, folder / "sealed")
+    claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
+    verdict.candidate, verdict.untrusted, verdict.claims = one.digest, {"name": untrusted(one.form.name)}, claims
+    shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
+    for key in ("tolerance", "roof"):
+        allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
+        if claims[key] not in allowed:
+            raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
+    planned = planning.planned(suite, one, shapes, arch)
+    launched, until = set[tuple[str, str]](), time.monotonic() + seconds
+    for shape in shapes:
+        case = case_of(suite, one, shape)
+        for given in planned.shapes[shape.name]:
+            if time.monotonic() > until:
+                raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
+            plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
+            launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
+    inspected = {
+        name: inspection.inspect(planned.cubins / name, arch) for name in sorted({name for name, _ in launched})
+    }
+    facts = {(name, k["kernel"]): k for name, each in inspected.items() for k in each.kernels}
+    verdict.kernels = [facts[each] for each in facts if each in launched]
+    reasons = [reason for each in inspected.values() for reason in each.reasons]
+    reasons = reasons or [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys()]
+    if reasons:
+        verdict.end("rejected", *reasons[:20])
+        return None
+    state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
+    return Prepared(one, shapes, planned, state)
 
 
 def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +18,9 @@ SUFFIX = ".verdict.json"
 Status = Literal["accepted", "rejected", "unmeasured"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
-    """What was judged, on what, and the outcome.
+    """What was judged, on what, and the outcome; filled in on the way to it.
 
     Args:
         candidate: the hash of its files.
@@ -35,22 +35,22 @@ class Verdict:
     candidate: str
     suite: str
     suite_hash: str
-    untrusted: Mapping[str, str]
+    untrusted: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, Any] = field(default_factory=dict)
     status: Status = "unmeasured"
     reasons: tuple[str, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
     rival: Mapping[str, str] = field(default_factory=dict)
-    shapes: tuple[Mapping[str, Any], ...] = ()
-    kernels: tuple[Mapping[str, Any], ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
+    kernels: Sequence[Mapping[str, Any]] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
     made_by: str = ""
     format: int = FORMAT
     time: str = ""
 
-    def but(self, status: Status, *reasons: object) -> Verdict:
-        """This verdict with another outcome; its reasons may have the candidate's text."""
-        return replace(self, status=status, reasons=tuple(untrusted(reason, 1000) for reason in reasons))
+    def end(self, status: Status, *reasons: object) -> None:
+        """Sets the outcome; its reasons may have the candidate's text."""
+        self.status, self.reasons = status, tuple(untrusted(reason, 1000) for reason in reasons)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n"
