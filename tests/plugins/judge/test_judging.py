@@ -15,6 +15,7 @@ from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.judging import judge_all
+from flashcore.plugins.judge.measuring import Trials
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
 
@@ -105,6 +106,12 @@ def test_times_without_a_floor_are_not_accepted(judge: Judge, monkeypatch: pytes
         ("small: no cold floor is known", "small: no isolated floor is known"),
     )
     assert verdict.shapes[-2]["times"] and not verdict.shapes[-2]["floor"]
+
+
+def test_without_a_first_call_nothing_is_accepted(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trials, "first", lambda *_: None)  # as if the host were late for it in each process
+    verdict = judge()
+    assert verdict.status == "unmeasured" and "first call" in verdict.reasons[0]
 
 
 def test_clocks_that_disagree_are_noticed(judge: Judge) -> None:

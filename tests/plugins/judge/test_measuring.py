@@ -172,6 +172,15 @@ def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Pat
     assert "x.2.raw: expected a file" in one.reasons[0] and {content for content, _ in one.outputs} == {0, 1}
 
 
+def test_a_first_call_that_only_events_timed_is_not_measured(start: Start, made: Path) -> None:
+    (process,) = start(1)
+    ask = process.launcher.ask
+    process.launcher.ask = lambda *words: {**ask(*words), "us": [0.1, 0.1]}  # type: ignore[method-assign]
+    one = trials([process])
+    one.first(Runnable(plan(), made), CONTENTS[:1], 3.0)
+    assert one.first_us is None and not one.reasons
+
+
 @pytest.mark.parametrize(("us", "convicts"), [(3.0, False), (0.1, False), (-3.0, True)])
 def test_a_first_call_that_is_slower_than_later_ones_convicts(
     start: Start, made: Path, us: float, convicts: bool

@@ -223,9 +223,11 @@ class _Judge:
             if stage == "bench":
                 shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
                 runs.append(timed)
-                while len(taken) <= PROCESSES + _FIRSTS and (runs[-1] is timed or runs[-1].reasons):
+                while len(taken) <= PROCESSES + _FIRSTS and (runs[-1].first_us is None or runs[-1].reasons):
                     taken.append(self._spare.popleft())
                     runs[-1] = self._measured(shape, "first", taken[-1:], timed.times["cold"]["us"])
+                if runs[-1].first_us is None and not runs[-1].reasons:
+                    raise CapabilityError("the host was late to time a first call", "judge on a host that does less")
             return runs
         finally:
             with self._adding("waits"):

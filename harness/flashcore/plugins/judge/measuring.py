@@ -125,7 +125,7 @@ class Trials:
         outputs: those that the judge looks at: the content that each belongs to, and its files by tensor.
         times: mode → the verdict's figures.
         compared: timed calls whose bytes were compared.
-        first_us: the time of a process's first call.
+        first_us: the time of a process's first call, unless the host was late to read the GPU's clock.
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
@@ -189,7 +189,9 @@ class Trials:
         with self._judged():
             self._load(process, one)
             us_by_events, _, us_by_gpu = self._timed(one.plan, process, contents[0], MODES[1])
-            self.first_us = max(us_by_events, us_by_gpu or 0.0)
+            if us_by_gpu is None:  # nothing confirms what the events say
+                return
+            self.first_us = max(us_by_events, us_by_gpu)
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
