@@ -42,7 +42,7 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
     ``normal``: standard normal values. ``scaled_logits``: queries times 4, which makes weights peaked.
     ``one_hot_values``: row j of V is the unit vector j mod D, so the output is sums of weights themselves.
     ``ascending_maxima``: later keys fit better, by 40 over all of them, so that an online maximum moves often.
-    Values come from the CPU's generator: the same on every device.
+    Values come from the device's generator: drawing some hundred MB on the CPU would take seconds.
 
     Raises:
         ValueError: no such kind.
@@ -52,21 +52,21 @@ def make_inputs(params: Params, seed: int, device: str, kind: str = "normal") ->
     if kind not in (*KINDS, *EDGE_KINDS):
         raise ValueError(f"kind: expected one of {', '.join((*KINDS, *EDGE_KINDS))}, found {kind!r}")
     batch, heads, kv_heads, rows, seq, depth = (int(params[d]) for d in ("B", "H", "HKV", "R", "S", "D"))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    dtype = getattr(torch, str(params["DTYPE"]))
     q, k, v = (
-        torch.randn((batch, *size, depth), generator=generator)
+        torch.randn((batch, *size, depth), generator=generator, device=device, dtype=dtype)
         for size in ((heads, rows), (kv_heads, seq), (kv_heads, seq))
     )
+    keys = torch.arange(seq, device=device)
     if kind == "scaled_logits":
-        q = q * 4
+        q *= 4
     elif kind == "one_hot_values":
-        v = torch.eye(depth)[torch.arange(seq) % depth].expand(v.shape)
+        v[:] = torch.eye(depth, device=device, dtype=dtype)[keys % depth]
     elif kind == "ascending_maxima":
         q[..., 0] = 4
-        k[..., 0] = torch.arange(seq) * (40 * math.sqrt(depth) / 4 / seq)
-    dtype = getattr(torch, str(params["DTYPE"]))
-    inputs = {name: x.to(dtype).contiguous().to(device) for name, x in (("q", q), ("k", k), ("v", v))}
-    return {**inputs, "scale": 1 / math.sqrt(depth)}
+        k[..., 0] = keys * (40 * math.sqrt(depth) / 4 / seq)
+    return {"q": q, "k": k, "v": v, "scale": 1 / math.sqrt(depth)}
 
 
 def reference(inputs: Inputs, params: Params) -> dict[str, Tensor]:
