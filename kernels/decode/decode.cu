@@ -346,24 +346,35 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps * 32)
 
 namespace {
 
+struct BlockKernel {
+  int rows;
+  const char* name;
+  decltype(&decode_16_kernel) kernel;
+};
+
+constexpr BlockKernel kKernels[] = {{16, "decode_16_kernel", decode_16_kernel},
+                                    {32, "decode_32_kernel", decode_32_kernel},
+                                    {64, "decode_64_kernel", decode_64_kernel}};
+
 struct Sizes {
   int heads, rows;  // of queries: heads with blocks of their own, and rows of each
-  int tiles, row_tiles, block_rows, splits;
+  int tiles, row_tiles, splits;
+  BlockKernel block;
 
   explicit Sizes(const flashcore::Shape& s) {
     const std::int64_t sharing = s.H / s.HKV;
     heads = static_cast<int>(s.B * (PACK ? s.HKV : s.H));
     rows = static_cast<int>(s.R * (PACK ? sharing : 1));
     tiles = static_cast<int>(flashcore::ceil_div(s.S, kKeys));
-    block_rows = rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
-    row_tiles = static_cast<int>(flashcore::ceil_div(rows, block_rows));
+    block = kKernels[rows <= 16 ? 0 : rows <= 32 ? 1 : 2];
+    row_tiles = static_cast<int>(flashcore::ceil_div(rows, block.rows));
     splits = SPLIT ? best_splits(static_cast<std::int64_t>(heads) * row_tiles) : 1;
   }
 
-  // The number of splits with which the fullest place for a block has the fewest tiles, of which a block costs four more;
-  // at least a tile for each warp.
+  // The number of splits with which the fullest place for a block has the fewest tiles, where each block costs four
+  // more. A block has at least a tile for each warp.
   int best_splits(std::int64_t blocks) const {
-    constexpr int kPlaces = kBlocksOfSm * MULTIPROCESSORS;
+    constexpr int kPlaces = kBlocksOfSm * MULTIPROCESSORS;  // each for a block at a time
     int best = 1;
     std::int64_t least = INT64_MAX;
     for (int n = 1; n <= std::min(tiles / kWarps, kPlaces); ++n) {
@@ -387,16 +398,18 @@ flashcore::Plan plan(const flashcore::Shape& s) {
   if (s.B * s.H * s.R > (1 << 24)) p.error = "expected at most 2^24 query rows";
   if (p.error) return p;
   const Sizes sizes(s);
-  const char* kernel = sizes.block_rows == 16 ? "decode_16_kernel" : sizes.block_rows == 32 ? "decode_32_kernel" : "decode_64_kernel";
-  flashcore::Launch main = {kernel, dim3(sizes.splits * sizes.row_tiles, sizes.heads), dim3(kThreads), dim3(1), kSharedBytes};
-  main.programmatic = PROGRAMMATIC != 0;
-  p.add(main);
+  p.add({.kernel = sizes.block.name,
+         .grid = dim3(sizes.splits * sizes.row_tiles, sizes.heads),
+         .block = dim3(kThreads),
+         .dynamic_smem = kSharedBytes,
+         .programmatic = PROGRAMMATIC != 0});
   if (sizes.splits == 1) return p;
   const std::int64_t rows = s.B * s.H * s.R;
   p.workspace_bytes = sizes.splits * rows * (kDim * sizeof(float) + sizeof(float2));
-  flashcore::Launch combine = {"combine_kernel", dim3(static_cast<unsigned>(rows)), dim3(kCombineWarps * 32)};
-  combine.programmatic = main.programmatic;
-  return p.add(combine);
+  return p.add({.kernel = "combine_kernel",
+                .grid = dim3(static_cast<unsigned>(rows)),
+                .block = dim3(kCombineWarps * 32),
+                .programmatic = PROGRAMMATIC != 0});
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
@@ -415,10 +428,9 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const fl
   const Problem problem = {static_cast<int>(s.S), sizes.tiles, sizes.splits, sizes.rows, sizes.row_tiles,
                            static_cast<int>(s.HKV), PACK ? 1 : static_cast<int>(s.H / s.HKV),
                            attention::exp2_scale(a.scale)};
-  const auto kernel = sizes.block_rows == 16 ? decode_16_kernel : sizes.block_rows == 32 ? decode_32_kernel : decode_64_kernel;
   uint2* out = static_cast<uint2*>(a.out);
-  const cudaError_t error =
-      flashcore::run(p.launches[0], kernel, stream, k, v, static_cast<const uint32_t*>(a.q), out, parts, problem);
+  const cudaError_t error = flashcore::run(p.launches[0], sizes.block.kernel, stream, k, v,
+                                           static_cast<const uint32_t*>(a.q), out, parts, problem);
   if (error != cudaSuccess || sizes.splits == 1) return error;
   return flashcore::run(p.launches[1], combine_kernel, stream, out, parts, sizes.splits);
 }
