@@ -10,7 +10,7 @@ from flashcore.measure.workers.problem_file import load_problem
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
-DECODE = load_problem(ROOT / "kernels/decode", "problem.py")
+DECODE = load_problem(ROOT / "examples/decode", "problem.py")
 PARAMS = {"B": 2, "H": 6, "HKV": 2, "R": 3, "S": 67, "D": 64, "DTYPE": "float16"}
 
 
