@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,34 +26,44 @@ from flashcore.records import store
 SMS = 132
 #: Tiles of more waves than this are even: their order is not followed.
 MOST_WAVES = 64
-#: 64 keys' time that a tile takes beside its keys, to compare tiles with.
-BESIDE = 4
-#: The share of a tile's keys that its time has anyway; the rest falls with the 64 rows that a tile lacks at the end.
-ANYWAY = 0.75
-#: Rows per tile at D = 64 and 128 (0: does not run), and how tiles come to SMs: the next free block takes one (`kFree`,
-#: or with even groups of heads `kEven`), SMs go back and forth (`kWalk`), or clusters of two share the keys of one
-#: (`kPairs`).
-VARIANTS: dict[str, tuple[int, int, str]] = {
-    "between_even": (256, 192, "kEven"),
-    "between_even_dynamic": (256, 192, "kEven"),
-    "between_narrow": (192, 128, "kEven"),
-    "between_narrow_dynamic": (192, 128, "kEven"),
-    "between_wide": (192, 128, "kEven"),
-    "between_wide_dynamic": (0, 128, "kEven"),
-    "short_in_step": (64, 64, "kFree"),
-    "short_overlap": (64, 64, "kFree"),
-    "wgmma_persistent": (256, 192, "kWalk"),
-    "wgmma_key_groups_2": (128, 64, "kFree"),
-    "wgmma_key_groups_4": (64, 0, "kFree"),
-    "cluster_keys": (64, 0, "kPairs"),
-    "cluster_rows": (128, 0, "kPairs"),
-    "cluster_wide_keys": (0, 64, "kPairs"),
+
+
+class Tile(NamedTuple):
+    """A variant's tiles at one D (no rows: it does not run there), with what its times fit best: the share of a tile's
+    keys that its time has anyway, while the rest falls with the 64 rows that a tile lacks at the end, and the time
+    beside its keys, in that of 64 keys.
+    """
+
+    rows: int
+    blocks: int = 1
+    anyway: float = 1
+    beside: float = 4
+
+
+NONE = Tile(0)
+#: How tiles come to SMs: the next free block takes one (`kFree`, or with even groups of heads `kEven`), SMs go back and
+#: forth (`kWalk`), or clusters of two share the keys of one (`kPairs`); tiles at D = 64 and 128.
+VARIANTS: dict[str, tuple[str, Tile, Tile]] = {
+    "between_even": ("kEven", Tile(256, anyway=0.9), Tile(192, anyway=0.55)),
+    "between_even_dynamic": ("kEven", Tile(256, beside=1), Tile(192, anyway=0.35)),
+    "between_narrow": ("kEven", Tile(192, anyway=0.55), Tile(128, anyway=0.75, beside=2.5)),
+    "between_narrow_dynamic": ("kEven", Tile(192, anyway=0.55, beside=1), Tile(128, anyway=0.9, beside=2.5)),
+    "between_wide": ("kEven", Tile(192, anyway=0.35), Tile(128, beside=7)),
+    "between_wide_dynamic": ("kEven", NONE, Tile(128, beside=1)),
+    "short_in_step": ("kFree", Tile(64, blocks=5, beside=1), Tile(64, blocks=4, beside=1)),
+    "short_overlap": ("kFree", Tile(64, blocks=3, beside=7), Tile(64, blocks=2, beside=7)),
+    "wgmma_persistent": ("kWalk", Tile(256, beside=2.5), Tile(192, anyway=0.35)),
+    "wgmma_key_groups_2": ("kFree", Tile(128, anyway=0.75, beside=7), Tile(64)),
+    "wgmma_key_groups_4": ("kFree", Tile(64, beside=7), NONE),
+    "cluster_keys": ("kPairs", Tile(64, blocks=2), NONE),
+    "cluster_rows": ("kPairs", Tile(128), NONE),
+    "cluster_wide_keys": ("kPairs", NONE, Tile(64)),
 }
-#: Blocks per SM at D = 64 and 128, where it is not one.
-BLOCKS = {"short_in_step": (5, 3), "short_overlap": (3, 2), "cluster_keys": (2, 0)}
+#: Keys of a step, where it is not 64.
+STEPS = {"between_wide": 128, "between_wide_dynamic": 128}
 #: The most keys, where there is a limit.
 MOST_KEYS = {"cluster_keys": 512, "cluster_rows": 1024, "cluster_wide_keys": 512}
-CLASSES = 4
+CLASSES = 5
 #: A variant that is slower than this many times the fastest at a point need not be predicted there.
 _FAR = 1.8
 Params = Mapping[str, Any]
@@ -75,27 +85,31 @@ def points(sources: list[str]) -> list[Point]:
     return [*results.values()]
 
 
+def tile_of(name: str, params: Params) -> Tile:
+    return VARIANTS[name][1:][params["D"] // 128]
+
+
 def runs(name: str, params: Params) -> bool:
     """Whether a variant takes a shape, and is no other one's kernel there."""
-    *rows, _ = VARIANTS[name]
-    return bool(rows[params["D"] // 128]) and params["S"] <= MOST_KEYS.get(name, params["S"])
+    return bool(tile_of(name, params).rows) and params["S"] <= MOST_KEYS.get(name, params["S"])
 
 
 def class_of(name: str, params: Params) -> int:
-    """The class of a shape, each with factors of its own; clusters, for short rows, have one less."""
-    s, is_pair = params["S"], VARIANTS[name][2] == "kPairs"
-    return 0 if s <= 256 else 1 if s <= 1024 or is_pair else 2 + params["CAUSAL"]
+    """The class of a shape, each with factors of its own; clusters, for short rows, have no more than three."""
+    s, is_pair = params["S"], VARIANTS[name][0] == "kPairs"
+    return 0 if s <= 128 else 1 if s <= 256 else 2 if s <= 1024 or is_pair else 3 + params["CAUSAL"]
 
 
-def load(params: Params, rows: int, order: str, places: int = SMS) -> tuple[float, float, int]:
+def load(params: Params, name: str, places: int) -> tuple[float, float, int]:
     """64 keys of the fullest SM (or place for a block) and of the mean one, with what a tile takes beside them, and the
     fullest one's tiles; `choice.h` computes the same."""
-    s, heads = params["S"], params["B"] * params["H"]
-    tiles, keys, causal = -(-s // rows), -(-s // 64), params["CAUSAL"]
+    (order, *_), (rows, _, anyway, beside), step = VARIANTS[name], tile_of(name, params), STEPS.get(name, 64)
+    s, heads, causal = params["S"], params["B"] * params["H"], params["CAUSAL"]
+    tiles = -(-s // rows)
     count = tiles * heads
-    seen = [min(keys, -(-(i + 1) * rows // 64)) if causal else keys for i in range(tiles)]
+    seen = [-(-(min(s, (i + 1) * rows) if causal else s) // step) * step // 64 for i in range(tiles)]
     shares = [min(1.0, -(-(s - i * rows) // 64) * 64 / rows) for i in range(tiles)]
-    costs = [n * (ANYWAY + (1 - ANYWAY) * share) + BESIDE for n, share in zip(seen, shares, strict=True)]
+    costs = [n * (anyway + (1 - anyway) * share) + beside for n, share in zip(seen, shares, strict=True)]
     mean = heads * sum(costs) / places
     if count > MOST_WAVES * SMS:
         return mean, mean, -(-count // places)
@@ -120,18 +134,17 @@ def load(params: Params, rows: int, order: str, places: int = SMS) -> tuple[floa
 
 def features(params: Params, name: str) -> Any:
     """What a variant's time is a sum of; `choice.h` computes the same."""
-    *by_depth, order = VARIANTS[name]
-    rows, fit = (each[params["D"] // 128] for each in (by_depth, BLOCKS.get(name, (1, 1))))
+    rows, fit, *_ = tile_of(name, params)
     heads, keys = params["B"] * params["H"], -(-params["S"] // 64)
     seen = (keys + 1) / 2 if params["CAUSAL"] else keys
-    if order == "kPairs":
+    if VARIANTS[name][0] == "kPairs":
         blocks = -(-params["S"] // rows) * heads * 2
         waves = -(-blocks // (SMS * fit))
         mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
         terms = [1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS]
     else:
-        fullest, mean, waves = load(params, rows, order)
-        last = load(params, rows, order, SMS * fit)[0] if fit > 1 else waves
+        fullest, mean, waves = load(params, name, SMS)
+        last = load(params, name, SMS * fit)[0] if fit > 1 else waves
         terms = [1, fullest, mean, last, keys * heads * seen / SMS, keys, keys * heads / SMS]
     return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"]])
 
@@ -193,15 +206,23 @@ HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py
 // forth; or clusters of two share the keys of one.
 enum class Tiles {{ kFree, kEven, kWalk, kPairs }};
 
-// A variant's rows per tile and blocks per SM at D = 64 and 128 (0: does not run), its most keys (0: no limit), and by
-// D and class of shapes the factors, us, of: a launch; 64 keys of the fullest SM, with what tiles take beside them; the
-// same of the mean SM; a tile of the fullest SM, or with several blocks per SM the keys of the fullest place for one;
-// 64 keys of all rows per SM; 64 keys of the longest row; 64 rows per SM; 64 keys of all rows per SM over the heads
-// that share K and V. Without factors it was never near the fastest.
+// A variant's tiles at D = 64 and 128: rows (0: does not run), blocks per SM, the share of the keys' time that a tile
+// of fewer rows takes anyway, and the time beside its keys, in that of 64 keys.
+struct Tile {{
+  std::int64_t rows, blocks;
+  double anyway, beside;
+}};
+
+// A variant's tiles, keys per step, most keys (0: no limit), and by D and class of shapes the factors, us, of: a
+// launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the mean SM; a tile of the fullest
+// SM, or with several blocks per SM the keys of the fullest place for one; 64 keys of all rows per SM; 64 keys of the
+// longest row; 64 rows per SM; 64 keys of all rows per SM over the heads that share K and V. Without factors it was
+// never near the fastest.
 struct Cost {{
   std::string_view variant;
-  std::int64_t rows[2], blocks[2], most_keys;
-  Tiles tiles;
+  Tiles order;
+  Tile tiles[2];
+  std::int64_t step, most_keys;
   double us[2][{classes}][8];
 }};
 
@@ -214,21 +235,22 @@ struct Load {{
 }};
 
 template <typename Shape>
-Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order, std::int64_t places) {{
+Load load_of(const Cost& cost, const Shape& s, bool causal, std::int64_t places) {{
   constexpr std::int64_t kMost = {waves} * {sms};
-  const std::int64_t tiles = (s.S + rows - 1) / rows, keys = (s.S + 63) / 64, heads = s.B * s.H;
+  const Tile& tile = cost.tiles[s.D / 128];
+  const std::int64_t rows = tile.rows, tiles = (s.S + rows - 1) / rows, heads = s.B * s.H, step = cost.step;
   const auto each = [&](std::int64_t i) {{  // a last tile of fewer rows takes less time
-    const auto seen = static_cast<double>(causal ? std::min(keys, ((i + 1) * rows + 63) / 64) : keys);
+    const std::int64_t steps = ((causal ? std::min(s.S, (i + 1) * rows) : s.S) + step - 1) / step;
     const std::int64_t left = std::min(rows, (s.S - i * rows + 63) / 64 * 64);
     const double share = static_cast<double>(left) / static_cast<double>(rows);
-    return seen * ({anyway} + {rest} * share) + {beside};
+    return static_cast<double>(steps * step / 64) * (tile.anyway + (1 - tile.anyway) * share) + tile.beside;
   }};
   const auto waves = static_cast<double>((tiles * heads + places - 1) / places);
   double mean = 0;
   for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / static_cast<double>(places);
   if (tiles * heads > kMost) return {{mean, mean, waves}};
   std::int64_t group = causal ? std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads) : 1;
-  if (order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
+  if (cost.order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
   using Sm = std::pair<double, double>;  // keys, tiles
   std::vector<Sm> walked(places);
   std::priority_queue<Sm, std::vector<Sm>, std::greater<Sm>> free{{std::greater<Sm>(), std::vector<Sm>(places)}};
@@ -236,7 +258,7 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order, std::i
   for (std::int64_t first = 0; first < heads; first += group) {{
     for (std::int64_t i = tiles; i-- > 0;) {{
       for (std::int64_t head = first; head < std::min(first + group, heads); ++head, ++at) {{
-        if (order == Tiles::kWalk) {{
+        if (cost.order == Tiles::kWalk) {{
           Sm& sm = walked[at / places % 2 ? places - 1 - at % places : at % places];
           sm = {{sm.first + each(i), sm.second + 1}};
         }} else {{
@@ -254,10 +276,10 @@ Load load_of(const Shape& s, bool causal, std::int64_t rows, Tiles order, std::i
 
 template <typename Shape>
 double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
-  const bool is_pair = cost.tiles == Tiles::kPairs;
-  const int kind = s.S <= 256 ? 0 : s.S <= 1024 || is_pair ? 1 : 2 + causal;
+  const bool is_pair = cost.order == Tiles::kPairs;
+  const int kind = s.S <= 128 ? 0 : s.S <= 256 ? 1 : s.S <= 1024 || is_pair ? 2 : 3 + causal;
   const double* factors = cost.us[s.D / 128][kind];
-  const std::int64_t rows = cost.rows[s.D / 128], fit = cost.blocks[s.D / 128] * {sms};
+  const std::int64_t rows = cost.tiles[s.D / 128].rows, fit = cost.tiles[s.D / 128].blocks * {sms};
   const bool is_near = std::any_of(factors, factors + 8, [](double us) {{ return us > 0; }});
   if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
   const std::int64_t heads = s.B * s.H;
@@ -272,10 +294,10 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
     terms[3] = waves;
     terms[4] = share;
   }} else {{
-    const Load load = load_of(s, causal, rows, cost.tiles, {sms});
+    const Load load = load_of(cost, s, causal, {sms});
     terms[1] = load.fullest;
     terms[2] = load.mean;
-    terms[3] = fit > {sms} ? load_of(s, causal, rows, cost.tiles, fit).fullest : load.waves;
+    terms[3] = fit > {sms} ? load_of(cost, s, causal, fit).fullest : load.waves;
   }}
   double us = 0;
   for (int i = 0; i < 8; ++i) us += factors[i] * terms[i];
@@ -300,17 +322,17 @@ def header(chosen: list[Point]) -> str:
     """The text of `choice.h`."""
     model = fitted(chosen)
     costs = []
-    for name, (*rows, order) in VARIANTS.items():
+    for name, (order, *tiles) in VARIANTS.items():
         factors = [
             "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(8))) + "}"
             for depth in (64, 128)
             for kind in range(CLASSES)
         ]
         each = (",\n       ".join(factors[:CLASSES]), ",\n       ".join(factors[CLASSES:]))
-        blocks = ", ".join(map(str, BLOCKS.get(name, (1, 1))))
+        shapes = ", ".join("{" + ", ".join(f"{x:g}" for x in tile) + "}" for tile in tiles)
         costs.append(
-            f'    {{"{name}",\n     {{{rows[0]}, {rows[1]}}},\n     {{{blocks}}},\n     {MOST_KEYS.get(name, 0)},\n'
-            f"     Tiles::{order},\n     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
+            f'    {{"{name}", Tiles::{order}, {{{shapes}}}, {STEPS.get(name, 64)}, {MOST_KEYS.get(name, 0)},\n'
+            f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
         )
     return HEAD.format(
         count=len(chosen),
@@ -318,9 +340,6 @@ def header(chosen: list[Point]) -> str:
         classes=CLASSES,
         sms=SMS,
         waves=MOST_WAVES,
-        beside=BESIDE,
-        anyway=ANYWAY,
-        rest=1 - ANYWAY,
     )
 
 

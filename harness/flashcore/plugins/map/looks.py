@@ -29,7 +29,7 @@ from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
 #: Samples of the cases that are left.
-_SAMPLES = 7
+_SAMPLES = 5
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
