@@ -230,13 +230,16 @@ def graph(
             defaults.append(_path(folder / "operator.so"))
     # ninja 1.12 and later start what the most steps wait for, so linking would wait for all compilations. A last step
     # makes the steps of these units as urgent as the order above says.
-    lines += ["rule urgent", "  command = touch $out", "  description = complete"]
-    early = [unit for unit in units if unit.variant.problem == units[0].variant.problem]
-    for i, group in enumerate((early, *([unit] for unit in units[-late:]))):
-        folders = tuple(_path(unit.folder) for unit in group)
-        mark = _path(units[0].folder.parent / f"urgent-{i}")
-        lines.append(f"build {mark}: urgent {' '.join(name for name in defaults if name.startswith(folders))}")
-        defaults.append(mark)
+    urgent = (u for u in units if u in units[-late:] or u.variant.problem == units[0].variant.problem)
+    folders = tuple(_path(unit.folder) for unit in urgent)
+    mark = _path(units[0].folder.parent / "urgent")
+    lines += [
+        "rule urgent",
+        "  command = touch $out",
+        "  description = the first problem and the longest compilations",
+        f"build {mark}: urgent {' '.join(name for name in defaults if name.startswith(folders))}",
+    ]
+    defaults.append(mark)
     lines.append(f"default {' '.join(defaults)}")
     return "\n".join(lines) + "\n"
 
