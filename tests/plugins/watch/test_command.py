@@ -19,7 +19,9 @@ from typing import IO, Any
 import pytest
 
 from flashcore.errors import Exit
-from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built
+from flashcore.measure.machine import python_process
+from tests import forks
+from tests.conftest import NO_DISASSEMBLER, TOY, Built
 
 pytestmark = pytest.mark.filterwarnings("error")
 PATIENCE = 120.0
@@ -38,23 +40,39 @@ class Watched:
             sys.executable, "-P", "-c", START, "watch", "--suite", "suite", "--variant", "plain", *words
         ]  # fmt: skip
         self.folder = folder
-        path = os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH"))))
-        self.env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "200", "CUDA_ARCH": "sm_90a"}
+        self.env = {
+            **python_process.environment(), "PYTHONDONTWRITEBYTECODE": "1", "TERM": "xterm", "COLUMNS": "200",
+            "CUDA_ARCH": "sm_90a",
+        }  # fmt: skip
 
-    def start(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*self.command, "--format", "jsonl"], cwd=self.folder, env=self.env, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._keys = process.stdin
+    def start(self) -> None:
+        """Starts it, forked from a process that has imported most of it."""
+        (keys, to_keys), (events, to_events) = os.pipe(), os.pipe()
+        words = [*self.command[2:], "--format", "jsonl"]
+        with (self.folder / "errors").open("wb") as errors:
+            files = [keys, to_events, errors.fileno()]
+            pid = forks.of(forks.COMMANDS).start(words, self.folder, self.env, files, session=False)
+        os.close(keys)
+        os.close(to_events)
+        self._process, self._keys = forks.Forked(pid), os.fdopen(to_keys, "wb", 0)
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
-        return process
+        threading.Thread(target=self._read, args=(os.fdopen(events),), daemon=True).start()
 
     def _read(self, lines: IO[str]) -> None:
-        for line in lines:
-            self._events.put(json.loads(line))
+        with lines:
+            for line in lines:
+                self._events.put(json.loads(line))
         self._events.put({"event": "end of output"})
+
+    def ends(self) -> None:
+        """Waits for its end, which is no error."""
+        while self._events.get(timeout=PATIENCE)["event"] != "end of output":
+            pass
+        self._keys.close()
+        assert self._process.wait() == Exit.OK, (self.folder / "errors").read_text()
+
+    def interrupt(self) -> None:
+        os.kill(self._process.pid, signal.SIGTERM)
 
     def until(self, event: str) -> list[dict[str, Any]]:
         """The events up to and with the next one of this kind."""
@@ -65,9 +83,7 @@ class Watched:
         return events
 
     def press(self, key: str) -> None:
-        assert self._keys
-        self._keys.write(key)
-        self._keys.flush()
+        self._keys.write(key.encode())
 
     def save(self, edit: Callable[[str], str]) -> None:
         self.source.write_text(edit(self.source.read_text()))
@@ -83,13 +99,12 @@ def place(tmp_path: Path, toy: Built) -> Path:
 @pytest.fixture
 def watched(place: Path) -> Iterator[Watched]:
     made = Watched(place)
-    process = made.start()
+    made.start()
     try:
         yield made
     finally:
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == Exit.OK, errors
+        made.interrupt()
+        made.ends()
 
 
 def answers(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -109,12 +124,12 @@ def test_a_save_is_answered_by_its_budgets_and_advice(watched: Watched) -> None:
 
 def test_keys_come_from_a_pipe_too(place: Path) -> None:
     made = Watched(place)
-    process = made.start()
+    made.start()
     made.until("idle")
     made.press("p\n")
     assert answers(made.until("idle"))["budgets"]["save"] == 2
-    _, errors = process.communicate("q", timeout=PATIENCE)
-    assert process.returncode == Exit.OK, errors
+    made.press("q")
+    made.ends()
 
 
 def test_the_same_machine_code_is_not_answered_again(watched: Watched) -> None:
@@ -199,7 +214,7 @@ def test_a_folder_that_the_manifest_includes_later_is_watched(watched: Watched) 
 
 def test_quitting_ends_a_recording_under_way(place: Path) -> None:
     made = Watched(place)
-    process = made.start()
+    made.start()
     made.until("idle")
     problem = made.suite / "problem.py"
     slow = f"import pathlib, time\npathlib.Path({str(place / 'began')!r}).touch()\ntime.sleep({PATIENCE})\n"
@@ -208,8 +223,9 @@ def test_quitting_ends_a_recording_under_way(place: Path) -> None:
     while not (place / "began").exists():
         time.sleep(0.1)
     began = time.monotonic()
-    _, errors = process.communicate("q", timeout=PATIENCE)
-    assert process.returncode == Exit.OK and time.monotonic() - began < PATIENCE / 4, errors
+    made.press("q")
+    made.ends()
+    assert time.monotonic() - began < PATIENCE / 4
 
 
 def test_a_wrong_manifest_is_an_error_until_it_is_right_again(watched: Watched) -> None:
