@@ -18,15 +18,17 @@ from flashcore.plugins.judge import planning, sandbox
 from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TESTS
 
 SUITE = ROOT / "examples" / "row_softmax"
 
 
 @pytest.fixture(autouse=True)
-def confined() -> None:
+def confined(monkeypatch: pytest.MonkeyPatch) -> None:
     if not shutil.which("bwrap") and subprocess.run(["unshare", "-Ur", "true"], check=False).returncode:
         pytest.skip("tool: neither bwrap nor user namespaces on this machine")
+    # Compilers may read the small header there.
+    monkeypatch.setenv("PYTHONPATH", f"{TESTS / 'sysroot'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
 
 
 def judged(folder: Path, source: Path, **config: Any) -> Verdict:

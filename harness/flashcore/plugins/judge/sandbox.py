@@ -104,7 +104,7 @@ def readable(folders: Sequence[Path]) -> list[str]:
 def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a command, which gets the file descriptor ``writer``; kills it with all that it
     started."""
-    keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN")
+    keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
     named = {name: os.environ[name] for name in keep if name in os.environ}
     environment = python_process.environment({**named, "HOME": "/tmp", "PYTHONPATH": os.environ.get("PYTHONPATH", "")})
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
