@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import shutil
 import struct
 import subprocess
 from collections.abc import Callable
@@ -14,21 +17,42 @@ from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.plugins.judge.inspection import Inspected, inspect
 from flashcore.readers import cubin
 
-pytestmark = pytest.mark.usefixtures("whole_cuda_headers")
+#: The small header does not declare these.
+LIBRARY = re.compile("printf|malloc|sinf")
 HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
 CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
 
 
+def compile_kernel(compiler: Nvcc, folder: Path, source: str, *flags: str) -> None:
+    """Writes ``k.cubin``."""
+    (folder / "k.cu").write_text(f"#include <cstdio>\n{source}" if "printf" in source else source)
+    environment = {k: v for k, v in os.environ.items() if k != "NVCC_PREPEND_FLAGS" or not LIBRARY.search(source)}
+    command = [str(compiler.path), "-cubin", *flags, "k.cu", "-o", "k.cubin"]
+    subprocess.run(command, check=True, cwd=folder, env=environment)
+
+
 def reasons(compiler: Nvcc, folder: Path, source: str, *flags: str) -> str:
-    (folder / "k.cu").write_text(f"#include <cstdio>\n{source}")
-    command = [str(compiler.path), "-arch=sm_90a", "-cubin", *flags, "k.cu", "-o", "k.cubin"]
-    subprocess.run(command, check=True, cwd=folder)
+    compile_kernel(compiler, folder, source, "-arch=sm_90a", *flags)
     return "; ".join(inspect(folder / "k.cubin", "sm_90a").reasons)
 
 
-def test_constants_and_the_tables_of_sine_are_no_state(compiler: Nvcc, tmp_path: Path) -> None:
-    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
-    (facts,) = inspect(tmp_path / "k.cubin", "sm_90a").kernels
+@pytest.fixture(scope="module")
+def compiled(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("honest")
+    assert reasons(compiler, folder, CONSTANTS + HONEST) == ""
+    return folder / "k.cubin"
+
+
+@pytest.fixture
+def honest(compiled: Path, tmp_path: Path) -> Path:
+    """A folder with the cubin of an honest kernel."""
+    shutil.copy(compiled, tmp_path)
+    return tmp_path
+
+
+def test_constants_and_the_tables_of_sine_are_no_state(honest: Path) -> None:
+    assert inspect(honest / "k.cubin", "sm_90a").reasons == []
+    (facts,) = inspect(honest / "k.cubin", "sm_90a").kernels
     assert facts["kernel"] == "k" and facts["registers"] > 8
 
 
@@ -120,9 +144,7 @@ def test_variables_that_overlap_or_share_a_name_hide_no_state(compiler: Nvcc, tm
     assert "32 bytes of global variables" in changed(tmp_path, rename)
 
 
-def test_relocations_are_known_by_what_they_change(compiler: Nvcc, tmp_path: Path) -> None:
-    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
-
+def test_relocations_are_known_by_what_they_change(honest: Path) -> None:
     def disguise(data: bytearray, sections: list[cubin.Section]) -> None:
         section = next(s for s in sections if s.name == ".rela.debug_frame")
         (index,) = [i for i, s in enumerate(sections) if s.name == ".text.k"]
@@ -130,17 +152,15 @@ def test_relocations_are_known_by_what_they_change(compiler: Nvcc, tmp_path: Pat
         struct.pack_into("<I", data, header + 44, index)  # what it changes
         struct.pack_into("<I", data, section.offset + 8, 0x77)  # how
 
-    assert "a relocation of type 0x77" in changed(tmp_path, disguise)
+    assert "a relocation of type 0x77" in changed(honest, disguise)
 
 
-def test_writable_memory_under_another_name_is_refused(compiler: Nvcc, tmp_path: Path) -> None:
-    assert reasons(compiler, tmp_path, CONSTANTS + HONEST) == ""
-
+def test_writable_memory_under_another_name_is_refused(honest: Path) -> None:
     def writable(data: bytearray, sections: list[cubin.Section]) -> None:
         header = struct.unpack_from("<Q", data, 0x28)[0] + 64 * sections.index(named(sections, ".debug_frame"))
         struct.pack_into("<Q", data, header + 8, 3)
 
-    assert "the flags of section .debug_frame" in changed(tmp_path, writable)
+    assert "the flags of section .debug_frame" in changed(honest, writable)
 
 
 def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:
@@ -148,9 +168,8 @@ def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:
     assert "24 bytes of initialized" in reasons(compiler, tmp_path, source)
 
 
-def test_no_damaged_cubin_crashes_the_inspection(compiler: Nvcc, tmp_path: Path) -> None:
-    reasons(compiler, tmp_path, CONSTANTS + HONEST)
-    whole, dice, answers = (tmp_path / "k.cubin").read_bytes(), random.Random(1), set()
+def test_no_damaged_cubin_crashes_the_inspection(honest: Path, tmp_path: Path) -> None:
+    whole, dice, answers = (honest / "k.cubin").read_bytes(), random.Random(1), set()
     for _ in range(200):
         broken = bytearray(whole)
         for _ in range(dice.randint(1, 4)):
@@ -160,19 +179,16 @@ def test_no_damaged_cubin_crashes_the_inspection(compiler: Nvcc, tmp_path: Path)
     assert answers == {True, False}
 
 
-def test_sections_of_one_name_are_refused(compiler: Nvcc, tmp_path: Path) -> None:
-    reasons(compiler, tmp_path, CONSTANTS + HONEST)
-
+def test_sections_of_one_name_are_refused(honest: Path) -> None:
     def rename(data: bytearray, sections: list[cubin.Section]) -> None:
         table = struct.unpack_from("<Q", data, 0x28)[0]
         name, other = (table + 64 * sections.index(named(sections, n)) for n in (".debug_frame", ".nv.constant3"))
         data[other : other + 4] = data[name : name + 4]
 
-    assert "each with a name of its own" in changed(tmp_path, rename)
+    assert "each with a name of its own" in changed(honest, rename)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a", "sm_120"])
 def test_honest_kernels_of_other_architectures_are_understood(compiler: Nvcc, tmp_path: Path, arch: str) -> None:
-    (tmp_path / "k.cu").write_text(CONSTANTS + HONEST)
-    subprocess.run([compiler.path, f"-arch={arch}", "-cubin", "k.cu", "-o", "k.cubin"], check=True, cwd=tmp_path)
+    compile_kernel(compiler, tmp_path, CONSTANTS + HONEST, f"-arch={arch}")
     assert inspect(tmp_path / "k.cubin", arch).reasons == []
