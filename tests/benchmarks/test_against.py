@@ -31,6 +31,7 @@ def slowed(source: random.Random, spread: float = 0.003) -> dict[str, list[Times
     return {f"planted_5us_{p}pct_1x32": drawn(source, p / 100, spread) for p in (2, 5, 10)}
 
 
+@pytest.mark.slow
 def test_where_nothing_changed_hardly_anything_is_slower_and_what_is_planted_is_found() -> None:
     source = random.Random(1)
     same = {f"v{i}/s": drawn(source) for i in range(60)}
