@@ -63,8 +63,6 @@ Run = Callable[..., StageResult]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("NCU_STANDIN_LOG", str(tmp_path / "calls.jsonl"))
-    # The stand-in's python3: ours, rather than a wrapper that takes longer to start than to run.
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
     def call(
         wrong: str = "",
