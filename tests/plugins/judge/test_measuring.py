@@ -147,13 +147,13 @@ def test_another_clock_that_sees_more_convicts(
 ) -> None:
     processes = start()
     for process in processes:
-        ask, clocks = process.launcher.ask, itertools.cycle(gpu)
+        ask, clocks = process.ask, itertools.cycle(gpu)
 
         def answer(*command: object, ask: Any = ask, clocks: Iterator[float | None] = clocks) -> Any:
             us = [7.0, host, *filter(None, [next(clocks)])] if command[0] == "trial" else []
             return {**ask(*command), **({"us": us} if us else {})}
 
-        process.launcher.ask = answer  # type: ignore[method-assign]
+        process.ask = answer  # type: ignore[method-assign]
     one = trials(processes)
     with pytest.raises(CapabilityError, match="late") if convicts is None else contextlib.nullcontext():
         one.time(Runnable(plan(), made), None, CONTENTS, 2)
@@ -174,8 +174,8 @@ def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Pat
 
 def test_a_first_call_that_only_events_timed_is_not_measured(start: Start, made: Path) -> None:
     (process,) = start(1)
-    ask = process.launcher.ask
-    process.launcher.ask = lambda *words: {**ask(*words), "us": [0.1, 0.1]}  # type: ignore[method-assign]
+    ask = process.ask
+    process.ask = lambda *words: {**ask(*words), "us": [0.1, 0.1]}  # type: ignore[method-assign]
     one = trials([process])
     one.first(Runnable(plan(), made), CONTENTS[:1], 3.0)
     assert one.first_us is None and not one.reasons

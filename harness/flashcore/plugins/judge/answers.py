@@ -7,7 +7,6 @@ exist only while it compares.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -25,7 +24,7 @@ from flashcore.measure.workers.inputs import make_inputs_once
 from flashcore.measure.workers.kernel_call import Case, initial
 from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.references import References
-from flashcore.plugins.launcher import program
+from flashcore.plugins.launcher.program import Launcher
 
 _LIMIT_S = 600.0
 
@@ -35,9 +34,8 @@ class Answers:
 
     def __init__(self, count: int, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
-        command, self._stack = python_process.command(__name__), contextlib.ExitStack()
-        starts = (program.answering(command, Path(), _LIMIT_S, environment) for _ in range(count))
-        self._processes = [self._stack.enter_context(start) for start in starts]
+        command = python_process.command(__name__)
+        self._processes = [Launcher(command, Path(), _LIMIT_S, environment) for _ in range(count)]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The answer to each task; those with the same seed are one process's.
@@ -55,7 +53,8 @@ class Answers:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 
     def close(self) -> None:
-        self._stack.close()
+        for process in self._processes:
+            process.close()
 
 
 @functools.cache

@@ -232,7 +232,7 @@ class _Judge:
         finally:
             with self._adding("waits"):
                 for each in taken:  # all at once: to free a context takes long
-                    each.launcher.kill()
+                    each.kill()
                 for each in taken:
                     each.close()
 

@@ -24,7 +24,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import intervals
 from flashcore.plugins.launcher import program
 from flashcore.plugins.launcher.plan import Plan
-from flashcore.plugins.launcher.program import LauncherError
+from flashcore.plugins.launcher.program import Launcher, LauncherError
 
 MODES = ("isolated", "cold")
 #: Samples of each process and mode, and of a process in all.
@@ -61,7 +61,7 @@ def built() -> Path:
     return host_program(Path(__file__).with_name("trial.cpp"), flags, "trial")
 
 
-class Process:
+class Process(Launcher):
     """A process of the program, in a folder of its own. It starts before there is a plan.
 
     Attributes:
@@ -69,11 +69,9 @@ class Process:
     """
 
     def __init__(self, folder: Path, gpu: str) -> None:
-        self.folder, self.gpu, self._stack = folder, gpu, contextlib.ExitStack()
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-        environment = {**usual, "CUDA_VISIBLE_DEVICES": gpu}
-        start = program.answering([built(), folder], folder, 3 * _CALL_S, environment)
-        self.launcher = self._stack.enter_context(start)
+        super().__init__([built(), folder], folder, 3 * _CALL_S, {**usual, "CUDA_VISIBLE_DEVICES": gpu})
+        self.gpu = gpu
 
     def ready(self) -> None:
         """Waits until it has its context.
@@ -82,13 +80,9 @@ class Process:
             CapabilityError: there is no GPU, or too little memory of it.
         """
         try:
-            self.launcher.device = self.launcher.device or self.launcher.event()
+            self.device = self.device or self.event()
         except LauncherError as error:  # it has nothing of a candidate yet
             raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
-
-    def close(self) -> None:
-        """Waits until it has ended."""
-        self._stack.close()
 
 
 #: Seed and kind of a content, and the operator's numbers as JSON.
@@ -251,9 +245,9 @@ class Trials:
             )
 
     def _ask(self, process: Process, *command: object) -> Any:
-        process.launcher.limit = min(_CALL_S, max(self.until - time.monotonic(), 0.0))
+        process.limit = min(_CALL_S, max(self.until - time.monotonic(), 0.0))
         try:
-            return process.launcher.ask(*command)
+            return process.ask(*command)
         except LauncherError as error:
             if process not in self.processes:
                 raise CapabilityError(f"the suite's baseline failed: {error}", "run flashcore check") from None
@@ -270,7 +264,7 @@ class Trials:
         if process in self.processes:
             for cubin, name in self.state:
                 self._ask(process, "state", cubin, name)
-            self.device = {k: v for k, v in process.launcher.device.items() if k != "event"}
+            self.device = {k: v for k, v in process.device.items() if k != "event"}
 
     def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> _Times:
         answer = self._ask(process, "trial", mode, content)

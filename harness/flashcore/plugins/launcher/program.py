@@ -30,15 +30,24 @@ def built(name: str, *flags: str) -> Path:
 
 
 class Launcher:
-    """A process that answers commands; see :func:`launcher`. Its methods raise a :class:`LauncherError`.
+    """A process that answers each line with a line, as the launcher's program does. Its methods raise a
+    :class:`LauncherError`.
 
     Attributes:
         limit: seconds for each answer.
         device, sets: the GPU, and how many sets of tensors the calls rotate through, if it has loaded a plan.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path, limit: float) -> None:
-        self._process, self._folder, self.limit = process, folder, limit
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        folder: Path,
+        limit: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        self._process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=nothing, env=environment)
+        self.folder, self.limit = folder, limit
         self.device: dict[str, Any] = {}
         self.sets = 0
 
@@ -56,10 +65,15 @@ class Launcher:
     def kill(self) -> None:
         self._process.kill()
 
+    def close(self) -> None:
+        """Ends the process, and waits until it has ended."""
+        with self._process:
+            self.kill()
+
     def read(self, tensor: str, call: int = 0) -> bytes:
         """The content of a tensor after a call."""
         self.ask("read", tensor, "answer.raw", call)
-        return (self._folder / "answer.raw").read_bytes()
+        return (self.folder / "answer.raw").read_bytes()
 
     def event(self) -> Any:
         """What it writes next."""
@@ -75,21 +89,6 @@ class Launcher:
         if event["event"] == "error":
             raise LauncherError(f"launcher: {event['message']}")
         return event
-
-
-@contextlib.contextmanager
-def answering(
-    command: Sequence[str | Path], folder: Path, limit: float, environment: Mapping[str, str] | None = None
-) -> Iterator[Launcher]:
-    """A process that answers each line with a line as the launcher's program does, until the ``with`` block ends."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, bufsize=0, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
-    ) as process:
-        try:
-            yield Launcher(process, folder, limit)
-        finally:
-            process.kill()
 
 
 @contextlib.contextmanager
@@ -111,7 +110,7 @@ def launcher(
     """
     path = folder / "plan.words"
     path.write_text(plan.words())
-    with answering([built("launcher"), path], folder, limit, environment) as made:
+    with contextlib.closing(Launcher([built("launcher"), path], folder, limit, environment)) as made:
         made.device = made.event()
         made.sets = made.event()["sets"]
         yield made
