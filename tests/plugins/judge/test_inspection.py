@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -10,10 +11,12 @@ import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.plugins.judge import inspection
 from flashcore.plugins.judge.inspection import Inspected, inspect
 from flashcore.readers import cubin
 
@@ -166,6 +169,18 @@ def test_writable_memory_under_another_name_is_refused(honest: Path) -> None:
 def test_a_name_does_not_acquit(compiler: Nvcc, tmp_path: Path) -> None:
     source = "__device__ int __cudart_i2opi_f[6] = {1}; __global__ void k(int* x) { *x = __cudart_i2opi_f[*x]++; }"
     assert "24 bytes of initialized" in reasons(compiler, tmp_path, source)
+
+
+def test_large_tables_that_overlap_are_not_hashed_one_by_one(
+    compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sha256(content: bytes) -> object:
+        assert len(content) <= 296
+        return hashlib.sha256(content)
+
+    monkeypatch.setattr(inspection, "hashlib", SimpleNamespace(sha256=sha256))
+    source = "__device__ int s[99] = {1}; __global__ void k(int* x) { *x = s[*x]++; }"
+    assert "396 bytes of initialized" in reasons(compiler, tmp_path, source)
 
 
 def test_no_damaged_cubin_crashes_the_inspection(honest: Path, tmp_path: Path) -> None:

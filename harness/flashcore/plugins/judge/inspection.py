@@ -33,7 +33,7 @@ _MATH = {
     "bf6a9587812432cf5649f28013165faa5a19d2ad0f66fd69cbf13096c2ea4263",  # __cudart_sin_cos_coeffs
     "7ede62875c004cc8c2847b487cb377f75c153593f45bab10b272128e31690cde",  # __cudart_i2opi_d
 }
-_RESERVED = (".nv.reservedSmem.",)
+_RESERVED = ".nv.reservedSmem."
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
 #: Where the type is in a row of sections of the kinds RELA and REL.
@@ -50,7 +50,7 @@ _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
 #: Memory that has no content in the file, and CUDA's kinds of variables, which compilers use no more.
 _NOBITS, _KINDS, _RESERVED_SHARED = 8, {0x70000007, 0x70000008, 0x7000000A}, ".nv.shared.reserved."
 #: Compilers make a few dozen; reading takes their product.
-_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_REASONS = 4096, 100_000, 20
+_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_TABLE = 4096, 100_000, 296
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
 
 
@@ -79,7 +79,7 @@ def inspect(path: Path, arch: str) -> Inspected:
         count = Counter(s.name for s in symbols)
         exported = [s for s in inside.get(_STATE, ()) if s.info == _GLOBAL_OBJECT and count[s.name] == 1]
         inside[_STATE] = [s for s in exported if _NAME.fullmatch(s.name)]
-        reasons = [*itertools.islice(dict.fromkeys(_reasons(data, arch, sections, symbols, inside)), _MOST_REASONS)]
+        reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, inside))
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
@@ -146,7 +146,7 @@ def _hidden(size: int, symbols: Sequence[Symbol]) -> int:
 
 def _is_math(symbol: Symbol, content: bytes) -> bool:
     table = content[symbol.start : symbol.start + symbol.size]
-    return hashlib.sha256(table).hexdigest() in _MATH
+    return symbol.size <= _MOST_TABLE and hashlib.sha256(table).hexdigest() in _MATH
 
 
 def _rows(layout: str, content: bytes) -> Iterator[tuple[int, ...]]:
