@@ -27,6 +27,7 @@ from flashcore.measure.workers.references import References
 from flashcore.plugins.launcher.program import Launcher
 
 _LIMIT_S = 600.0
+_AT_ONCE = 8  # tasks of each process: a pipe holds them, so that to ask does not wait
 
 
 class Answers:
@@ -43,12 +44,15 @@ class Answers:
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        given = asdict(case)
-        chosen = [self._processes[task["seed"] % len(self._processes)] for task in tasks]
+        given, answers = asdict(case), list[dict[str, Any]]()
+        chosen = [(self._processes[task["seed"] % len(self._processes)], task) for task in tasks]
+        at_once = _AT_ONCE * len(self._processes)
         try:
-            for process, task in zip(chosen, tasks, strict=True):
-                process.tell(json.dumps({**task, "case": given}))
-            return [process.event() for process in chosen]
+            for some in (chosen[i : i + at_once] for i in range(0, len(chosen), at_once)):
+                for process, task in some:
+                    process.tell(json.dumps({**task, "case": given}))
+                answers += [process.event() for process, _ in some]
+            return answers
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 

@@ -289,7 +289,7 @@ class _Judge:
     def _rival_of(self, process: Process, case: Case, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
         """The suite's baseline, to be timed in turns with a candidate. What it answers is on the GPU, so that it has
         inputs of its own."""
-        rival = self._verdict.rival = {"name": self.suite.baseline, "lacking": ""}
+        rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
         try:
             if self._one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")

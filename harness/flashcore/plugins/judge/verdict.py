@@ -40,7 +40,7 @@ class Verdict:
     status: Status = "unmeasured"
     reasons: tuple[str, ...] = ()
     device: Mapping[str, Any] = field(default_factory=dict)
-    rival: Mapping[str, str] = field(default_factory=dict)
+    rival: dict[str, str] = field(default_factory=dict)
     shapes: list[dict[str, Any]] = field(default_factory=list)
     kernels: Sequence[Mapping[str, Any]] = ()
     seconds: dict[str, float] = field(default_factory=dict)
