@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import os
-import queue
 import secrets
 import tempfile
 import time
@@ -73,7 +72,7 @@ def judge_all(
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     arch = next((gpu.arch_of(suite.archs) for gpu in gpus.values()), None)
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
-    idle = queue.SimpleQueue[_Judge]()
+    idle = list[_Judge]()  # as many as threads that measure
 
     def judged(folder: Path) -> tuple[Path, Verdict]:
         verdict = begun(suite, folder)
@@ -91,12 +90,12 @@ def judge_all(
         return folder, verdict
 
     def measured(folder: Path, one: Prepared, verdict: Verdict) -> None:
-        judge = idle.get()
+        judge = idle.pop()
         say(f"judge {untrusted(folder.name)} {judge.gpu}")
         try:
             judge.judge(one, verdict)
         finally:
-            idle.put(judge)
+            idle.append(judge)
 
     with (
         gpu_choice.leases(gpus, say),
@@ -110,7 +109,7 @@ def judge_all(
             count = min(max(2 * workers // len(gpus), 1), 8)
             for gpu in gpus:
                 judge = _Judge(suite, gpu, seconds, Path(place, gpu), baseline, count)
-                idle.put(stack.enter_context(contextlib.closing(judge)))
+                idle.append(stack.enter_context(contextlib.closing(judge)))
         stack.callback(sandbox.stop)  # if no more verdicts are wanted
         for each in (pool, measuring):
             stack.callback(each.shutdown, wait=False, cancel_futures=True)
@@ -350,9 +349,7 @@ def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:
 
 
 def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
-    if case.shape not in planned.shapes:
-        raise UsageError(f"it does not run on {case.shape}")
-    for given in planned.shapes[case.shape]:
+    for given in planned.of(case.shape):
         if given.numbers.items() <= scalars.items():
             return Runnable(candidate.plan(case, given, scalars), planned.cubins)
     raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")

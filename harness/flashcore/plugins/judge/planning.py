@@ -42,25 +42,31 @@ class Planned(NamedTuple):
     shapes: Mapping[str, Sequence[Launches]]
     cubins: Path
 
+    def of(self, shape: str) -> Sequence[Launches]:
+        """The launches on a shape.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if launches := self.shapes.get(shape):
+            return launches
+        raise UsageError(f"launches: expected some on {shape}, found none")
+
 
 def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
     """The launches of a candidate.
 
     Raises:
-        UsageError: it does not compile, or has no launches on a shape.
+        UsageError: it does not compile.
         CapabilityError: nothing on this machine can confine its compilers.
     """
     form = one.form
     if form.variant:
-        made = compiled(suite, NAME, shapes, arch, one.folder.parent, one)
-    elif isinstance(form.launches, dict):
-        made = Planned(form.launches, one.folder)
-    else:
-        usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
-        made = Planned(dict.fromkeys((shape.name for shape in shapes), usual), one.folder)
-    if missing := [shape.name for shape in shapes if not made.shapes.get(shape.name)]:
-        raise UsageError(f"launches: expected some on {missing[0]}, found none")
-    return made
+        return compiled(suite, NAME, shapes, arch, one.folder.parent, one)
+    if isinstance(form.launches, dict):
+        return Planned(form.launches, one.folder)
+    usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
+    return Planned(dict.fromkeys((shape.name for shape in shapes), usual), one.folder)
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:

@@ -66,7 +66,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
     launched, until = set[tuple[str, str]](), time.monotonic() + seconds
     for shape in shapes:
         case = case_of(suite, one, shape)
-        for given in planned.shapes[shape.name]:
+        for given in planned.of(shape.name):
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
             plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
