@@ -21,6 +21,15 @@ def make_inputs(params, seed, device, kind):
 """
 
 
+def test_a_sample_of_a_row_often_misses_the_other_kind(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    problem = load_problem(tmp_path, "problem.py")
+    answers.mix(problem)
+    made = [problem.make_inputs({"R": 512, "C": 1024}, seed, "cpu", "zeros+ones")["x"] for seed in range(100)]
+    missed = [x.any(1) & ~x[:, ::32].any(1) for x in made]
+    assert sum(bool(rows.any()) for rows in missed) > 25, "of a hundred inputs, each of which is enough"
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(12, 9), (1, 9), (12, 1), (1, 1)])
 def test_a_drawn_part_is_of_the_other_kind_and_the_ends_of_a_row_do_not_tell(
     tmp_path: Path, rows: int, columns: int
