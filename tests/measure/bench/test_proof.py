@@ -106,6 +106,19 @@ def test_sets_hold_other_values_than_before_and_know_their_seeds() -> None:
     assert torch.equal(sets.inputs[1]["x"], problem.make_inputs({"R": 6, "C": 37}, 1001, "cpu")["x"])
 
 
+@pytest.mark.parametrize("judged", [0, 1])
+def test_answers_on_new_data_are_judged_on_the_values_that_samples_get(judged: int) -> None:
+    """Each other seed would need a reference answer of its own."""
+    torch = pytest.importorskip("torch")
+    sets = proof.Sets(HostTimer(), case("right"), load_problem(ROOT, "problem.py"), "cpu")
+    sets.judged = judged
+    sets.renew(0)
+    renewed = sets.inputs[0]["x"].clone()
+    sets.restage(used=False)
+    sets.take(judged)
+    assert torch.equal(sets.inputs[judged]["x"], renewed)
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_where_numbers_change_with_the_seed_each_set_keeps_its_values(
     monkeypatch: pytest.MonkeyPatch, large: bool

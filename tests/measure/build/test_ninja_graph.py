@@ -30,3 +30,6 @@ def test_the_last_units_are_first_and_then_those_of_the_first_problem(
     programs = Programs(Nvcc(tmp_path / "nvcc", tmp_path, "13.0", "13.0.88"), tmp_path / "g++", None, None)
     text = graph(suite, units, dict.fromkeys(("scale", "other"), tmp_path), programs)
     assert re.findall(r"what = (\w) sm_90a", text) == [*order.replace(" ", "").lower()]
+    (inputs,) = re.findall(r": urgent (.*)", text)
+    late = {v.name for v in variants[-(processors // 2) :]}
+    assert {Path(file).parent.name for file in inputs.split()} == {*"abc"} | late
