@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Iterable, Iterator
+from graphlib import TopologicalSorter
 from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
@@ -86,24 +87,18 @@ class _KernelNode(ctypes.Structure):
 def barriers(nodes: Collection[int], edges: Iterable[tuple[int, int]]) -> list[int]:
     """The nodes that all others come before or after, in order."""
     before: dict[int, list[int]] = {node: [] for node in nodes}
-    after: dict[int, list[int]] = {node: [] for node in nodes}
     for first, second in edges:
         before[second].append(first)
-        after[first].append(second)
-    waits = {node: len(each) for node, each in before.items()}
-    ready = [node for node in nodes if not waits[node]]
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
     ends: set[int] = set()  # of the nodes so far, those that none of them comes after
     made: list[int] = []
-    while ready:
-        node = ready.pop()
-        ends.difference_update(before[node])
-        if not ready and not ends:
-            made.append(node)
-        ends.add(node)
-        for each in after[node]:
-            waits[each] -= 1
-            if not waits[each]:
-                ready.append(each)
+    while ready := sorter.get_ready():
+        ends.difference_update(*(before[node] for node in ready))
+        if len(ready) == 1 and not ends:
+            made += ready
+        ends.update(ready)
+        sorter.done(*ready)
     return made
 
 
