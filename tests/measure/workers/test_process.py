@@ -63,6 +63,13 @@ def test_each_gpu_has_temporary_files_of_its_own(tmp_path: Path, monkeypatch: py
     assert all(Path(folder).is_dir() and tmp_path in Path(folder).parents for _, folder in folders)
 
 
+def test_so_has_a_gpu_that_the_environment_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
+    (result,) = share(tmp_path / "stage", grid("a", what="sleep", seconds=0)[:1], places=())
+    assert result.data and Path(result.data["temporary"]).name == f"flashcore-{os.getuid()}-GPU-a"
+
+
 def test_what_others_have_made_is_no_folder_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

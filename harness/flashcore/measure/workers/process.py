@@ -87,8 +87,8 @@ class Process(Child):
         self._give(self.tasks, **head, **({"more": True} if self._refillable else {}))
         argv = self.program.command(self._task_file, self._journal)
         environment = {**python_process.environment(), **self.program.environment, SUPERVISOR: str(os.getpid())}
-        if self.gpu:
-            environment |= {"CUDA_VISIBLE_DEVICES": self.gpu, "TMPDIR": _temporary(self.gpu)}
+        if gpu := self.gpu or os.environ.get("CUDA_VISIBLE_DEVICES"):
+            environment |= {"CUDA_VISIBLE_DEVICES": gpu, "TMPDIR": _temporary(gpu)}
         try:
             log = self._log.open("wb")
             self._fifo = Path(tempfile.mkdtemp(prefix="flashcore-"), "journal")
