@@ -112,8 +112,9 @@ def run(context: Context, cases: Sequence[Case]) -> StageResult:
         progress=context.progress("profile", len(cases)),
     )
     tasks = [Task(case.name, {"case": case.to_json(), "device": context.device}) for case in cases]
-    version = toolchain.tool_version(profiling.ncu)
-    return replace(profiled(tasks, context.folder / "profile", profiling), ncu=version)
+    with ThreadPoolExecutor(1) as thread:  # starting ncu takes time
+        version = thread.submit(toolchain.tool_version, profiling.ncu)
+        return replace(profiled(tasks, context.folder / "profile", profiling), ncu=version.result())
 
 
 def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> Profiling:
