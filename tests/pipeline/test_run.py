@@ -325,6 +325,20 @@ def test_roofs_are_measured_while_the_build_runs_and_before_anything_else(
     assert EVENTS == ["compiled", "roofs", "same sources", "measured"], "nothing is checked before"
 
 
+def test_the_roofs_of_several_gpus_are_measured_at_once(overlapping: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, measured = threading.Barrier(2, BEGUN.set, timeout=30), []
+
+    def measure_roofs(of: Settings, say: Callable[[str], None], *, busy: bool) -> None:
+        both.wait()
+        measured.append(of.gpus)
+
+    monkeypatch.setattr(run_module, "measure_roofs", measure_roofs)
+    monkeypatch.setattr(gpu_choice, "visible", lambda: {"GPU-a": H200, "GPU-b": H200})
+    with pytest.raises(FlashcoreError, match="enough"):
+        run_module.run(open_context(overlapping.settings))
+    assert sorted(measured) == ["GPU-a", "GPU-b"]
+
+
 def test_roofs_stop_when_the_build_fails(overlapping: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure_roofs(_: Settings, say: Callable[[str], None], *, busy: bool) -> None:
         BEGUN.set()

@@ -37,7 +37,7 @@ from flashcore.model.files import PARTIAL
 from flashcore.model.progress import prefixed
 from flashcore.model.record import Measured, Record, Roof, StageNote
 from flashcore.pipeline import resume as resuming
-from flashcore.pipeline.opening import each_gpu, each_kind, executor_of, open_context, open_recordable
+from flashcore.pipeline.opening import each_kind, executor_of, open_context, open_recordable
 from flashcore.pipeline.recording import Outcome, joined, recorded_before
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import roofs_suite
@@ -253,9 +253,11 @@ def _roofs_ahead(context: Context) -> Iterator[Callable[[], object]]:
             raise FlashcoreError("the run was stopped")  # at the next message; ends the processes
         context.say(text)
 
-    with ThreadPoolExecutor(1) as thread:
-        wanted = each_gpu(settings) if needed and not context.cannot_measure else []
-        measuring = [thread.submit(measure_roofs, of, say, busy=True) for of in wanted]
+    uuids = context.workers.uuids
+    each = [replace(settings, gpus=uuid) for uuid in uuids] if len(uuids) > 1 else [settings]
+    with ThreadPoolExecutor(len(each)) as threads:
+        wanted = each if needed and not context.cannot_measure else []
+        measuring = [threads.submit(measure_roofs, of, say, busy=True) for of in wanted]
         try:
             yield lambda: wait(measuring)
         except BaseException:
