@@ -55,7 +55,9 @@ def test_a_source_that_does_not_compile_is_rejected(compiler: Nvcc, tmp_path: Pa
     assert "\x1b" not in verdict.reasons[0]
 
 
-@pytest.mark.parametrize("attack", [1, 5, 7])  # see the source; none tells that it escaped
+@pytest.mark.parametrize(  # see the source; none tells that it escaped
+    "attack", [1, *(pytest.param(attack, marks=pytest.mark.slow) for attack in (5, 7))]
+)
 def test_host_code_that_attacks_gets_nowhere(
     compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: int
 ) -> None:

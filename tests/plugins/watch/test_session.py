@@ -160,7 +160,9 @@ def test_ncu_reads_the_counters_once_cupti_could_not(session: Session, stages: S
     assert stages.counted == ["cupti", "cupti", "ncu", "ncu"]
 
 
-@pytest.mark.parametrize("name", ["problem.py", "suite.toml", "data.bin"])
+@pytest.mark.parametrize(
+    "name", ["problem.py", *(pytest.param(name, marks=pytest.mark.slow) for name in ("suite.toml", "data.bin"))]
+)
 def test_after_a_change_of_the_problem_earlier_builds_are_not_compared(
     session: Session, stages: Stages, name: str
 ) -> None:
