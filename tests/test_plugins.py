@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import dataclasses
-import functools
 import importlib
 import json
 import os
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,22 +111,25 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@functools.cache
-def compiled() -> None:
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the package; compiled modules too, which its processes do not write. Links would change
+    the files' ctime."""
     compileall.compile_dir(PACKAGE, quiet=1)
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(PACKAGE, folder / "flashcore")
+    return folder
 
 
-def copy_without(removed: Path, target: Path, of: str = "plugins") -> Path:
-    """A folder of the package without a folder of its plugins; compiled modules too, which its processes do not write.
-    Links would change the files' ctime."""
-    compiled()
-    skip = plugins.FOLDER / removed
-
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        return {n for n in names if Path(folder, n) == skip}
-
-    shutil.copytree(PACKAGE / of, target / "flashcore" / of, ignore=ignore)
-    return target
+@contextlib.contextmanager
+def without(removed: str, copy: Path) -> Iterator[Path]:
+    """The copy without a folder of its plugins, meanwhile."""
+    folder, elsewhere = copy / "flashcore" / "plugins" / removed, copy / "removed"
+    folder.rename(elsewhere)
+    try:
+        yield copy
+    finally:
+        elsewhere.rename(folder)
 
 
 def run(package: Path, cwd: Path, code: str, *words: str, begin: str = PLUGINS_OF) -> str:
@@ -139,24 +143,25 @@ def run(package: Path, cwd: Path, code: str, *words: str, begin: str = PLUGINS_O
 
 @pytest.mark.parametrize("removed", OURS, ids=str)
 def test_the_core_runs_without_a_plugin_and_names_it_where_it_is_needed(
-    removed: Path, work: Path, tmp_path: Path
+    removed: Path, work: Path, copy: Path, tmp_path: Path
 ) -> None:
-    package = copy_without(removed, tmp_path)
     core = ("--help", "list --suite suite", "gate 2026", f"report 2026 -o {tmp_path / 'report'}")
-    output = run(package, work, SESSION, *core, NEEDS[str(removed)])
+    with without(str(removed), copy) as package:
+        output = run(package, work, SESSION, *core, NEEDS[str(removed)])
     *results, needed = (json.loads(line) for line in output.splitlines())
     assert [code for code, _, _ in results] == [0] * len(core), results
     code, _, message = needed
     assert code == 2 and f"the plugin {removed.name}, which is not installed" in message
 
 
-def test_a_run_with_facts_of_a_missing_plugin_names_it(work: Path, tmp_path: Path) -> None:
+def test_a_run_with_facts_of_a_missing_plugin_names_it(work: Path, copy: Path, tmp_path: Path) -> None:
     cwd = shutil.copytree(work, tmp_path / "work")
     record = factory.record()
     of = next(f.subject for f in record.facts.named("isolated_p50"))
     joules = [Fact(of, "energy", 20.0, "mJ", Source.NVML)]
     store.write(dataclasses.replace(record, facts=Facts([*record.facts, *joules])), cwd / "profiles" / record.id)
-    (code, _, message) = json.loads(run(copy_without(Path("energy"), tmp_path), cwd, SESSION, "facts 2026"))
+    with without("energy", copy) as package:
+        (code, _, message) = json.loads(run(package, cwd, SESSION, "facts 2026"))
     assert code == 2 and "the plugin energy, which is not installed" in message
     assert json.loads(run(PACKAGE.parent, cwd, SESSION, "facts 2026"))[0] == 0
 
@@ -167,23 +172,24 @@ def test_the_facts_of_each_plugin_are_known_without_it() -> None:
     assert plugin.SHIPPED["facts"] == {fact: entry.name for entry in loaded for fact in entry.facts}
 
 
-def test_watch_runs_without_ssh_which_its_host_needs(work: Path, tmp_path: Path) -> None:
-    package = copy_without(Path("ssh"), tmp_path)
-    results = map(json.loads, run(package, work, SESSION, "watch --help", "watch --host box").splitlines())
+def test_watch_runs_without_ssh_which_its_host_needs(work: Path, copy: Path) -> None:
+    with without("ssh", copy) as package:
+        results = map(json.loads, run(package, work, SESSION, "watch --help", "watch --host box").splitlines())
     (code, text, _), (refused, _, message) = results
     assert code == 0 and "--serve" in text and "--host" not in text
     assert refused == 2 and "the plugin ssh, which is not installed" in message
 
 
-def test_a_suite_is_read_without_the_plugin_of_a_table_that_it_has(work: Path, tmp_path: Path) -> None:
-    package = copy_without(Path("map"), tmp_path)
+def test_a_suite_is_read_without_the_plugin_of_a_table_that_it_has(work: Path, copy: Path) -> None:
     suites = (ROOT / "kernels" / "attention", ROOT / "examples" / "row_softmax")
-    results = map(json.loads, run(package, work, SESSION, *(f"list --suite {suite}" for suite in suites)).splitlines())
-    assert [code for code, _, _ in results] == [0, 0]
+    with without("map", copy) as package:
+        output = run(package, work, SESSION, *(f"list --suite {suite}" for suite in suites))
+    assert [json.loads(line)[0] for line in output.splitlines()] == [0, 0]
 
 
 def test_the_core_passes_its_tests_without_any_plugin(tmp_path: Path) -> None:
-    package = copy_without(Path(), tmp_path, of="")
+    shutil.copytree(PACKAGE, tmp_path / "flashcore", ignore=lambda at, _: {"plugins"} if at == str(PACKAGE) else set())
+    package = tmp_path
     run(package, ROOT, IMPORTS, begin=ANEW)
     words = [
         sys.executable,
