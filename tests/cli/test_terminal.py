@@ -20,7 +20,7 @@ from flashcore.gate import formats
 from flashcore.pipeline import plugins
 from flashcore.records import store
 from tests import factory
-from tests.conftest import ROOT
+from tests.conftest import ROOT, flashcore
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "harness"), "TERM": "xterm-256color"}
 ENV.pop("NO_COLOR", None)
@@ -161,7 +161,9 @@ def gate(*words: str | Path, **changes: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "form", [f if f in ("table", "github") else pytest.param(f, marks=pytest.mark.slow) for f in FORMATS]
+)
 def test_a_failed_gate_exits_1_in_latin_1(failed: Path, form: str) -> None:
     odd = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
     words = gate(failed, "--format", form, **odd)
@@ -187,8 +189,8 @@ def test_a_defect_exits_4_and_a_closed_output_is_none(failed: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["a" * 5000], ["--suite", "a" * 5000], ["--suite", "/dev/null/x"]])
-def test_a_name_that_no_file_can_have_is_wrong_usage(words: list[str]) -> None:
-    done = subprocess.run(gate(*words), env=ENV, capture_output=True, text=True, check=False)
+def test_a_name_that_no_file_can_have_is_wrong_usage(words: list[str], tmp_path: Path) -> None:
+    done = flashcore("gate", *words, cwd=tmp_path)
     assert done.returncode == Exit.USAGE
     assert "Traceback" not in done.stderr and len(done.stderr) < 7000
 
