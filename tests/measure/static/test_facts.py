@@ -246,6 +246,16 @@ def test_a_disassembler_that_fails_gives_no_text(code: int, text: str, tmp_path:
     assert facts_module.listing(tmp_path / "x.cubin", tool) == "made"
 
 
+def test_a_cubin_is_disassembled_once(tmp_path: Path) -> None:
+    tool, file, asked = tmp_path / "nvdisasm", tmp_path / "x.cubin", tmp_path / "asked"
+    tool.write_text(f'#!/bin/sh\necho x >> {asked}\ncat "$3"\n', encoding="utf-8")
+    tool.chmod(0o755)
+    for content, count in (("first", 1), ("first", 1), ("second", 2)):
+        file.write_text(content)
+        assert facts_module.listing(file, tool) == content
+        assert asked.read_text(encoding="utf-8").count("x") == count
+
+
 # --- what is kept -------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ from flashcore.model.causes import (
     as_json,
     from_json,
 )
+from flashcore.model.files import file_hash
 from flashcore.model.record import Artifact, Fact, Launch, Plan, Source, Subject, Value
 from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
@@ -212,11 +213,16 @@ def ptxas_spills(log: str) -> dict[str, tuple[int, int]]:
 
 
 def listing(path: Path, disassembler: Path | None) -> str | None:
-    """The cubin's SASS as text, with its source lines; ``None`` without a disassembler."""
+    """The cubin's SASS as text, with its source lines; ``None`` without a disassembler, which takes 0.3 s or more."""
     existing = path.with_name("variant.sass")  # written by the build if it found a disassembler
     if existing.is_file():
         return existing.read_text(encoding="utf-8", errors="replace")
-    return None if disassembler is None else disassemble(path, disassembler)
+    if disassembler is None:
+        return None
+    name, key = f"{path.stem}.sass", file_hash(path)
+    code: str = cache.recall(path.parent, name, key) or disassemble(path, disassembler)
+    cache.keep(path.parent, name, key, code)
+    return code
 
 
 def disassemble(path: Path, disassembler: Path) -> str:
