@@ -232,7 +232,10 @@ def test_an_edited_generated_header_is_written_again(compiled: Path, tmp_path: P
     assert header.read_text(encoding="utf-8") == right
 
 
-@pytest.mark.parametrize("edited", ["*-binding-*/binding.o", "two_steps-sm_90a-*/variant.sass"])
+@pytest.mark.parametrize(
+    "edited",
+    [pytest.param("*-binding-*/binding.o", marks=pytest.mark.slow), "two_steps-sm_90a-*/variant.sass"],
+)
 def test_what_a_build_made_is_used_only_as_it_was_made(toy: Built, tmp_path: Path, edited: str) -> None:
     if toy.of("two_steps").library is None:
         pytest.skip("package: torch is not installed")

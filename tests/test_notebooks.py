@@ -46,7 +46,10 @@ def test_there_are_two() -> None:
     assert [p.name for p in NOTEBOOKS] == ["compare_two_runs.ipynb", "read_a_run.ipynb"]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem != "read_a_run")) for path in NOTEBOOKS],
+)
 def test_a_notebook_runs_and_shows_data(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -232,7 +232,7 @@ def test_same_bytes_twice(tmp_path: Path, single_file: bool) -> None:
     assert first == contents(tmp_path / "one")  # over itself
 
 
-@pytest.mark.parametrize("single_file", [False, True])
+@pytest.mark.parametrize("single_file", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_several_processes_render_the_same_bytes(
     single_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

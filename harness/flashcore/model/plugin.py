@@ -165,8 +165,11 @@ def entries(kind: Kind) -> list[tuple[str, str]]:
 
 def entry(kind: Kind, name: str) -> str | None:
     """The reference that a loaded plugin adds under this name."""
-    added = (getattr(plugin, kind) for plugin in reversed(_loaded.values()))
-    return next((references[name] for references in added if name in references), None)
+    for plugin in reversed(_loaded.values()):
+        references: Mapping[str, str] = getattr(plugin, kind)
+        if name in references:
+            return references[name]
+    return None
 
 
 def find(kind: Kind, name: str) -> Any:

@@ -375,6 +375,7 @@ def test_a_full_disk_while_compiling(compiler: toolchain.Nvcc, tmp_path: Path) -
     assert compile_one(TOY, tmp_path / "build", "two_steps").of("two_steps").status == "ok"
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_disassembling(
     compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

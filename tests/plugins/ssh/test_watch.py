@@ -32,18 +32,8 @@ class Session:
 
     def __init__(self, box: Box, folder: Path) -> None:
         self.box, self.watched = box, Watched(folder, "--host", box.executor.removeprefix("host="), "--serve")
-        self.process = self.watched.start()
+        self.watched.start()
         self.first = self.watched.until("idle")
-
-    def press(self, key: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(key)
-        self.process.stdin.flush()
-
-    def end(self) -> str:
-        self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=PATIENCE)
-        return errors
 
 
 def edited(number: int) -> Callable[[str], str]:
@@ -58,8 +48,8 @@ def session(box: Box, compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pyt
     work.mkdir()
     made = Session(box, work)
     yield made
-    errors = made.end()
-    assert made.process.returncode == Exit.OK, errors
+    made.watched.interrupt()
+    made.watched.ends()
 
 
 def test_a_save_here_is_answered_there(session: Session) -> None:
@@ -109,9 +99,9 @@ def test_a_broken_connection_is_made_again_and_sends_what_changed(session: Sessi
 
 def test_keys_and_a_recorded_run(session: Session) -> None:
     watched = session.watched
-    session.press("p")
+    watched.press("p")
     assert answers(watched.until("idle"))["budgets"]["save"] == 2
-    session.press("r")
+    watched.press("r")
     recorded = watched.until("recorded")[-1]
     assert recorded["exit_code"] in (Exit.OK, Exit.UNMEASURED), recorded
     (run,) = (watched.folder / "profiles").iterdir()
@@ -130,11 +120,11 @@ def test_one_session_takes_the_place_of_another_whose_connection_was_lost(
     first = json.loads((box.folder / "job.json").read_bytes())["pid"]
     os.kill(frozen, signal.SIGSTOP)
     try:
-        process = second.start()
+        second.start()
         assert answers(second.until("idle"))["budgets"]["status"] == "ok"
         assert has_ended(first)
-        _, errors = process.communicate("q", timeout=PATIENCE)
-        assert process.returncode == Exit.OK, errors
+        second.press("q")
+        second.ends()
     finally:
         os.kill(frozen, signal.SIGKILL)
     assert answers(session.watched.until("idle"))["budgets"]["save"] == 2
