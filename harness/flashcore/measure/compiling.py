@@ -60,7 +60,8 @@ class Compiling:
         self._nvcc = toolchain.find_nvcc(context.build_folder).version if context.suite.uses_nvcc else ""
         if not first:
             self.first = self._built(context.archs)
-            self._result = _described(self.first, context, self._seconds)
+            plans_only = context.options.plans_only
+            self._result = self.first if plans_only else _described(self.first, context, self._seconds)
             return
         from concurrent.futures import ThreadPoolExecutor  # slow to import: 2 % of an up-to-date build
 

@@ -6,14 +6,19 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flashcore.errors import UsageError
+from flashcore.measure.compiling import compile_all
 from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.measure.settings import Settings
+from flashcore.measure.static import facts as static_facts
 from flashcore.pipeline import plugins
+from flashcore.pipeline.opening import open_context
 from flashcore.plugins.judge import planning, sandbox
 from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.verdict import Verdict
@@ -136,3 +141,11 @@ def test_a_source_is_planned_for_the_numbers_of_each_kind_of_input(compiler: Nvc
     made = planning.baseline(load(folder), "sm_90a", tmp_path / "b")
     of_number = {one.numbers["sign"]: one.launches[0]["arguments"][-1][0]["hex"] for one in made.shapes["small"]}
     assert of_number == {1: "00000040", -1: "000000c0"}
+
+
+def test_no_candidate_is_disassembled(compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(static_facts, "disassemble", lambda *_: pytest.fail("disassembled"))
+    context = open_context(Settings(str(ROOT / "tests/suites/toy"), build="build", variant="plain", upto=None))
+    built = compile_all(replace(context, options=replace(context.options, archs=("sm_90a",), plans_only=True)))
+    assert [a.status for a in built.artifacts] == ["ok"] and built.plans and not built.facts

@@ -72,7 +72,7 @@ class Options:
     verbose: bool = False  # show the commands and the compiler's output
     archs: tuple[str, ...] = ()  # empty: all of the suite's
     nice: int = 0  # how much the compilers' priority is lowered
-    plans_only: bool = False  # cubins and launch plans, without the operator and the disassembly
+    plans_only: bool = False  # cubins and launch plans, without the operator, the disassembly and static facts
 
     @staticmethod
     def from_environment(suite: Suite) -> Options:

@@ -18,7 +18,7 @@ from typing import Any
 
 from flashcore.errors import CapabilityError, FlashcoreError
 from flashcore.measure.cases import child_cases
-from flashcore.measure.compiling import Compiling
+from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import all_kinds, load_problem
@@ -49,7 +49,7 @@ def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     variant = context.suite.variants[name]
     suite, options = replace(context.suite, variants={name: variant}), replace(context.options, plans_only=True)
     context = replace(context, suite=suite, gpu_arch=arch, options=options)
-    context = replace(context, built=Compiling(context).first)  # without static facts, which take a disassembler
+    context = replace(context, built=compile_all(context))
     artifact = context.built.artifact(name, arch)
     if artifact is None or artifact.status != "ok":
         raise FlashcoreError(f"it does not compile: {artifact.message if artifact else 'no build'}")
