@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from flashcore.chips import devices
 from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge.judging import judge_all
+from flashcore.plugins.judge.judging import _Judge, judge_all
 from flashcore.plugins.judge.measuring import Trials
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
@@ -90,6 +92,23 @@ def test_bytes_beside_a_tensor_are_noticed(judge: Judge) -> None:
 def test_a_failed_call_is_the_candidates_and_a_missing_gpu_is_not(judge: Judge, fails: str, status: str) -> None:
     verdict = judge(environment={"LIBCUDA_FAILS": fails})
     assert verdict.status == status and fails.partition(":")[0] in verdict.reasons[0]
+
+
+def test_a_batch_may_end_while_a_verdict_starts_processes() -> None:
+    one: Any = object.__new__(_Judge)
+    one._answers, ended = SimpleNamespace(close=lambda: None), list[int]()
+
+    def process(number: int) -> SimpleNamespace:
+        def close() -> None:
+            ended.append(number)
+            if number < 3:  # as the verdict's thread does meanwhile
+                one._spare.append(process(number + 1))
+
+        return SimpleNamespace(close=close)
+
+    one._spare = deque([process(0), process(3)])
+    one.close()
+    assert sorted(ended) == [0, 1, 2, 3, 3] and not one._spare
 
 
 def test_a_suite_that_fails_convicts_nobody(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

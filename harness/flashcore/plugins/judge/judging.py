@@ -154,9 +154,9 @@ class _Judge:
     def close(self) -> None:
         """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
         self._answers.close()
-        for one in self._spare:
-            one.close()
-        self._spare.clear()
+        with contextlib.suppress(IndexError):  # the verdict's thread may take and start some meanwhile
+            while True:
+                self._spare.popleft().close()
 
     def judge(self, one: Prepared, verdict: Verdict) -> None:
         """Checks and times a candidate.
