@@ -4,14 +4,15 @@
 // copies under way. A block has one K/V head and a range of keys. One warp requests tiles of keys by bulk tensor copies
 // into a ring; the others wait for a tile, multiply (mma.sync) and release it. All query rows that share the K/V head
 // are packed into the 16, 32 or 64 rows of these products: with 16 rows each of the four warps takes every fourth tile,
-// with 64 each has 16 of the rows. Two blocks fit on an SM: 192 KiB of copies under way.
+// with 64 each has 16 of the rows. Two blocks fit on an SM: 128 KiB of copies under way, where 30 cover DRAM's
+// latency.
 //
 // Each warp has its own running maximum, sum and output (see attention/softmax.cuh). They are merged through shared
 // memory; the parts of a split head go to the workspace, in fp32, and a second kernel merges them, always in the same
 // order: repeats are bit-equal.
 //
 //   PACK          0: a block per query head, which alone reads its K and V
-//   SPLIT         0: a block has all keys
+//   WAVES         keys are split so that blocks fill all SMs so many times; 0: a block has all keys
 //   PROGRAMMATIC  1: programmatic dependent launches: a kernel sets up before its predecessor has ended
 
 #define WRITE_LSE 0
@@ -27,8 +28,8 @@
 #ifndef PACK
 #define PACK 1
 #endif
-#ifndef SPLIT
-#define SPLIT 1
+#ifndef WAVES
+#define WAVES 1
 #endif
 #ifndef PROGRAMMATIC
 #define PROGRAMMATIC 1
@@ -48,7 +49,7 @@ using hopper::pack;
 
 constexpr int kDim = 128;
 constexpr int kKeys = 32;  // of a tile
-constexpr int kStages = 6;
+constexpr int kStages = 4;
 constexpr int kWarps = 4;  // that multiply; one more requests tiles
 constexpr int kThreads = (kWarps + 1) * 32;
 constexpr int kBlocksOfSm = 2;
@@ -63,7 +64,9 @@ constexpr int kStatesAt = kStages * kStageBytes;
 constexpr int kBarriersAt = kStatesAt + kLargestRows * sizeof(float2);
 constexpr int kSharedBytes = kBarriersAt + 2 * kStages * sizeof(hopper::Barrier);
 static_assert(kLargestRows * kLine * sizeof(float) <= kStatesAt, "parts fit into the ring");
-static_assert(kWarps <= kStages, "a group has a stage in each turn of the ring");
+// Tiles may arrive in another order than they were requested. A group that waited at a stage of which another group had
+// yet to take a tile would mistake the phase before that for its own.
+static_assert(kStages % kWarps == 0, "a stage's tiles are all of one group");
 static_assert(kBlocksOfSm * (kSharedBytes + 1024) <= 228 * 1024, "shared memory of an SM");
 
 constexpr int kCombineWarps = 4;
@@ -368,24 +371,9 @@ struct Sizes {
     tiles = static_cast<int>(flashcore::ceil_div(s.S, kKeys));
     block = kKernels[rows <= 16 ? 0 : rows <= 32 ? 1 : 2];
     row_tiles = static_cast<int>(flashcore::ceil_div(rows, block.rows));
-    splits = SPLIT ? best_splits(static_cast<std::int64_t>(heads) * row_tiles) : 1;
-  }
-
-  // The number of splits with which the fullest place for a block has the fewest tiles, where each block costs four
-  // more. A block has at least a tile for each warp.
-  int best_splits(std::int64_t blocks) const {
-    constexpr int kPlaces = kBlocksOfSm * MULTIPROCESSORS;  // each for a block at a time
-    int best = 1;
-    std::int64_t least = INT64_MAX;
-    for (int n = 1; n <= std::min(tiles / kWarps, kPlaces); ++n) {
-      const std::int64_t cost = flashcore::ceil_div(blocks * n, kPlaces) *
-                                static_cast<std::int64_t>(flashcore::ceil_div(tiles, n) + 4);
-      if (cost < least) {
-        least = cost;
-        best = n;
-      }
-    }
-    return best;
+    // At most as many as keep a tile for each warp.
+    const std::int64_t places = WAVES * kBlocksOfSm * MULTIPROCESSORS / (heads * row_tiles);
+    splits = static_cast<int>(std::clamp<std::int64_t>(places, 1, std::max(1, tiles / kWarps)));
   }
 };
 
