@@ -66,6 +66,8 @@ MOST_KEYS = {"cluster_keys": 512, "cluster_rows": 1024, "cluster_wide_keys": 512
 CLASSES = 5
 #: A variant that is slower than this many times the fastest at a point need not be predicted there.
 _FAR = 1.8
+#: A time counts half if its logarithm is so far from that of its sum.
+_TRUSTED = 0.2
 Params = Mapping[str, Any]
 Point = tuple[Params, Mapping[str, float]]
 
@@ -146,14 +148,14 @@ def features(params: Params, name: str) -> Any:
         fullest, mean, waves = load(params, name, SMS)
         last = load(params, name, SMS * fit)[0] if fit > 1 else waves
         terms = [1, fullest, mean, last, keys * heads * seen / SMS, keys, keys * heads / SMS]
-    return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"]])
+    filled = min(1, -(-params["S"] // rows) * heads / (SMS * fit))
+    return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"], filled])
 
 
-def nonnegative(a: Any, b: Any) -> Any:
-    """The x of at least 0 with the least ``|ax - b|``, by coordinate descent."""
-    scale = np.maximum(np.linalg.norm(a, axis=0), 1e-9)
-    a = a / scale
-    gram, target, x = a.T @ a, a.T @ b, np.zeros(a.shape[1])
+def nonnegative(gram: Any, target: Any) -> Any:
+    """The x of at least 0 with the least ``x @ gram @ x / 2 - target @ x``, by coordinate descent."""
+    scale = np.sqrt(np.maximum(gram.diagonal(), 1e-18))
+    gram, target, x = gram / np.outer(scale, scale), target / scale, np.zeros(len(target))
     for _ in range(200):
         for j in range(len(x)):
             x[j] = max(0, x[j] + target[j] - gram[j] @ x)
@@ -161,7 +163,8 @@ def nonnegative(a: Any, b: Any) -> Any:
 
 
 def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
-    """By variant, D and class, the factors in us."""
+    """By variant, D and class, the factors in us. They are drawn to those of all the variant's classes together, as if
+    by one point more."""
     model: dict[tuple[str, int, int], Any] = {}
     best = np.array([min(times.values()) for _, times in chosen])
     common = np.ones(len(chosen))
@@ -178,11 +181,19 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
             groups.append((key, at, a, us, np.ones(len(at))))
     for _ in range(8):
         sums, weights = np.zeros(len(chosen)), np.full(len(chosen), 1e-9)
+        squares, together = {}, {}
         for key, at, a, us, trust in groups:
             weight = trust * best[at] / us
-            x = model[key] = nonnegative(a * (common[at] / us * weight)[:, None], weight)
+            scaled = a * (common[at] / us * weight)[:, None]
+            squares[key] = scaled.T @ scaled, scaled.T @ weight
+            together.setdefault(key[:2], []).append(squares[key])
+        shared = {key: nonnegative(*map(sum, zip(*each, strict=True))) for key, each in together.items()}
+        for key, at, a, us, trust in groups:
+            gram, target = squares[key]
+            one = gram.diagonal() / len(at)
+            x = model[key] = nonnegative(gram + np.diag(one), target + one * shared[key[:2]])
             ratio = np.log(us / np.maximum(a @ x, 1e-3))
-            trust[:] = 1 / (1 + ((ratio - np.log(common[at])) / 0.1) ** 2)
+            trust[:] = 1 / (1 + ((ratio - np.log(common[at])) / _TRUSTED) ** 2)
             np.add.at(sums, at, trust * best[at] / us * ratio)
             np.add.at(weights, at, trust * best[at] / us)
         common = np.exp(sums / weights)
@@ -216,14 +227,14 @@ struct Tile {{
 // A variant's tiles, keys per step, most keys (0: no limit), and by D and class of shapes the factors, us, of: a
 // launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the mean SM; a tile of the fullest
 // SM, or with several blocks per SM the keys of the fullest place for one; 64 keys of all rows per SM; 64 keys of the
-// longest row; 64 rows per SM; 64 keys of all rows per SM over the heads that share K and V. Without factors it was
-// never near the fastest.
+// longest row; 64 rows per SM; 64 keys of all rows per SM over the heads that share K and V; the share of places for
+// blocks that have a tile. Without factors it was never near the fastest.
 struct Cost {{
   std::string_view variant;
   Tiles order;
   Tile tiles[2];
   std::int64_t step, most_keys;
-  double us[2][{classes}][8];
+  double us[2][{classes}][9];
 }};
 
 inline constexpr Cost kCosts[] = {{
@@ -280,12 +291,14 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   const int kind = s.S <= 128 ? 0 : s.S <= 256 ? 1 : s.S <= 1024 || is_pair ? 2 : 3 + causal;
   const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.tiles[s.D / 128].rows, fit = cost.tiles[s.D / 128].blocks * {sms};
-  const bool is_near = std::any_of(factors, factors + 8, [](double us) {{ return us > 0; }});
+  const bool is_near = std::any_of(factors, factors + 9, [](double us) {{ return us > 0; }});
   if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
   const std::int64_t heads = s.B * s.H;
   const double keys = static_cast<double>((s.S + 63) / 64), each = keys * static_cast<double>(heads) / {sms};
   const double all = each * (causal ? (keys + 1) / 2 : keys);
-  double terms[] = {{1, 0, 0, 0, all, keys, each, all * static_cast<double>(s.HKV) / static_cast<double>(s.H)}};
+  const double filled = std::min(1.0, static_cast<double>((s.S + rows - 1) / rows * heads) / static_cast<double>(fit));
+  const double shared = all * static_cast<double>(s.HKV) / static_cast<double>(s.H);
+  double terms[] = {{1, 0, 0, 0, all, keys, each, shared, filled}};
   if (is_pair) {{
     const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
     const double waves = static_cast<double>((blocks + fit - 1) / fit), share = static_cast<double>(blocks) / {sms};
@@ -300,7 +313,7 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
     terms[3] = fit > {sms} ? load_of(cost, s, causal, fit).fullest : load.waves;
   }}
   double us = 0;
-  for (int i = 0; i < 8; ++i) us += factors[i] * terms[i];
+  for (int i = 0; i < 9; ++i) us += factors[i] * terms[i];
   return us;
 }}
 
@@ -324,7 +337,7 @@ def header(chosen: list[Point]) -> str:
     costs = []
     for name, (order, *tiles) in VARIANTS.items():
         factors = [
-            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(8))) + "}"
+            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(9))) + "}"
             for depth in (64, 128)
             for kind in range(CLASSES)
         ]

@@ -147,40 +147,57 @@ def test_a_dispatcher_stays_however_slow_it_is() -> None:
     assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
 
 
-@pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
-def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
-) -> None:
-    rules: list[StopRule] = []
-    left: list[str] = []
-    us = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 90.0}
+US = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}  # of looks
+
+
+def raced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *times: dict[str, float]
+) -> tuple[dict[str, Any], list[tuple[list[str], StopRule]]]:
+    """The variants' times if bench measures these, one set after the other, and what each measurement is of."""
+    calls: list[tuple[list[str], StopRule]] = []
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
         chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
-        left.extend(one.variant for one in chosen)
-        rules.append(rule)
-        each = {"a": fastest, "library": 7.0, "chooses": 88.0}
+        each = times[len(calls)]
+        calls.append(([one.variant for one in chosen], rule))
         return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in each.items()}, "failed": {}}
 
     def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
-        return Stub(case.variant, *[us[case.variant]] * 9, kind=kind)
+        return Stub(case.variant, *[US[case.variant]] * 9, kind=kind)
 
     monkeypatch.setattr(looks, "Entrant", entrant)
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
-    cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in us]
+    cases = [replace(case("library", peer=True) if n == "library" else case("right"), variant=n) for n in US]
     payload = {
         "device": "cpu",
         "modes": ["back_to_back"],
         "cases": [replace(c, rank_by="back_to_back").to_json() for c in cases],
         "race": {"first": 1, "full": {"chooses": []}},
     }
-    log, dispatchers = Journal(tmp_path / "journal-001.jsonl"), ["chooses", "of_another_problem"]
-    times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
+    log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
+    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], calls
+
+
+@pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
+def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
+) -> None:
+    times, [(left, rule)] = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
     assert left == ["a", "library", "chooses"]
-    assert rules[0].enough([1.0] * rules[0].least, 0.0, 0.0) and 5 <= rules[0].least < 10, "all get as few"
+    assert rule.enough([1.0] * rule.least, 0.0, 0.0) and 5 <= rule.least < 10, "all get as few"
     assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
+
+
+def test_where_a_dispatcher_is_behind_all_that_are_left_are_timed_anew_with_more_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = {"a": 10.0, "library": 7.0, "chooses": 10.3}, {"a": 10.0, "library": 7.0, "chooses": 10.1}
+    times, [(left, rule), (again, more)] = raced(tmp_path, monkeypatch, first, second)
+    assert again == left and more.least > 2 * rule.least
+    assert {name: times[name]["samples"]["back_to_back"] for name in second} == {n: [x] for n, x in second.items()}
+    assert times["far"]["samples"] == {"back_to_back": [15.0]}
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
