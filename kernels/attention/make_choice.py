@@ -181,7 +181,8 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
             groups.append((key, at, a, us, np.ones(len(at))))
     for _ in range(8):
         sums, weights = np.zeros(len(chosen)), np.full(len(chosen), 1e-9)
-        squares, together = {}, {}
+        squares: dict[tuple[str, int, int], tuple[Any, Any]] = {}
+        together: dict[tuple[str, int], list[tuple[Any, Any]]] = {}
         for key, at, a, us, trust in groups:
             weight = trust * best[at] / us
             scaled = a * (common[at] / us * weight)[:, None]

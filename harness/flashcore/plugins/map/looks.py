@@ -18,9 +18,11 @@ import statistics
 import sys
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
+from flashcore.measure.bench.message import CaseTimes
 from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
@@ -111,7 +113,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         return [c for c in cases if c.variant not in left], StopRule(least=count, fewest=count, seconds=0.0)
 
     def us(one: Entrant) -> float:
-        return statistics.median(variants[one.case.variant]["samples"][mode])
+        return float(statistics.median(variants[one.case.variant]["samples"][mode]))
 
     def least() -> float:
         return min((us(one) for one in near if one.is_choice), default=0.0)
@@ -125,8 +127,19 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
     lowest = least() + 1e-4
     for one in far:
-        samples = [round(max(x - excess, lowest), 4) for x in one.warm]
-        variants[one.case.variant] = {"samples": {mode: samples}, "stopped": [mode]}
+        looked = CaseTimes(
+            samples={mode: [round(max(x - excess, lowest), 4) for x in one.warm]},
+            calls={},
+            kernel_clock={},
+            kernels=None,
+            copies=0,
+            launches=1,
+            eager_calls=1,
+            seconds=0.0,
+            proved={},
+            stopped=[mode],
+        )
+        variants[one.case.variant] = asdict(looked)
     return times
 
 
