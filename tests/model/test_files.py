@@ -32,6 +32,15 @@ def test_a_regular_file_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "name"]
 
 
+def test_threads_write_the_same_file(tmp_path: Path) -> None:
+    """As two builds in one process do: each file is one thread's."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda i: write_atomically(tmp_path / "x", bytes([i]) * 1000, durable=False), range(200)))
+    assert len({*(tmp_path / "x").read_bytes()}) == 1 and [*tmp_path.iterdir()] == [tmp_path / "x"]
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_link_stays_and_its_target_is_written(exists: bool, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()

@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -74,7 +75,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
                 stream.write(data)
             return
         path = path.resolve()
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
         try:
             with temporary.open("wb") as stream:
                 stream.write(data)
