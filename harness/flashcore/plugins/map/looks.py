@@ -88,47 +88,42 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     payload = task.payload
     if not payload["race"]:
         return bench_child.perform(task, log)
+    (mode,) = payload["modes"]
     near: list[Entrant] = []
-    far: list[Entrant] = []
+    far: dict[str, Entrant] = {}
 
     def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
-        for case in cases:
-            log.step(task.name, "first look", case.variant)
-            try:
-                near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
-            except Exception:  # bench reports it
-                if is_poisoned(payload["device"]):
-                    raise
-        for share in _SHARES:
-            log.step(task.name, f"look {share}")
-            for one in dropped(near, share):
-                near.remove(one)
-                far.append(one)
-            for one in random.sample(near, len(near)):
-                one.look()
-        return timed(cases, _SAMPLES)
+        if not near:
+            for case in cases:
+                log.step(task.name, "first look", case.variant)
+                try:
+                    near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
+                except Exception:  # bench reports it
+                    if is_poisoned(payload["device"]):
+                        raise
+            for share in _SHARES:
+                log.step(task.name, f"look {share}")
+                for one in dropped(near, share):
+                    near.remove(one)
+                    far[one.case.variant] = one
+                for one in random.sample(near, len(near)):
+                    one.look()
+        return [c for c in cases if c.variant not in far], rule
 
-    def timed(cases: Sequence[Case], count: int) -> tuple[Sequence[Case], StopRule]:
-        left = {one.case.variant for one in far}
-        return [c for c in cases if c.variant not in left], StopRule(least=count, fewest=count, seconds=0.0)
-
-    def us(one: Entrant) -> float:
-        return float(statistics.median(variants[one.case.variant]["samples"][mode]))
-
-    def least() -> float:
-        return min((us(one) for one in near if one.is_choice), default=0.0)
-
-    times = bench_child.perform(task, log, choose)
-    variants, (mode,) = times["variants"], payload["modes"]
-    near = [one for one in near if one.case.variant in variants]
-    if any(one.is_dispatcher and us(one) > _BEHIND * least() for one in near):
-        variants |= bench_child.perform(task, log, lambda cases, _: timed(cases, _MORE))["variants"]
-    excess = statistics.median([statistics.median(one.warm) - us(one) for one in near] or [0.0])
-    # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Times are rounded.
-    lowest = least() + 1e-4
-    for one in far:
+    for count in (_SAMPLES, _MORE):
+        rule = StopRule(least=count, fewest=count, seconds=0.0)
+        times = bench_child.perform(task, log, choose)
+        variants = times["variants"]
+        near = [one for one in near if one.case.variant in variants]
+        us = {one: statistics.median(variants[one.case.variant]["samples"][mode]) for one in near}
+        least = min((us[one] for one in us if one.is_choice), default=0.0)
+        if all(us[one] <= _BEHIND * least for one in us if one.is_dispatcher):
+            break
+    excess = statistics.median([statistics.median(one.warm) - us[one] for one in near] or [0.0])
+    for name, one in far.items():
         looked = CaseTimes(
-            samples={mode: [round(max(x - excess, lowest), 4) for x in one.warm]},
+            # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
+            samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
             calls={},
             kernel_clock={},
             kernels=None,
@@ -139,7 +134,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
             proved={},
             stopped=[mode],
         )
-        variants[one.case.variant] = asdict(looked)
+        variants[name] = asdict(looked)
     return times
 
 

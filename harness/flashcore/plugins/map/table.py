@@ -62,8 +62,8 @@ class MapForm(TableForm):
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
-        if lacking := [name for name in self.problems if name not in of_problems.values()]:
-            yield "problems", f"problems with variants that match {self.variants}", repr(lacking)
+        if lacking := {*self.problems} - {*of_problems.values()}:
+            yield "problems", f"problems with variants that match {self.variants}", repr(sorted(lacking))
         judged = {of_problems.get(name) for name in self.dispatchers}
         if len(judged) < len(self.dispatchers) or not judged <= {*self.problems}:
             yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)

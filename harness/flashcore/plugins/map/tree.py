@@ -31,10 +31,6 @@ class Part:
     variants: Sequence[str]
     spots: Sequence[Spot]
 
-    def has(self, spot: Spot) -> bool:
-        """Whether its conditions hold."""
-        return all(computed(test, spot.params) for test in self.tests)
-
     def regret(self, spot: Spot) -> float:
         """The regret of its choice; infinite if no variant runs."""
         return next((spot.regret(v) for v in self.variants if v in spot.times), math.inf)
@@ -89,9 +85,11 @@ def dispatcher(regions: Regions) -> str:
                 f"found {features} and {len(spots)}"
             )
         order = random.Random(0).sample(spots, len(spots))
-        for fold in (order[i::_FOLDS] for i in range(min(_FOLDS, len(spots)))):
+        for fold in [order[i::_FOLDS] for i in range(_FOLDS)]:
             parts = fitted([spot for spot in spots if spot not in fold], features)
-            regrets |= {spot: next(part for part in parts if part.has(spot)).regret(spot) for spot in fold}
+            for spot in fold:
+                part = next(part for part in parts if all(computed(test, spot.params) for test in part.tests))
+                regrets[spot] = part.regret(spot)
         lines += ["", "template <typename Shape, typename Runs>"]
         lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
         parts = fitted(spots, features)
