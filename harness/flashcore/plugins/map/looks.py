@@ -31,7 +31,7 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 
 #: Samples of the cases that are left; and where a dispatcher takes more than this multiple of the fastest case's time.
 #: Of 334 dispatchers that ran the fastest variant's kernel, 7 took 1.02 to 1.08 times that variant's time (H100).
-_SAMPLES, _MORE, _BEHIND = 5, 15, 1.02
+_SAMPLES, _BEHIND = (5, 15), 1.02
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
@@ -110,16 +110,16 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
                     one.look()
         return [c for c in cases if c.variant not in far], rule
 
-    for count in (_SAMPLES, _MORE):
+    for count in _SAMPLES:
         rule = StopRule(least=count, fewest=count, seconds=0.0)
         times = bench_child.perform(task, log, choose)
         variants = times["variants"]
-        near = [one for one in near if one.case.variant in variants]
-        us = {one: statistics.median(variants[one.case.variant]["samples"][mode]) for one in near}
+        timed = (one for one in near if one.case.variant in variants)
+        us = {one: statistics.median(variants[one.case.variant]["samples"][mode]) for one in timed}
         least = min((us[one] for one in us if one.is_choice), default=0.0)
         if all(us[one] <= _BEHIND * least for one in us if one.is_dispatcher):
             break
-    excess = statistics.median([statistics.median(one.warm) - us[one] for one in near] or [0.0])
+    excess = statistics.median([statistics.median(one.warm) - us[one] for one in us] or [0.0])
     for name, one in far.items():
         looked = CaseTimes(
             # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.

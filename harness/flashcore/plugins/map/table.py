@@ -152,14 +152,13 @@ def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
     while True:
         drawn: dict[str, Any] = {}
         for name, given in {"problem": table["problems"], **table["params"]}.items():
+            drawn[name] = given
             match given:
                 case {"low": low, "high": high, "step": step, "log": log}:
                     at = low * (high / low) ** rng.random() if log else rng.uniform(low, high)
                     drawn[name] = min(high // step, max(math.ceil(low / step), round(at / step))) * step
                 case list():
                     drawn[name] = rng.choice(given)
-                case _:
-                    drawn[name] = given
         yield drawn, 1.0
 
 
