@@ -114,8 +114,11 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         rule = StopRule(least=count, fewest=count, seconds=0.0)
         times = bench_child.perform(task, log, choose)
         variants = times["variants"]
-        timed = (one for one in near if one.case.variant in variants)
-        us = {one: statistics.median(variants[one.case.variant]["samples"][mode]) for one in timed}
+        us = {
+            one: statistics.median(variants[one.case.variant]["samples"][mode])
+            for one in near
+            if one.case.variant in variants
+        }
         least = min((us[one] for one in us if one.is_choice), default=0.0)
         if all(us[one] <= _BEHIND * least for one in us if one.is_dispatcher):
             break
