@@ -71,6 +71,22 @@ def test_a_process_stays_for_the_next_run_in_another_folder(tmp_path: Path) -> N
     until(lambda: gone(pid))
 
 
+def test_none_that_stayed_is_left_when_a_run_that_keeps_none_ends(tmp_path: Path) -> None:
+    staying = program(actor(), refill=True, lanes=2, chunk=1)
+    other = program(actor("other"), refill=True)
+    with Pool() as pool:
+        pool.prepare(other, tmp_path / "other")  # has no task, and so uses no GPU
+        until(lambda: len(pids(tmp_path / "other")) == 1)
+        pool.stays = True
+        pool.run([does("a/x", "sleep", seconds=0.3), does("b/x", "sleep", seconds=0.3)], staying, tmp_path / "check")
+        used = pids(tmp_path / "check")
+        assert len(used) == 2 and not any(gone(pid, 0.2) for pid in used)
+        pool.stays = False
+        assert pool.run([], staying, tmp_path / "check") == []
+        (idle,) = pids(tmp_path / "other")
+        assert all(gone(pid) for pid in used) and not gone(idle, 0.2)
+
+
 def test_a_process_that_crashed_or_hung_is_replaced(tmp_path: Path) -> None:
     staying = program(actor(), refill=True, time_limit=0.5)
     with Pool() as pool:

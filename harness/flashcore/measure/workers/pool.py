@@ -88,9 +88,13 @@ class Pool:
         if self._answers[0] != folder:  # else code of a task may have changed the files
             self._answers = folder, answers(folder)
         slots, results = self.slots(program), self._answers[1]
-        return Supervisor(
-            list(tasks), program, folder, slots, results, self._take, on_result, self._keep, lambda: self.stop()
-        ).run()
+        try:
+            return Supervisor(
+                list(tasks), program, folder, slots, results, self._take, on_result, self._keep, lambda: self.stop()
+            ).run()
+        finally:
+            if not self.stays:  # processes that had tasks and stayed would be others' on a GPU that is timed
+                self._kill(lambda process: bool(process.tasks))
 
     def slots(self, program: Program) -> list[Place]:
         """The places of concurrent processes: one per lane and GPU; with several GPUs, limited to one process per two
@@ -107,9 +111,12 @@ class Pool:
 
     def close(self) -> None:
         """Ends the processes that wait for tasks."""
-        for process in self._waiting.values():
-            process.kill()
-        self._waiting.clear()
+        self._kill(lambda process: True)
+
+    def _kill(self, ended: Callable[[Process], bool]) -> None:
+        for key in [key for key, process in list(self._waiting.items()) if ended(process)]:
+            if process := self._waiting.pop(key, None):  # another GPU's thread may be faster
+                process.kill()
 
     def _take(self, place: Place, folder: Path, program: Program) -> Process | None:
         """A process waiting at this place for tasks of this program, or ``None``."""
