@@ -69,7 +69,8 @@ static_assert(kLargestRows * kLine * sizeof(float) <= kStatesAt, "parts fit into
 static_assert(kStages % kWarps == 0, "a stage's tiles are all of one group");
 static_assert(kBlocksOfSm * (kSharedBytes + 1024) <= 228 * 1024, "shared memory of an SM");
 
-constexpr int kCombineWarps = 4;
+constexpr int kCombineWarps = 8;
+constexpr int kMostSplits = 32 * kCombineWarps;  // a lane for each
 
 struct Problem {
   int keys, tiles, splits;
@@ -313,36 +314,46 @@ DECODE(16)
 DECODE(32)
 DECODE(64)
 
-// A block merges the parts of one row: each warp every kCombineWarps-th part.
+// A block merges the parts of one row: each warp every kCombineWarps-th part, relative to their own maximum, so that
+// loads wait neither for each other nor for another warp.
 extern "C" __global__ void __launch_bounds__(kCombineWarps * 32)
     combine_kernel(uint2* __restrict__ out, const Parts parts, int splits) {
+  constexpr int kBatch = 4;  // loads under way
   __shared__ float4 sums[kCombineWarps][kDim / 4];
-  __shared__ float totals[kCombineWarps];
+  __shared__ float2 states[kCombineWarps];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const long long row = blockIdx.x;
   await_predecessor();
   release_successor();
-  float top = kMasked;
-  for (int s = lane; s < splits; s += 32) top = fmaxf(top, parts.states[s * parts.rows + row].x);
-  top = attention::warp_max(top);
+  const int part = warp + lane * kCombineWarps;  // the part whose state this lane has
+  const float2 state = part < splits ? parts.states[part * parts.rows + row] : make_float2(kMasked, 0.0f);
+  const float warp_top = attention::warp_max(state.x);
+  const float factor = exp2_unit(state.x - finite_shift(warp_top));
+  const float warp_l = attention::warp_sum(factor * state.y);
   float4 sum = {};
-  float l = 0.0f;
-#pragma unroll 4
-  for (int s = warp; s < splits; s += kCombineWarps) {
-    const long long part = s * parts.rows + row;
-    const float2 state = parts.states[part];
-    const float factor = exp2_unit(state.x - top);
-    l = fmaf(factor, state.y, l);
-    add(sum, factor, parts.out[part * (kDim / 4) + lane]);
+  for (int i = 0; warp + i * kCombineWarps < splits; i += kBatch) {
+    float4 x[kBatch];
+#pragma unroll
+    for (int n = 0; n < kBatch; ++n) {
+      const int s = warp + (i + n) * kCombineWarps;
+      x[n] = s < splits ? parts.out[(s * parts.rows + row) * (kDim / 4) + lane] : float4{};
+    }
+#pragma unroll
+    for (int n = 0; n < kBatch; ++n) add(sum, __shfl_sync(attention::kAllLanes, factor, i + n), x[n]);
   }
   sums[warp][lane] = sum;
-  totals[warp] = l;
+  if (lane == 0) states[warp] = make_float2(warp_top, warp_l);
   __syncthreads();
   if (warp != 0) return;
+  float top = kMasked, l = 0.0f;
 #pragma unroll
-  for (int w = 1; w < kCombineWarps; ++w) {
-    add(sum, 1.0f, sums[w][lane]);
-    l += totals[w];
+  for (int w = 0; w < kCombineWarps; ++w) top = fmaxf(top, states[w].x);
+  sum = {};
+#pragma unroll
+  for (int w = 0; w < kCombineWarps; ++w) {  // a warp without parts has the factor 0
+    const float f = exp2_unit(states[w].x - top);
+    l = fmaf(f, states[w].y, l);
+    add(sum, f, sums[w][lane]);
   }
   store(out + row * (kDim / 4) + lane, sum, l);
 }
@@ -371,9 +382,9 @@ struct Sizes {
     tiles = static_cast<int>(flashcore::ceil_div(s.S, kKeys));
     block = kKernels[rows <= 16 ? 0 : rows <= 32 ? 1 : 2];
     row_tiles = static_cast<int>(flashcore::ceil_div(rows, block.rows));
-    // At most as many as keep a tile for each warp.
+    // Each has a tile for each warp.
     const std::int64_t places = WAVES * kBlocksOfSm * MULTIPROCESSORS / (heads * row_tiles);
-    splits = static_cast<int>(std::clamp<std::int64_t>(places, 1, std::max(1, tiles / kWarps)));
+    splits = static_cast<int>(std::clamp<std::int64_t>(places, 1, std::clamp(tiles / kWarps, 1, kMostSplits)));
   }
 };
 
