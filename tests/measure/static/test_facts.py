@@ -226,13 +226,13 @@ def test_a_disassembler_that_fails_is_not_asked_twice(
     assert artifact.cubin is not None
     Path(artifact.cubin).with_name("variant.sass").unlink()
     tool = tmp_path / "nvdisasm"
-    tool.write_text(f"#!/bin/sh\necho x >> {tmp_path}/asked\nexit 1\n", encoding="utf-8")
+    tool.write_text(f"#!/bin/sh\necho x >> {tmp_path}/runs\nexit 1\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setattr(toolchain, "optional_tool", lambda _: tool)
     for _ in range(2):
         fact = Facts(facts_module.facts(artifact)[0]).get("sass_hmma", Subject("kernels", "sm_90a", kernel=SHOWN))
         assert fact is not None and fact.value is None and "could not read" in fact.note
-    assert (tmp_path / "asked").read_text(encoding="utf-8").count("x") == 1
+    assert (tmp_path / "runs").read_text(encoding="utf-8").count("x") == 1
 
 
 @pytest.mark.parametrize(("code", "text"), [(0, "SASS\n"), (1, "")])
@@ -247,13 +247,13 @@ def test_a_disassembler_that_fails_gives_no_text(code: int, text: str, tmp_path:
 
 
 def test_a_cubin_is_disassembled_once(tmp_path: Path) -> None:
-    tool, file, asked = tmp_path / "nvdisasm", tmp_path / "x.cubin", tmp_path / "asked"
-    tool.write_text(f'#!/bin/sh\necho x >> {asked}\ncat "$3"\n', encoding="utf-8")
+    tool, file, runs = tmp_path / "nvdisasm", tmp_path / "x.cubin", tmp_path / "runs"
+    tool.write_text(f'#!/bin/sh\necho x >> {runs}\ncat "$3"\n', encoding="utf-8")
     tool.chmod(0o755)
     for content, count in (("first", 1), ("first", 1), ("second", 2)):
         file.write_text(content)
         assert facts_module.listing(file, tool) == content
-        assert asked.read_text(encoding="utf-8").count("x") == count
+        assert runs.read_text(encoding="utf-8").count("x") == count
 
 
 # --- what is kept -------------------------------------------------------------------------------
