@@ -324,6 +324,20 @@ def test_at_the_power_limit_only_the_highest_clock_makes_a_time_impossible(
     assert gap.is_impossible is impossible
 
 
+def test_at_the_power_limit_memory_is_no_faster() -> None:
+    floor_us = MISSION["flop"] / (132 * 4096 * 1320)
+    size = 0.9 * floor_us * 4.8e6  # of the H200's 4.8 TB/s
+    record = factory.record(
+        times={"fast": 9.0},
+        facts=[case("bench_sm_clock", 1320.0), case("throttle", "power_cap"), case("formula_bytes", size)],
+    )
+    (result,) = [c for c in case_bounds(record) if str(c.subject) == "fast/mission"]
+    cold, warm = result.gap("cold_p50"), result.gap("isolated_p50")
+    assert cold and warm and cold.floor_us == warm.floor_us == pytest.approx(floor_us, rel=0.01)
+    assert cold.least_us == pytest.approx(0.9 * floor_us)
+    assert warm.least_us == pytest.approx(floor_us * 1320 / 1980, rel=0.01), "its data is in L2"
+
+
 def test_warm_data_in_l2_has_no_dram_floor() -> None:
     formulas = [case("formula_flop", 1e6), case("formula_exp", 1), case("formula_bytes", 4.8e7)]
     (result,) = [c for c in case_bounds(factory.record(facts=formulas)) if str(c.subject) == "fast/mission"]

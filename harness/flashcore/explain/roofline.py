@@ -383,6 +383,12 @@ def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
     return max(with_time, key=lambda b: b.us or 0.0, default=None)
 
 
+def _at(clock: float | None, bound: Bound) -> float:
+    """The bound, us, if the SM clock is higher, MHz, than its roof's."""
+    given = bound.roof.clock_mhz if bound.roof else None
+    return (bound.us or 0.0) * (min(given / clock, 1.0) if given and clock else 1.0)
+
+
 #: A time below this share of its floor is impossible. Measured roofs vary by the rest.
 LEAST_OF_FLOOR = 0.95
 
@@ -485,17 +491,18 @@ def case_bounds(record: Record) -> list[CaseBounds]:
         case = bounds(work, variant.roof, (*by_clock[clock], *measured(subject)), launches=launches)
         resident = fits_l2(record, work.get("bytes"))
         throttle = record.facts.get("throttle", subject)
-        is_capped = throttle is not None and "power_cap" in str(throttle.value)
+        highest = None
+        if device and throttle and "power_cap" in str(throttle.value).split(", "):
+            highest = device.clock_mhz  # at the power limit the clock changes between its readings
         gaps = []
         for regime in REGIMES if subject.case not in record.stale else ():
             warm = regime != "cold" and resident
-            lowest = floor(case, ("dram",) if warm else ())
+            without = ("dram",) if warm else ()
+            lowest = floor(case, without)
             time = number(f"{regime}_p50")
             if time is not None and lowest is not None and lowest.us:
                 note = "its data fits into L2: no DRAM bound" if warm else ""
-                roof_clock = lowest.roof.clock_mhz if lowest.roof else None
-                # At the power limit the clock changes between its readings.
-                slowed = roof_clock / device.clock_mhz if is_capped and roof_clock and device else 1.0
-                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, min(slowed, 1.0) * lowest.us, note))
+                least = max(_at(highest, bound) for bound in case if bound.us and bound.resource not in without)
+                gaps.append(Gap(f"{regime}_p50", time, lowest, lowest.us, least, note))
         results.append(CaseBounds(subject, case, floor(case), tuple(gaps)))
     return results

@@ -216,7 +216,7 @@ def _bodies(pages: Sequence[tuple[_Part, Page[Any]]]) -> list[_Body]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork"), _pages.extend, (pages,)) as processes:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("fork"), _pages.extend, (pages,)) as processes:
         return [*processes.map(_body_at, range(len(pages)))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import time
@@ -254,6 +255,9 @@ def test_a_cubin_is_disassembled_once(tmp_path: Path) -> None:
         file.write_text(content)
         assert facts_module.listing(file, tool) == content
         assert runs.read_text(encoding="utf-8").count("x") == count
+    os.utime(tool, (1, 1))
+    assert facts_module.listing(file, tool) == content
+    assert runs.read_text(encoding="utf-8").count("x") == 3, "another disassembler"
 
 
 # --- what is kept -------------------------------------------------------------------------------

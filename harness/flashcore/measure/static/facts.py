@@ -219,9 +219,11 @@ def listing(path: Path, disassembler: Path | None) -> str | None:
         return existing.read_text(encoding="utf-8", errors="replace")
     if disassembler is None:
         return None
-    name, key = f"{path.stem}.sass", file_hash(path)
-    code: str = cache.recall(path.parent, name, key) or disassemble(path, disassembler)
-    cache.keep(path.parent, name, key, code)
+    name, key = f"{path.stem}.sass", f"{file_hash(path)} {disassembler} {disassembler.stat().st_mtime_ns}"
+    code: str | None = cache.recall(path.parent, name, key)
+    if code is None:
+        code = disassemble(path, disassembler)
+        cache.keep(path.parent, name, key, code)
     return code
 
 

@@ -93,7 +93,7 @@ class Pool:
                 list(tasks), program, folder, slots, results, self._take, on_result, self._keep, lambda: self.stop()
             ).run()
         finally:
-            if not self.stays:  # processes that had tasks and stayed would be others' on a GPU that is timed
+            if not self.stays:  # those that had tasks keep a context on the GPU, which would void what is timed next
                 self._kill(lambda process: bool(process.tasks))
 
     def slots(self, program: Program) -> list[Place]:

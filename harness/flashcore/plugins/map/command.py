@@ -86,6 +86,5 @@ def measured(arguments: argparse.Namespace) -> list[Record]:
     limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
     settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
     with progress.shown(arguments.quiet) as say:
-        return [
-            one.record for one in pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
-        ]
+        runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
+        return [one.record for one in runs]
