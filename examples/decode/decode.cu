@@ -225,6 +225,7 @@ __device__ __forceinline__ void decode(const CUtensorMap& k, const CUtensorMap& 
   __syncthreads();
   await_predecessor();
 
+  State state;
   if (warp == kWarps) {
     // phase: load
     if (lane == 0) {
@@ -243,9 +244,7 @@ __device__ __forceinline__ void decode(const CUtensorMap& k, const CUtensorMap& 
       release_successor();  // its blocks wait for this kernel's end
     }
     __syncwarp();
-    __syncthreads();
   } else {
-    State state;
     uint32_t a[kDim / 16][4];
     load_queries(a, q + first_of_head * (kDim / 2), first_row + warp % kRowWarps * 16 + lane / 4, p.rows);
     int stage = warp / kRowWarps, parity = 0;
@@ -262,8 +261,10 @@ __device__ __forceinline__ void decode(const CUtensorMap& k, const CUtensorMap& 
         parity ^= 1;
       }
     }
-    // phase: merge
-    __syncthreads();  // all tiles have arrived and have been read
+  }
+  // phase: merge
+  __syncthreads();  // all tiles have arrived and have been read
+  if (warp < kWarps) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int line = warp * 16 + lane / 4 + h * 8;
@@ -276,7 +277,6 @@ __device__ __forceinline__ void decode(const CUtensorMap& k, const CUtensorMap& 
       }
     }
   }
-  // phase: merge
   __syncthreads();  // all lines are written
   for (int row = warp; row < kRows && first_row + row < p.rows; row += kWarps + 1) {
     float top = kMasked, l = 0.0f;
