@@ -1,7 +1,8 @@
 // The map's chart: points over two parameters, colored by winner or by a figure; the other parameters filter by sliders.
 "use strict";
 (() => {
-  const color = (i) => `hsl(${(i * 137.5) % 360}, 60%, ${i % 3 ? 45 : 60}%)`;
+  const COLORS = ["#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#edc948", "#ff9da7", "#9c755f", "#86909a"];
+  const color = (i) => COLORS[i % COLORS.length];
   const NAMES = { margin: "margin to the second", dispatched: "regret of the dispatcher", share: "share of the floor", over_reference: "winner over the fastest reference" };
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
   const short = (x) => (x === null || x === undefined ? "unmeasured" : Number(x.toPrecision(4)).toString());
@@ -97,7 +98,7 @@
       seen.set(key, turn + 1);
       return { ...p, px: moved(p, x, across, turn), py: moved(p, y, up, turn), better: p.over_reference > 1 };
     });
-    const winner = (p) => (choices.elements.references.checked && p.better ? first(p.references)[0] : p.best);
+    const winner = (p) => (choices.elements.references.checked && p.over_reference > 1 ? first(p.references)[0] : p.best);
     const text = (p) => `<b>${escaped(winner(p))}</b><br>${escaped(Object.entries(p.params).map(([k, v]) => `${k}=${v}`).join(", "))}<br>${Object.entries(p.times).slice(0, 3).map(([n, us]) => `${escaped(n)} ${short(us)} µs`).join("<br>")}${first(p.references) ? `<br>${escaped(first(p.references)[0])} ${short(first(p.references)[1])} µs` : ""}<br>regret ${regret(p)}, of the floor ${short(p.share)}`;
     const size = (p) => 8 + 14 * Math.min(1, ((p.margin ?? 1) - 1) / 0.5);
     const trace = (list, marker, name) => ({
@@ -107,7 +108,9 @@
     });
     const layout = { xaxis: across, yaxis: up, hovermode: "closest", showlegend: layer === "best", legend: { orientation: "h", y: 1.02, yanchor: "bottom", itemsizing: "constant" }, margin: { t: 60 } };
     if (layer === "best") {
-      const all = [...new Set([...source.points.map((p) => p.best), ...source.points.filter((p) => p.over_reference > 1).map((p) => first(p.references)[0])])].sort();
+      // By points won, whatever the other sliders show: the first have different colors, and keep them.
+      const wins = source.points.filter((p) => p.params.problem === points[0]?.params.problem).map(winner);
+      const all = [...new Set(wins)].sort((a, b) => wins.filter((n) => n === b).length - wins.filter((n) => n === a).length || (a < b ? -1 : 1));
       const names = [...new Set(placed.map(winner))].sort();
       return { data: [...regions(plot, placed, across, up, winner, all), ...names.map((n) => trace(placed.filter((p) => winner(p) === n), { color: color(all.indexOf(n)) }, n))], layout };
     }
