@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
 from flashcore.model.text import significant
-from flashcore.plugins.tune.summary import Summary, Timed
-from flashcore.report.drawings import Drawing, svg, tenth
+from flashcore.plugins.tune.summary import Summary
+from flashcore.report.drawings import Drawing, svg
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 352, 10, 196
 _HEIGHT = 236
 #: Where the least and the largest value are drawn.
 _INSET = (_BOTTOM - _TOP) / 22
 _ACROSS, _UP = (_LEFT + 6, _RIGHT - 6), (_BOTTOM - _INSET, _TOP + _INSET)
-#: Where the first and the last value of a parameter are drawn.
-_VALUES = (116, _RIGHT - 6)
 #: A floor more than this many times below the best is stated, not drawn: it would leave no room for the candidates.
 _NEAR = 3
 
@@ -65,33 +62,6 @@ def history(study: Summary) -> Drawing:
     return Drawing(svg(f"Best time at {study.shape} against evaluations", _HEIGHT, parts), table)
 
 
-def parameters(study: Summary) -> Drawing:
-    """Parallel coordinates: each candidate is a line through its value on every axis, down to its time. Its color is
-    its fifth of the candidates by time. Lines at one value are side by side, faster ones to the left and on top."""
-    axes = study.grid.space.axes
-    time = _scale([one.us for one in study.ranked], *_VALUES, math.log)
-    places = {axis: _scale(range(len(values)), *_VALUES) for axis, values in axes.items()}
-    heights = [22 + 36 * row for row in range(len(axes) + 1)]
-    lines, labels = [], []
-    for rank, one in enumerate(study.ranked):
-        aside = 10 * (rank / len(study.ranked) - 0.5)
-        at = [*(places[axis](place) + aside for axis, place in study.grid.places(one.index).items()), time(one.us)]
-        way = "L".join(f"{tenth(x)} {y}" for x, y in zip(at, heights, strict=True))
-        title = f"<title>{significant(one.us)} µs, point {one.index}</title>"
-        lines.append(f'<path class="fifth{5 * rank // len(study.ranked)}" d="M{way}">{title}</path>')
-    for (axis, values), y in zip(axes.items(), heights, strict=False):
-        labels.append(_text(0, y + 4, "", axis if len(axis) < 15 else f"{axis[:13]}…"))
-        labels += [_text(places[axis](place), y - 5, "middle", value) for place, value in enumerate(values)]
-    labels.append(_text(0, heights[-1] + 4, "", "µs"))
-    extremes = {study.ranked[0].us: "middle", study.ranked[-1].us: "end"}
-    labels += [_text(time(us), heights[-1] + 15, side, significant(us)) for us, side in extremes.items()]
-    grid = [f'<path class="grid" d="M{_VALUES[0]} {y}H{_VALUES[1]}"/>' for y in heights]
-    table: list[list[Any]] = [["point", *axes, "µs"]]
-    table += ([x.index, *study.grid.point(x.index).values(), x.us] for x in study.ranked)
-    label = f"The parameters of each candidate and its time at {study.shape}"
-    return Drawing(svg(label, heights[-1] + 20, [*grid, *reversed(lines), *labels]), table)
-
-
 def front(study: Summary, names: Sequence[str]) -> Drawing:
     """The first two objectives; a line joins the candidates on the Pareto front."""
     points = [(number, *values[:2]) for number, values in study.objectives.items()]
@@ -111,26 +81,12 @@ def front(study: Summary, names: Sequence[str]) -> Drawing:
     return Drawing(svg(f"Pareto front of {names[0]} and {names[1]}", _HEIGHT, parts), table)
 
 
-def genealogy(path: Sequence[Timed], changes: Sequence[str]) -> Drawing:
-    """The winner's genealogy, downwards: each candidate's time, and the change that led to it."""
-    table: list[list[Any]] = [["point", "µs", "what changed"]]
-    parts = [f'<path d="M14 44V{44 + 40 * (len(path) - 1)}"/>']
-    for place, (one, change) in enumerate(zip(path, changes, strict=True)):
-        y = 44 + 40 * place
-        parts.append(_dot(14, y, f"point {one.index}", "top" if one is path[-1] else "node", 5))
-        parts.append(_text(28, y + 4, "strong", f"{significant(one.us)} µs, point {one.index}"))
-        for row, line in enumerate(textwrap.wrap(change, 54)[:2]):
-            parts.append(_text(28, y - 22 + 13 * row, "", line))
-        table.append([one.index, one.us, change])
-    return Drawing(svg("Where the fastest comes from", 16 + 40 * len(path), parts), table)
-
-
 def _text(x: float, y: float, kind: str, text: object) -> str:
     return f'<text x="{x}" y="{y}"{_class(kind)}>{escape(str(text))}</text>'
 
 
-def _dot(x: float, y: float, title: str, kind: str = "", radius: float = 2.5) -> str:
-    return f'<circle{_class(kind)} cx="{x}" cy="{y}" r="{radius}"><title>{escape(title)}</title></circle>'
+def _dot(x: float, y: float, title: str, kind: str = "") -> str:
+    return f'<circle{_class(kind)} cx="{x}" cy="{y}" r="2.5"><title>{escape(title)}</title></circle>'
 
 
 def _class(kind: str) -> str:

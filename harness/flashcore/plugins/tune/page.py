@@ -19,8 +19,6 @@ from flashcore.report.cells import Bar, Cell, missing, number_cell
 
 #: Rows of the table of all candidates; results.jsonl has the others.
 MOST = 2000
-#: Rows of the table next to the parameters' picture; its CSV has all.
-MOST_SHOWN = 12
 #: Fact, unit and heading.
 _FACTS = (
     ("registers", "1", "registers"),
@@ -92,23 +90,14 @@ def _timed(study: Summary) -> dict[str, Any]:
     steps = list(itertools.pairwise(path))
     changes = [f"begins: {study.grid.text(path[0].index)}", *(study.change(a.index, b.index) for a, b in steps)]
     gains = ["–", *(f"{significant(a.us / b.us, 3)} ×" for a, b in steps)]
-    drawing = charts.parameters(study)
     return {
         "axes": _axes(study),
-        "parameters": {
-            "drawing": drawing,
-            "heads": [(axis,) for axis in study.grid.space.axes],
-            "rows": [_row(*values) for values in drawing.table[1 : 1 + MOST_SHOWN]],
-        },
         "history": {"drawing": charts.history(study), "rows": improvements},
         "losers": {"rows": losers, "kept": kept and (significant(kept.us), study.grid.text(kept.index))},
-        "way": {
-            "drawing": charts.genealogy(path, changes),
-            "rows": [
-                _row(one.index, one.evaluation, one.us, Cell(gain, kind="number"), change)
-                for one, gain, change in zip(path, gains, changes, strict=True)
-            ],
-        },
+        "way": [
+            _row(one.index, one.evaluation, one.us, Cell(gain, kind="number"), change)
+            for one, gain, change in zip(path, gains, changes, strict=True)
+        ],
     }
 
 
