@@ -45,8 +45,8 @@ def test_a_recorded_space_is_rendered_by_the_command(recorded: Path, tmp_path: P
         assert f"{step.name} {step.left:,}" in read
         assert all(why in read for _, why in step.rejections)
     assert text.count("<circle") >= len(whole.timed), "each that was timed is drawn"
-    for axis, values in whole.fastest_by_value().items():
-        assert axis in read and all(significant(us) in read for us, _ in values.values())
+    for axis, _, us, *_ in whole.axes().rows:
+        assert axis in read and significant(us) in read
     assert "PED-ANOVA (Optuna)" in read
     assert text.split('id="all"')[1].count("<tr>") == len(results) + 1, "every candidate has its row"
     again = page.write(whole, tmp_path / "again.html")
@@ -72,8 +72,6 @@ def test_the_faster_losers_and_what_they_broke_stand_there(tmp_path: Path) -> No
     faster, kept = Summary(header("grid"), results).within_budgets()
     assert kept is not None and [one.index for one in faster] == quick
     assert f"The fastest that keeps every soft budget takes {significant(kept.us)} µs" in read
-    gains = [f"{100 * (kept.us / one.us - 1):.1f} %" for one in faster]
-    assert all(gain in read.split("Who was faster")[1].split("Genealogy")[0] for gain in gains)
     assert read.split("Who was faster")[1].split("Genealogy")[0].count("registers by 10 %, spills by 800 %") == 3
 
 
@@ -87,7 +85,7 @@ def test_what_nobody_timed_is_unmeasured_and_its_static_facts_are_there(tmp_path
     built = {i: Result(i, facts={"registers": 90.0, "spill_store_bytes": 16.0}, broken={"spills": 16.0})
              for i in GRID.feasible}  # fmt: skip
     read = words(written(tmp_path / "p.html", header("grid"), built))
-    assert read.count(" 90 unmeasured 16 B unmeasured ") == len(built), "registers, smem, spills, occupancy"
+    assert read.count(" 90 unmeasured 16 unmeasured ") == len(built), "registers, smem, spills, occupancy"
     assert f"{len(built)} of {len(built)} candidates compile and may be launched; none was timed." in read
     assert f"Soft budgets broken, of {len(built)} candidates that may be launched: spills by {len(built)}." in read
     assert (

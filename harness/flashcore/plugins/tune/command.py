@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flashcore.cli import options, progress
-from flashcore.cli.grid import grid as table
+from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.model.text import UNMEASURED, number
 from flashcore.plugins.tune import finalists, page, session, study
 from flashcore.plugins.tune.space import OBJECTIVES
-from flashcore.plugins.tune.summary import Summary, broken
+from flashcore.plugins.tune.summary import Summary, Table
 
 if TYPE_CHECKING:
     from flashcore.plugins.tune.finalists import Final
@@ -28,7 +27,6 @@ EXAMPLES = (
 
 _SHOWN = 12
 _LONGEST = 100  # characters of a reason
-_STATIC = ["registers", "smem, B", "spilled, B", "soft budgets broken", "config"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +101,7 @@ def _show(
     summary = Summary(header, results)
     print(study_text(summary))
     if finals:
-        print("\n" + finalists_text(summary, finals))
+        print("\n" + _text(finalists.table(finals, summary.grid)))
     if arguments.report is not None:
         print(f"\nreport: {page.write(summary, Path(arguments.report), finals)}")
 
@@ -127,7 +125,7 @@ def _funnel(study: Summary) -> str:
         reasons = ", ".join(f"{count} × {_short(text)}" for count, text in frequent)
         rows.append([step.name, UNMEASURED if step.left is None else f"{step.left:,}", reasons])
     rows.append(["have another's machine code", f"{study.twins:,}", "measured once" if study.twins else ""])
-    return table(["funnel", "left", "rejected"], rows)
+    return grid(["funnel", "left", "rejected"], rows)
 
 
 def _short(text: str) -> str:
@@ -135,21 +133,12 @@ def _short(text: str) -> str:
 
 
 def _of_timed(study: Summary) -> Iterator[str]:
-    grid, floor = study.grid, study.header.floor
-    improvements = table(
-        ["evaluations", "s", f"best, µs at {study.shape}", "point", "config"],
-        [
-            [str(one.evaluation), f"{one.result.seconds:.0f}", number(one.us), str(one.index), grid.text(one.index)]
-            for one in study.improvements
-        ],
-    )
-    yield improvements if floor is None else f"{improvements}\nfloor: {number(floor, 'us')}, by the datasheet"
-    fastest = [[str(one.index), number(one.us), *_static(study, one.result)] for one in study.ranked[:_SHOWN]]
-    yield table(["point", "µs", *_STATIC], fastest)
-    yield _axes(study)
-    if len(study.objective_names) > 1:
-        rows = [[str(i), *map(number, study.objectives[i]), grid.text(i)] for i in study.front]
-        yield table(["Pareto front", *study.objective_names, "config"], rows)
+    floor = study.header.floor
+    yield _text(study.improved()) + ("" if floor is None else f"\nfloor: {number(floor, 'us')}, by the datasheet")
+    yield _text(study.candidates(one.result for one in study.ranked[:_SHOWN]))
+    yield _text(study.axes())
+    if study.front:
+        yield f"Pareto front\n{_text(study.pareto())}"
 
 
 def _static_only(study: Summary) -> str:
@@ -162,40 +151,8 @@ def _static_only(study: Summary) -> str:
     if not worst:
         return summary
     more = f"\nand {len(worst) - _SHOWN:,} more: --report FILE has all" if len(worst) > _SHOWN else ""
-    rows = [[str(r.index), *_static(study, r)] for r in worst[:_SHOWN]]
-    return f"{table(['point', *_STATIC], rows)}{more}\n{summary}"
+    return f"{_text(study.candidates(worst[:_SHOWN]))}{more}\n{summary}"
 
 
-def _static(study: Summary, result: Result) -> list[str]:
-    facts = [number(result.facts.get(name)) for name in ("registers", "smem", "spill_store_bytes")]
-    return [*facts, broken(result), study.grid.text(result.index)]
-
-
-def _axes(study: Summary) -> str:
-    """The fastest time with each value of an axis."""
-    rows = []
-    for axis, fastest in study.fastest_by_value().items():
-        times = [us for us, _ in fastest.values()]
-        loss = f"{100 * (max(times) / min(times) - 1):.0f} %"
-        shown = ", ".join(f"{value}: {number(us)} ({count})" for value, (us, count) in fastest.items())
-        rows.append([axis, loss, number(statistics.median(times)), shown])
-    return table(["axis", "worst value over best", "median, µs", "fastest with each value (timed)"], rows)
-
-
-def finalists_text(study: Summary, finals: Sequence[Final]) -> str:
-    """Returns the table of the finalists against the variant to beat."""
-    heads = ["finalist", "shape", f"{finals[0].reference}, µs", "µs", "change", "noise threshold", "verdict", "config"]
-    rows = [
-        [
-            str(f.index),
-            f.shape,
-            number(f.before_us),
-            number(f.after_us),
-            f.change,
-            f.threshold,
-            f.verdict,
-            study.grid.text(f.index),
-        ]
-        for f in finals
-    ]
-    return table(heads, rows)
+def _text(table: Table) -> str:
+    return grid(table.heads, [[_short(number(value)) for value in row] for row in table.rows])

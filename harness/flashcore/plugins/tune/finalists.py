@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -30,6 +30,7 @@ from flashcore.plugins.against.against import contest
 from flashcore.plugins.tune.candidates import build, narrowed
 from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
+from flashcore.plugins.tune.summary import Table
 from flashcore.suites.parts import MANIFEST
 
 FILE = "finalists.json"  # in the study's folder
@@ -47,26 +48,6 @@ class Final:
     after_us: float | None = None
     decision: decide.Decision | None = None
     reason: str = ""
-
-    @property
-    def change(self) -> str:
-        """The change in percent; empty if undecided."""
-        return _percent(self.decision.change if self.decision else None, "+")
-
-    @property
-    def threshold(self) -> str:
-        """The largest change that could be noise, in percent; empty if undecided."""
-        return _percent(self.decision.critical if self.decision else None)
-
-    @property
-    def verdict(self) -> str:
-        if self.decision is None:
-            return f"not timed: {self.reason}"
-        return ": ".join(filter(None, (self.decision.outcome, self.decision.reason)))
-
-
-def _percent(share: float | None, sign: str = "") -> str:
-    return "" if share is None else f"{100 * share:{sign}.2f} %"
 
 
 class Shortlist(NamedTuple):
@@ -165,6 +146,22 @@ def load(study: Path) -> list[Final]:
         return TypeAdapter(list[Final]).validate_json(file.read_bytes()) if file.is_file() else []
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: expected a study's finalists, found something else ({error})") from error
+
+
+def table(finals: Sequence[Final], grid: Grid) -> Table:
+    """The finalists' times, their changes against the reference, and the largest changes that could be noise."""
+
+    rows: list[list[Any]] = []
+    for f in finals:
+        shares: tuple[float | None, float | None] = None, None
+        verdict = f"not timed: {f.reason}"
+        if decided := f.decision:
+            shares = decided.change, decided.critical
+            verdict = ": ".join(filter(None, (decided.outcome, decided.reason)))
+        changes = [share and round(100 * share, 2) for share in shares]
+        rows.append([f.index, f.shape, f.before_us, f.after_us, *changes, verdict, grid.text(f.index)])
+    times = (f"{finals[0].reference}, µs", "time, µs")
+    return Table(("finalist", "shape", *times, "change, %", "noise threshold, %", "verdict", "config"), rows)
 
 
 def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from flashcore.model.groups import grouped
 from flashcore.plugins.tune.grid import Grid
 from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import FUNNEL, STATIC, Fell, Header, Result
 
 TIME = "time:"
+#: Static fact → its column.
+FACTS = {
+    "registers": "registers",
+    "smem": "smem, B",
+    "spill_store_bytes": "spilled, B",
+    "theoretical_occupancy": "occupancy, %",
+}
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 #: Misses of at least so many times the limit (or of a limit of 0) are shown without a share.
 _NO_SHARE = 10
@@ -23,6 +31,13 @@ _PASSED: Mapping[Fell, str] = {
     "check": "are right",
     "bench": "are timed",
 }
+
+
+class Table(NamedTuple):
+    """A table of the terminal and the page. A column's unit follows its name after a comma; ``None`` is unmeasured."""
+
+    heads: tuple[str, ...]
+    rows: list[list[Any]]
 
 
 class Step(NamedTuple):
@@ -107,15 +122,46 @@ class Summary:
             steps.append(Step(_PASSED[stage], left if measured or stage in STATIC else None, reasons))
         return [*steps, Step("fastest", 1 if self.timed else None)]
 
-    def fastest_by_value(self) -> dict[str, dict[int | str, tuple[float, int]]]:
-        """Axis → value → its fastest time (us), and the number of candidates timed with it."""
-        times: dict[str, dict[int | str, list[float]]] = {
-            axis: {value: [] for value in values} for axis, values in self.grid.space.axes.items()
-        }
-        for one in self.timed:
-            for axis, value in self.grid.point(one.index).items():
-                times[axis][value].append(one.us)
-        return {axis: {v: (min(us), len(us)) for v, us in by.items() if us} for axis, by in times.items()}
+    def improved(self) -> Table:
+        """The candidates that were faster than all before them."""
+        rows = [
+            [one.evaluation, round(one.result.seconds), one.us, one.index, self.grid.text(one.index)]
+            for one in self.improvements
+        ]
+        return Table(("evaluation", "after, s", f"time at {self.shape}, µs", "point", "config"), rows)
+
+    def candidates(self, results: Iterable[Result]) -> Table:
+        """Candidates with their times, static facts and outcomes."""
+        shapes = self.header.space.shapes
+        times = (f"time at {shape}, µs" for shape in shapes)
+        heads = ("point", *times, *FACTS.values(), "soft budgets broken", "config", "outcome")
+        rows = [
+            [
+                *(r.index, *map(r.times.get, shapes), *map(r.facts.get, FACTS), broken(r) if r.facts else None),
+                self.grid.text(r.index),
+                f"{r.fell}: {first_line(r.reason)}" if r.fell else "timed" if r.times else "built",
+            ]
+            for r in results
+        ]
+        return Table(heads, rows)
+
+    def axes(self) -> Table:
+        """The fastest time with each value of an axis, and the number of candidates timed with it."""
+        rows: list[list[Any]] = []
+        for axis, values in self.grid.space.axes.items():
+            times = grouped((self.grid.point(one.index)[axis], one.us) for one in self.timed)
+            for value in filter(times.__contains__, values):
+                us = min(times[value])
+                rows.append([axis, value, us, round(100 * (us / self.ranked[0].us - 1), 1), len(times[value])])
+        return Table(("axis", "value", "fastest, µs", "slower, %", "timed"), rows)
+
+    def pareto(self) -> Table:
+        """The candidates on the Pareto front, with their objectives."""
+        names = [
+            f"time at {name.removeprefix(TIME)}, µs" if name.startswith(TIME) else FACTS.get(name, name)
+            for name in self.objective_names
+        ]
+        return Table(("point", *names, "config"), [[i, *self.objectives[i], self.grid.text(i)] for i in self.front])
 
     def within_budgets(self) -> tuple[list[Timed], Timed | None]:
         """The candidates faster than the fastest one without failed soft budgets, and that one."""
