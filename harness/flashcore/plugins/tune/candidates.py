@@ -81,12 +81,11 @@ def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list
     budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
     machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
     record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
-    failed = grouped(
-        ((v.subject.variant, v.budget), (_share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
+    missed = grouped(
+        (v.subject.variant, (v.budget, _share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
         for v in judge(record, require="static").verdicts
         if v.status == "fail" and v.budget in budgets
     )
-    missed = grouped((variant, (budget, *max(misses))) for (variant, budget), misses in failed.items())
     return built, [_result(i, job, grid, built, missed.get(grid.name(i), [])) for i in indices]
 
 
@@ -98,7 +97,7 @@ def _share(budget: Budget, value: object) -> float:
 
 
 def _result(index: int, job: Context, grid: Grid, built: Built, missed: Sequence[tuple[str, float, str]]) -> Result:
-    """A built candidate's result. ``missed``: failed budget, its miss as a share of the limit, in words."""
+    """A built candidate's result. ``missed``: failed budgets, the miss as a share of the limit, and in words."""
     name = grid.name(index)
     artifact = built.artifact(name, job.options.archs[0])
     if artifact is None or artifact.status != "ok":
@@ -106,16 +105,17 @@ def _result(index: int, job: Context, grid: Grid, built: Built, missed: Sequence
     facts = [f for f in built.facts if f.subject.variant == name]
     values = {n: [f.number for f in facts if f.name == n and f.number is not None] for n in FACTS}
     plans = [p for p in built.plans if p.variant == name]
+    largest = {budget: (share, text) for budget, share, text in sorted(missed)}  # over the kernels
     reasons = [
         *(p.error for p in plans if p.error),
         *(f"cannot be launched: {f.note}" for f in facts if f.name == "blocks_per_sm" and f.value == 0),
-        *(f"{budget}: {text}" for hard in grid.space.hard for budget, _, text in missed if budget == hard),
+        *(f"{budget}: {largest[budget][1]}" for budget in grid.space.hard if budget in largest),
     ]
     return Result(
         index=index,
         fell="static" if reasons else "",
         reason=reasons[0] if reasons else "",
-        broken={budget: share for budget, share, _ in missed},
+        broken={budget: share for budget, (share, _) in largest.items()},
         facts={n: combine(values[n]) for n, combine in FACTS.items() if values[n]},
         code=_code(artifact, name, [dataclasses.astuple(launch) for p in plans for launch in p.launches]),
     )
@@ -174,9 +174,8 @@ class Local:
             for result in results:
                 report(result)
         for built in {id(b): b for r in results for _, b in [self._built.pop(r.index)]}.values():
-            for (
-                artifact
-            ) in built.artifacts:  # a finalist is compiled again, and thousands of others would fill the disk
+            # A finalist is compiled again, and thousands of others would fill the disk.
+            for artifact in built.artifacts:
                 for cubin in filter(None, (artifact.cubin, *artifact.cubins.values())):
                     shutil.rmtree(Path(cubin).parent, ignore_errors=True)
 
