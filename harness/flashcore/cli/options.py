@@ -27,7 +27,6 @@ from flashcore.records import lookup, store
 from flashcore.suites.find import of_project, suite_folder
 
 _DEFAULTS = Settings("")
-_POSITIVE = ("time_limit", "check.repeats", "bench.samples")
 
 
 def default(name: str) -> Any:
@@ -38,10 +37,7 @@ def default(name: str) -> Any:
 def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
     """The user's settings for a run; ``fixed`` are set by the command."""
     values = vars(arguments)
-    for name in _POSITIVE:
-        if not values.get(name, 1) > 0:
-            option = name.rpartition(".")[2].replace("_", "-")
-            raise UsageError(f"--{option} {values[name]:g}: expected a number above 0")
+    require_positive(arguments, "time_limit", "check.repeats", "bench.samples")
     for place in values.get("records", ()):  # report errors before compiling
         lookup.runs_at(Path(place))
     chosen: dict[str, Any] = {
@@ -58,6 +54,19 @@ def settings(arguments: argparse.Namespace, **fixed: Any) -> Settings:
         if of_stage:
             made = replace(made, **{stage: replace(getattr(made, stage), **{setting: value})})
     return made.with_time_limit(values["time_limit"]) if "time_limit" in values else made
+
+
+def require_positive(arguments: argparse.Namespace, *names: str) -> None:
+    """Checks these options, where they are given.
+
+    Raises:
+        UsageError: one is not above 0.
+    """
+    for name in names:
+        value = getattr(arguments, name, None)
+        if value is not None and not value > 0:
+            option = name.rpartition(".")[2].replace("_", "-")
+            raise UsageError(f"--{option} {value:g}: expected a number above 0")
 
 
 def recorded_command(words: Sequence[str]) -> str:

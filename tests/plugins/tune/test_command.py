@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
 from flashcore.plugins.tune.command import study_text
 from flashcore.plugins.tune.study import Header, Result
 from flashcore.plugins.tune.summary import Summary, front
@@ -53,3 +57,22 @@ def test_a_front_is_shown_where_there_are_several_objectives() -> None:
     assert "Pareto front" not in text_of(header("grid"))
     points = {1: [1.0, 5.0], 2: [2.0, 2.0], 3: [2.0, 3.0], 4: [5.0, 1.0], 5: [5.0, 1.0]}
     assert front(points) == [1, 2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["evaluations 0", "evaluations -1", "seconds 0", "batch 0", "processes 0", "finalists -1"],
+)
+def test_an_option_out_of_its_range_is_refused_before_a_suite_is_read(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "toy", "--suite", "nowhere", *f"--{option}".split()]) == Exit.USAGE
+    assert f"--{option.split()[0]}" in capsys.readouterr().err
+    assert main(["tune", "toy", "--suite", "nowhere", "--evaluations", "1", "--finalists", "0"]) == Exit.USAGE
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_an_unknown_sampler_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", "toy", "--sampler", "tqe"])
+    assert "did you mean tpe?" in capsys.readouterr().err

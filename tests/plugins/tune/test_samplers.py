@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import Any
 
 import pytest
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import CapabilityError
 from flashcore.plugins.tune import samplers
 from flashcore.plugins.tune.grid import Grid
 from flashcore.plugins.tune.samplers import Exhaustive, Pace, pace
-from flashcore.plugins.tune.session import Options
 from flashcore.plugins.tune.space import Space
 from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import front, objective_names, objective_values
@@ -22,37 +22,16 @@ from tests.plugins.tune.spaces import GRID, RECORDED, SPACE
     ("kind", "count", "expected"),
     [
         ("grid", 5, Pace(64, True)),
-        ("random", None, Pace(64, True)),
-        ("tpe", None, Pace(16, True)),
+        ("random", math.inf, Pace(64, True)),
+        ("tpe", math.inf, Pace(16, True)),
         ("nsga2", 320, Pace(16, True)),
         ("nsga2", 319, Pace(15)),
         ("tpe", 40, Pace(2)),
         ("tpe", 5, Pace(1)),
     ],
 )
-def test_a_small_budget_is_proposed_in_small_batches(kind: str, count: int | None, expected: Pace) -> None:
+def test_a_small_budget_is_proposed_in_small_batches(kind: str, count: float, expected: Pace) -> None:
     assert pace(kind, count) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "valid", "refused"),
-    [
-        ("sampler", ("", "tpe"), ("tqe",)),
-        ("evaluations", (None, 1), (0, -1)),
-        ("seconds", (None, 0.1), (0.0,)),
-        ("batch", (1,), (0,)),
-        ("processes", (1,), (0,)),
-        ("finalists", (0, 3), (-1,)),
-    ],
-)
-def test_an_option_of_a_search_is_refused_out_of_its_range(name: str, valid: Any, refused: Any) -> None:
-    fields: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
-    fields |= {"sampler": "", "processes": 9, "finalists": 3}
-    for value in valid:
-        Options(**fields | {name: value})
-    for value in refused:
-        with pytest.raises(UsageError, match=f"--{name} "):
-            Options(**fields | {name: value})
 
 
 def test_every_point_is_proposed_once_in_order() -> None:

@@ -110,8 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _chosen(arguments: argparse.Namespace, say: Callable[[str], None]) -> Settings:
     if arguments.top < 1 or arguments.skip < 0 or (arguments.count is not None and arguments.count < 1):
         raise UsageError("expected --top and --launch-count of at least 1, and --launch-skip of at least 0")
-    if not arguments.time_limit > 0:
-        raise UsageError(f"--time-limit {arguments.time_limit:g}: expected a number above 0")
+    options.require_positive(arguments, "time_limit")
     given = {**vars(arguments), "ncu": find_ncu(arguments.ncu), "progress": say, "recorder": activity.recorder()}
     return Settings(**{field.name: given[field.name] for field in fields(Settings) if field.name in given})
 

@@ -13,6 +13,7 @@ from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.model.text import UNMEASURED, number
 from flashcore.plugins.tune import finalists, page, session, study
+from flashcore.plugins.tune.samplers import SAMPLERS
 from flashcore.plugins.tune.space import OBJECTIVES
 from flashcore.plugins.tune.summary import Summary, Table
 
@@ -39,32 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"minimize also {', '.join(OBJECTIVES)}; repeatable"
     add("--objective", action="append", default=[], choices=OBJECTIVES, metavar="NAME", help=text)
     add("--studies", default="studies", metavar="DIR", help="studies (default: %(default)s)")
-    add(
-        "--sampler",
-        default="",
-        metavar="NAME",
-        help="nsga2, tpe, gp, random or grid (default: by the size of the space and of the budget)",
-    )
-    add(
-        "--evaluations",
-        type=int,
-        metavar="N",
-        help="end after N candidates were measured (default: a tenth of the points, at least 32)",
-    )
+    text = "default: by the size of the space and of the budget"
+    add("--sampler", default="", choices=SAMPLERS, metavar="NAME", help=f"{', '.join(SAMPLERS)} ({text})")
+    text = "end after N candidates were measured (default: a tenth of the points, at least 32)"
+    add("--evaluations", type=int, metavar="N", help=text)
     add("--seconds", type=float, metavar="S", help="end after S seconds")
     add("--until", type=float, metavar="PCT", help="end when the best is within PCT percent of the first shape's floor")
     add("--batch", type=int, metavar="N", help="candidates built at a time (default: by the budget)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the sampler (default: %(default)s)")
-    add(
-        "--finalists",
-        type=int,
-        default=3,
-        metavar="N",
-        help="fastest candidates to time against the manifest's fastest variant (default: %(default)s)",
-    )
-    add(
-        "--processes", type=int, default=9, metavar="N", help="processes that time the finalists (default: %(default)s)"
-    )
+    text = "fastest candidates to time against the manifest's fastest variant (default: %(default)s)"
+    add("--finalists", type=int, default=3, metavar="N", help=text)
+    text = "processes that time the finalists (default: %(default)s)"
+    add("--processes", type=int, default=9, metavar="N", help=text)
     add("--static", action="store_true", help="only build and gate; needs no GPU")
     add("--replay", metavar="STUDY", help="take the outcome of each candidate from a study, instead of a GPU")
     add("--resume", action="store_true", help="continue with the newest study of this space")
@@ -80,6 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
         return Exit.OK
     if arguments.space is None:
         raise UsageError("tune: expected the name of a space, or --show STUDY; found neither")
+    options.require_positive(arguments, "evaluations", "seconds", "batch", "processes")
+    if arguments.finalists < 0:
+        raise UsageError(f"--finalists {arguments.finalists}: expected 0 or more")
     if arguments.report is not None:
         import jinja2  # noqa: F401  reports a missing package before hours of search
 

@@ -42,11 +42,11 @@ class Pace(NamedTuple):
     ahead: bool = False
 
 
-def pace(kind: str, count: int | None) -> Pace:
-    """The pace of a sampler for a budget of ``count`` evaluations, if it is limited."""
+def pace(kind: str, count: float) -> Pace:
+    """The pace of a sampler for a budget of ``count`` evaluations."""
     if kind in ("grid", "random"):
         return Pace(64, True)
-    return Pace(16, True) if count is None or count >= 320 else Pace(max(1, count // 20))
+    return Pace(16, True) if count >= 320 else Pace(max(1, int(count) // 20))
 
 
 class Exhaustive:
@@ -81,7 +81,7 @@ class Proposing:
         header: Header,
         grid: Grid,
         recorded: Mapping[int, Result],
-        count: int | None = None,
+        count: float = math.inf,
         first: Sequence[int] = (),
     ) -> None:
         optuna = load_optuna(header.sampler)
@@ -93,7 +93,7 @@ class Proposing:
         self._distributions = distributions(grid)
         seed = header.seed + len(recorded)  # a resumed search must not propose the same points again
         self._random = random.Random(seed)
-        sampler = _optuna_sampler(optuna, header.sampler, seed, max(4, min(24, (count or 500) // 6)))
+        sampler = _optuna_sampler(optuna, header.sampler, seed, max(4, int(min(24, count / 6))))
         # NSGA-II assigns trials to generations as they are asked for; a model would be fitted for each of them.
         replaying = sampler if header.sampler == "nsga2" else optuna.samplers.RandomSampler()
         self._study = optuna.create_study(sampler=replaying, directions=["minimize"] * len(self._objectives))
@@ -175,21 +175,19 @@ def distributions(grid: Grid) -> dict[str, Any]:
 def _optuna_sampler(optuna: Any, kind: str, seed: int, size: int) -> Any:
     """Optuna's sampler. ``size``: of the population, or the number of random points at the start."""
     samplers = optuna.samplers
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match kind:
-            case "random":
-                return samplers.RandomSampler(seed=seed)
-            case "tpe":
-                return samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=size)
-            case "gp":
-                return samplers.GPSampler(seed=seed, deterministic_objective=True, n_startup_trials=size)
-            case _:
-                return samplers.NSGAIISampler(seed=seed, population_size=size)
+    match kind:
+        case "random":
+            return samplers.RandomSampler(seed=seed)
+        case "tpe":
+            return samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=size)
+        case "gp":
+            return samplers.GPSampler(seed=seed, deterministic_objective=True, n_startup_trials=size)
+        case _:
+            return samplers.NSGAIISampler(seed=seed, population_size=size)
 
 
 def load_optuna(kind: str = "") -> Any:
-    """Optuna, without its log, and with the packages that the sampler of this kind needs.
+    """Optuna, without its log and warnings, and with the packages that the sampler of this kind needs.
 
     Raises:
         CapabilityError: it is not installed.
@@ -206,6 +204,7 @@ def load_optuna(kind: str = "") -> Any:
             hint = f"pip install {name}, or --sampler nsga2"
             raise CapabilityError(f"the sampler gp needs the Python package {name}, found none", hint)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
 
 
@@ -246,9 +245,7 @@ def importance(grid: Grid, timed: Sequence[Result], shape: str) -> Importance:
                 params={axis: places[axis] for axis in axes}, distributions=axes, value=math.log(r.times[shape])
             )
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=top / len(timed))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=top / len(timed))
     shares = dict.fromkeys(grid.space.axes, 0.0) | optuna.importance.get_param_importances(study, evaluator=evaluator)
     # The last digits depend on the machine's BLAS; a page must not.
     return Importance({axis: round(share, 9) for axis, share in sorted(shares.items(), key=lambda p: -p[1])}, top)

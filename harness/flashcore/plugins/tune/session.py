@@ -4,6 +4,7 @@ variants."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from flashcore.plugins.tune import finalists, study, tune
 from flashcore.plugins.tune.candidates import Local
 from flashcore.plugins.tune.finalists import Final, Offer, offer
 from flashcore.plugins.tune.grid import Grid, named_points, of_suite
-from flashcore.plugins.tune.samplers import BIG, SAMPLERS, Exhaustive, Proposing, Sampler, load_optuna, pace
+from flashcore.plugins.tune.samplers import BIG, Exhaustive, Proposing, Sampler, load_optuna, pace
 from flashcore.suites.load import load
 
 FOLDER = "tune"  # below the build folder
@@ -40,15 +41,12 @@ class Options:
 
     Args:
         objective: minimized besides the space's objectives.
-        sampler: one of :data:`SAMPLERS`; empty: grid if all points are within the budget, else TPE in small spaces and
-            NSGA-II in big ones.
+        sampler: one of :data:`~flashcore.plugins.tune.samplers.SAMPLERS`; empty: grid if all points are within the
+            budget, else TPE in small spaces and NSGA-II in big ones.
         until: stop within this many percent of the first shape's floor.
         finalists: the number of fastest candidates to compare with the present variant.
         replay: take each candidate's result from this study, instead of a compiler and a GPU.
         static: only build and gate.
-
-    Raises:
-        UsageError: one of them is out of its range.
     """
 
     space: str
@@ -65,15 +63,6 @@ class Options:
     replay: str | None
     static: bool
     resume: bool
-
-    def __post_init__(self) -> None:
-        if self.sampler and self.sampler not in SAMPLERS:
-            raise UsageError(f"--sampler {self.sampler}: expected one of {', '.join(SAMPLERS)}")
-        for name in ("evaluations", "seconds", "batch", "processes"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise UsageError(f"--{name} {value:g}: expected a number above 0")
-        if self.finalists < 0:
-            raise UsageError(f"--finalists {self.finalists}: expected 0 or more")
 
 
 class Outcome(NamedTuple):
@@ -96,7 +85,7 @@ def run(settings: Settings, options: Options, say: Callable[[str], None]) -> Out
     if (sampler_name := _sampler_name(grid, options)) != "grid":
         load_optuna(sampler_name)  # reports a missing package before anything is built
     if options.replay is not None:
-        job, (header, recorded) = None, study.read(Path(options.replay))
+        job, (header, recorded) = None, study.read(study.find(Path(options.studies), options.replay))
         if (header.space.axes, header.space.conditions) != (grid.space.axes, grid.space.conditions):
             raise UsageError(
                 f"--replay {options.replay}: expected a study of {grid.space.name} as it is now, found another"
@@ -203,13 +192,14 @@ def _study(header: study.Header, options: Options) -> AbstractContextManager[stu
 
 
 def _budget(grid: Grid, header: study.Header, options: Options) -> tune.Budget:
-    evaluations = options.evaluations
-    if evaluations is None and options.seconds is None and options.until is None:
+    evaluations, until = options.evaluations or math.inf, 0.0
+    if options.evaluations is None and options.seconds is None and options.until is None:
         size = len(grid.feasible)
         evaluations = size if header.sampler == "grid" else min(size, max(_FEWEST, round(_SHARE * size)))
-    if options.until is not None and header.floor is None:
-        raise UsageError(
-            "--until: expected a GPU in the device table, and a problem file with FLOP and byte formulas; found none"
-        )
-    until = None if options.until is None else (header.floor or 0.0) * (1 + options.until / 100)
-    return tune.Budget(evaluations, options.seconds, until)
+    if options.until is not None:
+        if header.floor is None:
+            raise UsageError(
+                "--until: expected a GPU in the device table and a problem with FLOP and byte formulas, found none"
+            )
+        until = header.floor * (1 + options.until / 100)
+    return tune.Budget(evaluations, options.seconds or math.inf, until)

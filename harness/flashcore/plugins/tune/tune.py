@@ -13,6 +13,7 @@ from flashcore.errors import UsageError
 from flashcore.model.progress import Step
 from flashcore.plugins.tune.samplers import Pace, Sampler
 from flashcore.plugins.tune.study import STATIC, Result, Study
+from flashcore.plugins.tune.summary import first_line
 
 if TYPE_CHECKING:
     from flashcore.plugins.tune.candidates import Local
@@ -55,17 +56,17 @@ class Budget(NamedTuple):
         until: time of the first shape, in us, that is good enough.
     """
 
-    evaluations: int | None = None
-    seconds: float | None = None
-    until: float | None = None
+    evaluations: float = math.inf
+    seconds: float = math.inf
+    until: float = 0.0
 
     def spent(self, study: Study, seconds: float) -> bool:
         """Whether the search is over."""
         top = best(study.results.values(), shape := study.header.space.shapes[0])
         return (
-            study.measured >= (self.evaluations or math.inf)
-            or seconds >= (self.seconds or math.inf)
-            or (top is not None and top.times[shape] <= (self.until or 0.0))
+            study.measured >= self.evaluations
+            or seconds >= self.seconds
+            or (top is not None and top.times[shape] <= self.until)
         )
 
 
@@ -82,7 +83,7 @@ def search(
     pool = ThreadPoolExecutor(max_workers=1)
 
     def build_next(under_way: int = 0) -> Future[list[Result]]:
-        room = (budget.evaluations or math.inf) - study.measured - under_way
+        room = budget.evaluations - study.measured - under_way
         return pool.submit(evaluator.prepare, sampler.ask(int(min(pace.batch, max(room, 0)))))
 
     def record(result: Result) -> None:
@@ -128,8 +129,8 @@ def _progress(study: Study, result: Result, budget: Budget) -> str:
     shape = study.header.space.shapes[0]
     outcome = f"{result.times[shape]:.4g} µs" if shape in result.times else "built"
     if result.fell:
-        outcome = f"{result.fell}: {result.reason.partition(chr(10))[0][:100]}"
+        outcome = f"{result.fell}: {first_line(result.reason)[:100]}"
     text = f"tune {len(study.results)}: point {result.index} {outcome}"
     if top := best(study.results.values(), shape):
         text += f"; best {top.times[shape]:.4g} µs, point {top.index}"
-    return Step(text, study.measured, budget.evaluations) if budget.evaluations else text
+    return Step(text, study.measured, int(budget.evaluations)) if budget.evaluations < math.inf else text
