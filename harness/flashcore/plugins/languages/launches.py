@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import sys
@@ -9,29 +10,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flashcore.model.groups import picked
+from flashcore.readers import cubin
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Call:
     """One launch.
 
     Args:
         labels: which of several kernels of one name it is: constants, types, divisibility, options.
-        identity: what makes it this launch, as plain JSON: the hash of its code, ``grid``, ``threads``, blocks a
-            ``cluster`` (each one number or three; a ``grid`` counts clusters of one number), ``shared`` memory in bytes
-            a block, ``flags`` (programmatic, cooperative) and ``arguments``. Tensors stand by their names in the
-            problem; nothing stands by a name that only the source has. An argument of several values is a list of
-            :class:`flashcore.plugins.launcher.plan.Value` as JSON. Without ``arguments`` the grid is unknown.
+        code: the cubin; ``log``: the remarks of its compiler.
+        grid, threads, cluster: blocks, threads per block, and blocks per cluster, each one number or three; a ``grid``
+            counts clusters of one number.
+        arguments: tensors stand by their names in the problem; nothing stands by a name that only the source has. An
+            argument of several values is a list of :class:`flashcore.plugins.launcher.plan.Value` as JSON.
+        shared: bytes of dynamic memory per block.
+        flags: whether it is programmatic, and whether cooperative.
         workspace: bytes.
         choice: launches of one choice above 0 are configurations of one launch, of which a GPU takes the fastest.
     """
 
     symbol: str
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     code: bytes
     log: str
-    identity: dict[str, Any]
+    grid: Sequence[int]
+    threads: int | Sequence[int]
+    arguments: Sequence[Any]
+    cluster: int | Sequence[int] = 1
+    shared: int = 0
+    flags: Sequence[bool] = (False, False)
     workspace: int = 0
     choice: int = 0
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this launch, as plain JSON."""
+        launch = picked(self, "grid", "threads", "cluster", "shared", "arguments")
+        return {"code": cubin.code_of(self.code), **launch, "flags": [*self.flags]}
 
 
 class StandIn:
@@ -104,7 +121,7 @@ def names(calls: Sequence[Call]) -> list[str]:
     made = []
     for call in calls:
         common = set.intersection(*(set(c.labels) for c in calls if c.symbol == call.symbol))
-        rest = ",".join(label for label in call.labels if label not in common)
+        rest = "".join(",".join(label for label in call.labels if label not in common).split())  # one word
         made.append(call.symbol + (f"<{rest}>" if rest else ""))
     return made
 

@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +24,7 @@ from typing import Any, Protocol
 from flashcore.errors import CapabilityError
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
-from flashcore.model import cache
+from flashcore.model import cache, plugin
 from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
 from flashcore.model.files import file_hash, writing
 from flashcore.model.record import Artifact, Launch, Plan
@@ -73,8 +72,8 @@ class Traced:
         package: the distribution whose version is the compiler's.
         compiler: the compiler's module.
         variables: the prefix of environment variables that change what is compiled.
-        recorder: a context with the launches of the function as it runs on a GPU. Without one, kernels are launched
-            from their cubins only.
+        recorder: names a context with the launches of the function as it runs on a GPU. Without one, kernels are
+            launched from their cubins only.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Traced:
         package: str,
         compiler: str,
         variables: str = "FLASHCORE_NONE",
-        recorder: Callable[..., AbstractContextManager[list[Call]]] | None = None,
+        recorder: str = "",
     ) -> None:
         self.name, self._package, self._compiler = name, package, compiler
         self._variables, self._recorder = variables, recorder
@@ -148,9 +147,9 @@ class Traced:
         self, call: Callable[[], object], names: Mapping[int, str], expected: Sequence[Sequence[Mapping[str, Any]]]
     ) -> str:
         """Calls the variant; returns how its launches differ from the expected ones, or an empty text."""
-        if self._recorder is None:
+        if not self._recorder:
             return f"kernels of {self.name} are launched from their cubins, whose launch plan is unmeasured"
-        with self._recorder(names, launch=True) as ran:
+        with plugin.resolve(self._recorder)(names, launch=True) as ran:
             call()
         return difference(expected, [one.identity for one in ran])
 

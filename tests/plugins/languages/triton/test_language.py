@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,8 @@ from flashcore.model.record import Artifact, Facts, Record, Subject
 from flashcore.model.suite import Argument, Decision, Suite
 from flashcore.pipeline.opening import open_context
 from flashcore.plugins.languages import compile_child, traced
-from flashcore.plugins.languages.launches import Call, StandIn, difference
+from flashcore.plugins.languages.launches import StandIn, difference
+from flashcore.plugins.languages.triton import language
 from flashcore.plugins.languages.triton.language import LANGUAGE
 from flashcore.records import freshness
 from flashcore.suites.load import load
@@ -293,13 +296,13 @@ def test_a_call_is_compared_by_what_it_launches(monkeypatch: pytest.MonkeyPatch)
     launch = {"code": "c0de", "grid": [4, 1, 1], "arguments": ["x", "out"]}
 
     @contextlib.contextmanager
-    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Call]]:
+    def recorded(names: Mapping[int, str], *, launch: bool) -> Iterator[list[Any]]:
         assert names == {1: "x"} and launch
         yield launches
 
-    launches: list[Call] = []
-    monkeypatch.setattr(LANGUAGE, "_recorder", recorded)
-    assert LANGUAGE.run(lambda: launches.append(Call("k", (), b"", "", launch)), {1: "x"}, [[launch]]) == ""
+    launches: list[Any] = []
+    monkeypatch.setattr(language, "recorded", recorded)
+    assert LANGUAGE.run(lambda: launches.append(SimpleNamespace(identity=launch)), {1: "x"}, [[launch]]) == ""
     assert LANGUAGE.run(lambda: None, {1: "x"}, [[{**launch, "code": "0ther"}]]) == (
         "launch 0: code was 0ther when it was compiled, c0de when it ran"
     )

@@ -51,7 +51,7 @@ def launches(
     mangled, module = kernels[0].name, inspect.unwrap(function).__globals__
     name = max((n for n in module if mangled.startswith(f"kernel_cutlass_{n}_")), key=len, default=mangled)
     labels = tuple(f"{a.name}:{'x'.join(map(str, a.shape))}" for a in arguments if isinstance(a, StandIn))
-    return [Call(name, labels, code, log, {"code": cubin.code_of(code), **launch}) for launch in first]
+    return [Call(name, labels, code, log, **launch) for launch in first]
 
 
 def _fake(tensor: StandIn) -> Any:

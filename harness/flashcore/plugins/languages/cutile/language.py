@@ -57,17 +57,17 @@ def _call(grid: Sequence[int], kernel: Any, values: Sequence[Any], programmatic:
     (compiled,) = cubin.parse(code, arch, function.pyfunc.__name__).kernels
     labels = [f"{name}={value}" for name, value, annotation in named if annotation.constant]
     labels += [f"{name}:{_divisors(value)}" for name, value, _ in named if isinstance(value, StandIn)]
-    identity = {
-        "code": cubin.code_of(code),
-        "grid": [*grid, 1, 1][:3],
-        "threads": [*(compiled.block or (1, 1, 1))],
-        "cluster": [*(compiled.cluster or (1, 1, 1))],
-        "shared": 0,
-        "flags": [programmatic, False],
-        "arguments": [word for _, value, annotation in named if not annotation.constant for word in _words(value)],
-    }
-    words = tuple("".join(label.split()) for label in labels)
-    return Call(function.pyfunc.__name__, words, code, log, identity)
+    return Call(
+        symbol=function.pyfunc.__name__,
+        labels=labels,
+        code=code,
+        log=log,
+        grid=[*grid, 1, 1][:3],
+        threads=[*(compiled.block or (1, 1, 1))],
+        cluster=[*(compiled.cluster or (1, 1, 1))],
+        flags=(programmatic, False),
+        arguments=[word for _, value, annotation in named if not annotation.constant for word in _words(value)],
+    )
 
 
 def _constraint(value: Any, annotation: Any) -> Any:

@@ -14,7 +14,6 @@ from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import toolchain
 from flashcore.plugins.languages.launches import Call, StandIn
 from flashcore.plugins.languages.traced import Traced
-from flashcore.readers import cubin
 
 
 def prepare() -> tuple[type, ...]:
@@ -61,16 +60,16 @@ def _call(kernel: Any, values: Sequence[Any], launch: Any, arch: str) -> Call:
     constants = inspect.getclosurevars(kernel.py_func).nonlocals
     labels = [f"{name}={value}" for name, value in constants.items() if isinstance(value, (int, float))]
     labels += [f"{name}:{kind}" for name, kind in zip(inspect.signature(kernel.py_func).parameters, kinds, strict=True)]
-    identity = {
-        "code": cubin.code_of(code),
-        "grid": [*launch.griddim],
-        "threads": [*launch.blockdim],
-        "cluster": 1,
-        "shared": launch.sharedmem,
-        "flags": [False, False],
-        "arguments": [word for value in values for word in _words(value)],
-    }
-    return Call(kernel.py_func.__name__, tuple("".join(label.split()) for label in labels), code, log, identity)
+    return Call(
+        symbol=kernel.py_func.__name__,
+        labels=labels,
+        code=code,
+        log=log,
+        grid=[*launch.griddim],
+        threads=[*launch.blockdim],
+        shared=launch.sharedmem,
+        arguments=[word for value in values for word in _words(value)],
+    )
 
 
 def _words(value: Any) -> Iterator[str]:

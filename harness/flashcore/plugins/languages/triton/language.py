@@ -20,7 +20,6 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.plugins.languages.launches import Call, StandIn
 from flashcore.plugins.languages.traced import Traced
-from flashcore.readers import cubin
 
 #: Options of a kernel that tell its configurations apart, where they differ.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -149,18 +148,19 @@ def _call(
     labels += [f"{name}={value}" for name in _OPTIONS if (value := getattr(meta, name, None)) is not None]
     constants = {names[path[0]] for path in src.constants}  # they are in the code
     values = [value for name, value in bound.arguments.items() if name not in constants]
-    identity = {
-        "code": cubin.code_of(kernel.asm["cubin"]),
-        "grid": sizes,
-        "threads": meta.num_warps * 32,
-        "cluster": getattr(meta, "num_ctas", 1),
-        "shared": meta.shared,
-        "flags": [bool(getattr(meta, name, False)) for name in ("launch_pdl", "launch_cooperative_grid")],
-        "arguments": [name_of(value) if hasattr(value, "data_ptr") else repr(value) for value in values],
-    }
-    scratch = (getattr(meta, "global_scratch_size", 0) or 0) * math.prod(sizes)
-    words = tuple("".join(label.split()) for label in labels)  # a kernel's name is one word
-    return Call(meta.name, words, kernel.asm["cubin"], log, identity, scratch)
+    return Call(
+        symbol=meta.name,
+        labels=labels,
+        code=kernel.asm["cubin"],
+        log=log,
+        grid=sizes,
+        threads=meta.num_warps * 32,
+        cluster=getattr(meta, "num_ctas", 1),
+        shared=meta.shared,
+        flags=[bool(getattr(meta, name, False)) for name in ("launch_pdl", "launch_cooperative_grid")],
+        arguments=[name_of(value) if hasattr(value, "data_ptr") else repr(value) for value in values],
+        workspace=(getattr(meta, "global_scratch_size", 0) or 0) * math.prod(sizes),
+    )
 
 
-LANGUAGE = Traced("triton", "triton", __name__, variables="TRITON_", recorder=recorded)
+LANGUAGE = Traced("triton", "triton", __name__, variables="TRITON_", recorder=f"{__name__}:recorded")
