@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import json
 import re
@@ -42,6 +41,9 @@ def read(path: Path, data: bytes) -> Report:
     if not results or (blocks.results is not None and blocks.results != len(results)):
         expected = "results" if blocks.results is None else f"{blocks.results} results"
         raise _damaged(path, f"expected {expected}, found {len(results)} that can be read")
+    names = sorted({name for result in results for name in result["metrics"]})
+    if odd := next((name for name in names if spec_of(name) is None), None):
+        raise _damaged(path, f"a metric is called {odd[:60]!r}")
     sources = {file: text.encode("utf-8", "replace").decode() for file, text in parts["sources"].items()}
     return Report(
         path.name,
@@ -98,15 +100,8 @@ def _damaged(path: Path, why: str) -> RecordError:
     )
 
 
-@functools.cache  # each result has the same thousands of names
-def _is_metric(name: str) -> bool:
-    return spec_of(name) is not None
-
-
 def _result(row: dict[str, Any], path: Path, command: str) -> Result:
     metrics = {name: Metric(*parts) for name, parts in row["metrics"].items()}
-    if odd := next((name for name in metrics if not _is_metric(name)), None):
-        raise _damaged(path, f"result {row['id']} has a metric called {odd[:60]!r}")
     caches = None if command else Caches(kept=None)
     if re.search(r"--cache-control[ =]none\b", command):
         caches = Caches(kept=True)

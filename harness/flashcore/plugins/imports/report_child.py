@@ -90,17 +90,7 @@ def _instructions(action: Any, executed: Any, start: int) -> list[Any]:
 def _metric(metric: Any, start: int | None) -> list[Any]:
     """``[value, unit, instances]``. Instances are by opcode, or by an instruction's offset in the function if they are
     not 0. Instances of times and curves are left out."""
-    return [_value(metric), metric.unit() or "", _instances(metric, start)]
-
-
-def _value(metric: Any, *index: int) -> Any:
-    """Like the reader's ``value()``, in half the time."""
-    kind = metric.kind(*index)
-    if kind in (metric.ValueKind_DOUBLE, metric.ValueKind_FLOAT):
-        return metric.as_double(*index)
-    if kind in (metric.ValueKind_UINT64, metric.ValueKind_UINT32):
-        return metric.as_uint64(*index)
-    return metric.as_string(*index) if kind == metric.ValueKind_STRING else None
+    return [metric.value(), metric.unit() or "", _instances(metric, start)]
 
 
 def _instances(metric: Any, start: int | None) -> dict[str, Any]:
@@ -109,11 +99,11 @@ def _instances(metric: Any, start: int | None) -> dict[str, Any]:
         return {}
     ids = metric.correlation_ids()
     if ids.kind(0) == ids.ValueKind_STRING:
-        return {ids.as_string(i): _value(metric, i) for i in range(count)} if metric.kind(0) != 2 else {}
+        return {ids.as_string(i): metric.value(i) for i in range(count)} if metric.kind(0) != 2 else {}
     first = ids.as_uint64(0)
     if start is None or not start <= first < start + _LONGEST:
         return {}
-    values = ((address, _value(metric, i)) for i, address in enumerate(_addresses(metric)))
+    values = ((address, metric.value(i)) for i, address in enumerate(_addresses(metric)))
     return {hex(address - start): value for address, value in values if value}
 
 
