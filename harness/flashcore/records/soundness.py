@@ -18,7 +18,8 @@ from flashcore.model.text import shortened
 #: Larger than any counter, size or rate, and small enough that sums and ratios stay finite.
 MOST = 1e30
 _KERNEL, _LAUNCH = (str, type(None)), (int, type(None))
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")  # names become file names
+#: Names of suites, problems, shapes and variants, which become file names.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
 def complaint(value: Value | None, unit: str) -> str:
@@ -51,7 +52,7 @@ def mistakes(record: Record) -> Iterator[str]:
     """Messages about impossible content of a record, facts excepted."""
     suite = record.suite
     for what, table in (("problem", suite.problems), ("shape", suite.shapes), ("variant", suite.variants)):
-        if not table or any(n != entry.name or not _NAME.fullmatch(n) for n, entry in table.items()):
+        if not table or any(n != entry.name or not NAME.fullmatch(n) for n, entry in table.items()):
             yield f"suite: expected {what}s under their names, such as `fast_2`, found {shortened(list(table))}"
     predicted = ((p.fact, "") for v in suite.variants.values() for p in v.predictions)
     for fact, tier in (*((b.fact, b.tier) for b in suite.budgets), *predicted):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from flashcore.errors import UsageError
+from flashcore.cli.main import main
+from flashcore.errors import Exit, UsageError
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Fact, Record, Source, Subject
 from flashcore.plugins.imports import assemble
-from flashcore.plugins.imports.api import keep
 from flashcore.readers.ncu.results import Report
 from flashcore.records import lookup, soundness, store
 from tests.recorded import RECORDED
@@ -215,8 +215,10 @@ def test_reports_of_two_gpus_make_no_record(sample_report: Any) -> None:
         recorded(sample_report("app_basic"), replace(other, results=tuple(changed)))
 
 
-def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None:
-    folder = keep([sample_report("app_full")], tmp_path, name="mine")
+def test_a_run_is_kept_and_read_back(sample_report: Any, sample_reports: Path, tmp_path: Path) -> None:
+    command = ["import", str(sample_reports / "app_full.ncu-rep"), "--profiles", str(tmp_path)]
+    assert main([*command, "--name", "mine"]) == Exit.OK
+    (folder,) = tmp_path.glob("2*")
     record = store.read(folder)
     assert record.suite.name == "mine"
     assert any(
@@ -224,12 +226,28 @@ def test_a_run_is_kept_and_read_back(sample_report: Any, tmp_path: Path) -> None
         for listing in record.listings
         for name, text in listing.files.items()
     )
-    bare = keep([sample_report("app_full")], tmp_path, sources=False)
+    assert main([*command, "--no-sources"]) == Exit.OK
+    (bare,) = {*tmp_path.glob("2*")} - {folder}
     assert sorted(p.name for p in bare.iterdir()) == ["SHA256SUMS", "facts.json.gz", "run.json", "samples.json.gz"]
     assert not lookup.unfinished(tmp_path)
 
 
 FP8 = "sm__ops_path_tensor_src_fp8"
+
+
+DRAM = "pct_of_peak_sustained_elapsed"
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "value", "unit"),
+    [
+        (f"dram__throughput.avg.{DRAM}", f"dram__cycles_active.avg.{DRAM}", 12.5, "%"),
+        ("lts__t_bytes.sum", "lts__t_sectors.sum", 96.0, "byte"),
+    ],
+)
+def test_an_equivalent_has_the_unit_of_the_metric(metric: str, other: str, value: float, unit: str) -> None:
+    made = assemble.equivalent(metric, {other: value / (32 if unit == "byte" else 1)}.get)
+    assert made is not None and (made.value, made.unit) == (value, unit)
 
 
 @pytest.mark.parametrize(

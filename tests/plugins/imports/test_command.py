@@ -198,7 +198,7 @@ def test_a_name_that_no_suite_may_have_is_refused(
     words = ["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs"), f"--name={name}"]
     assert main(words) == Exit.USAGE
     message = capsys.readouterr().err
-    assert f"--name {name!r}: expected a name of at most 100 letters matching [a-z][a-z0-9_]*" in message
+    assert f"--name {name!r}: expected a name that matches [a-z][a-z0-9_]{{0,99}}" in message
     assert f"hint: --name {hint}" in message and not (tmp_path / "runs").exists()
     assert main([*words[:-1], f"--name={'a' * 100}"]) == Exit.USAGE
     assert "--name" not in capsys.readouterr().err, "the name is right, and the file is none"

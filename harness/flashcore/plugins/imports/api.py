@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from flashcore.api import Run
 from flashcore.errors import RecordError, UsageError
+from flashcore.model import plugin
 from flashcore.model.record import Facts
 from flashcore.plugins.imports import container, csv_pages, ncu_rep, traces
-from flashcore.plugins.imports.assemble import PROBLEM, record_of
+from flashcore.plugins.imports.assemble import record_of
 from flashcore.readers.ncu.results import Report
 from flashcore.records import soundness, store
 
@@ -31,13 +31,17 @@ def import_report(*files: Path | str) -> Run:
 
 
 def read_report(path: Path) -> Report:
-    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace.
+    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace; or what a plugin reads from files with
+    this suffix.
 
     Raises:
         CapabilityError: reading it needs a package that is not installed.
         RecordError: it is damaged, cut short, or in a form that cannot be read without guessing.
         UsageError: there is no such file.
     """
+    if reader := plugin.entry("readers", path.suffix):
+        report: Report = plugin.resolve(reader)(path)
+        return report
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -52,22 +56,3 @@ def read_report(path: Path) -> Report:
     except UnicodeDecodeError as error:
         raise RecordError(f"{path.name}: expected an .ncu-rep or a CSV page of one, found neither ({error})") from error
     return csv_pages.read(path, text)
-
-
-def keep(
-    reports: Sequence[Report], profiles: Path, *, name: str = PROBLEM, command: str = "", sources: bool = True
-) -> Path:
-    """Writes the run of these reports, completely or not at all, and returns its folder.
-
-    Args:
-        name: its suite's name; see :func:`flashcore.plugins.imports.assemble.record_of`.
-        sources: whether to keep source texts and machine code.
-
-    Raises:
-        FlashcoreError: the reports do not make one record, or it cannot be written.
-    """
-    run_id = store.new_id()
-    record = record_of(run_id, reports, name=name, command=command, sources=sources)
-    folder = store.begin(profiles, run_id)
-    store.write(record, folder)
-    return store.complete(folder)

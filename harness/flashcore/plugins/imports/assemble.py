@@ -160,10 +160,8 @@ def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
         value = metric.value
         if name in mapped or value is None or value == "":
             continue
-        if isinstance(value, str):
-            yield Fact(subject, name, value, "text", Source.NCU)
-        else:
-            yield Fact(subject, name, plain(value), metric.unit or "1", Source.NCU)
+        unit = "text" if isinstance(value, str) else metric.unit or "1"
+        yield Fact(subject, name, value if isinstance(value, str) else plain(value), unit, Source.NCU)
     if result.ranges:
         yield Fact(subject, "nvtx__ranges", " / ".join(result.ranges), "text", Source.NCU)
     times = Counter[str]()
@@ -270,38 +268,28 @@ def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Enviro
 
 # --- equivalent counts ----------------------------------------------------------------------------
 
-#: A metric → a factor, the unit, and the metrics whose sum it is. A sector has 32 bytes on every chip since 2016. Of
-#: several metrics the sum is used only if it is 0: how other values add up is not documented.
-_EQUIVALENT: dict[str, tuple[int, str, tuple[str, ...]]] = {
-    **{
-        f"smsp__inst_executed_op_local_{access}.sum": (
-            *(1, "inst"),
-            (f"smsp__sass_inst_executed_op_local_{access}.sum",),
-        )
-        for access in ("ld", "st")
-    },
+#: A metric → the metrics whose sum it is. Of several metrics the sum is used only if it is 0: how other values add up
+#: is not documented.
+_EQUIVALENT = {
+    "smsp__inst_executed_op_local_ld.sum": ("smsp__sass_inst_executed_op_local_ld.sum",),
+    "smsp__inst_executed_op_local_st.sum": ("smsp__sass_inst_executed_op_local_st.sum",),
     # On all chips since GA100 it is made of no other counters (libnvperf_host).
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed": (
-        *(1, "%"),
-        ("dram__cycles_active.avg.pct_of_peak_sustained_elapsed",),
-    ),
-    "smsp__inst_executed.sum": (1, "inst", ("inst_executed",)),
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("dram__cycles_active.avg.pct_of_peak_sustained_elapsed",),
+    "smsp__inst_executed.sum": ("inst_executed",),
     "sm__ops_path_tensor_src_fp8.sum": (
-        *(1, ""),
-        tuple(f"sm__ops_path_tensor_src_fp8_sparsity_{state}.sum" for state in ("off", "on")),
+        "sm__ops_path_tensor_src_fp8_sparsity_off.sum",
+        "sm__ops_path_tensor_src_fp8_sparsity_on.sum",
     ),
-    **{
-        f"{metric}.sum": (32, "byte", (f"{metric.replace('_bytes', '_sectors')}.sum",))
-        for metric in (
-            "lts__t_bytes",
-            "l1tex__t_bytes",
-            "l1tex__t_bytes_pipe_lsu_mem_global_op_ld",
-            "l1tex__t_bytes_pipe_lsu_mem_global_op_st",
-            "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_atom",
-            "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_red",
-        )
-    },
 }
+#: Bytes that are counted as sectors too, which have 32 bytes on every chip since 2016.
+_OF_SECTORS = (
+    "lts__t_bytes.sum",
+    "l1tex__t_bytes.sum",
+    "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_atom.sum",
+    "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_red.sum",
+)
 _PER_CYCLE = ".per_cycle_elapsed"
 _WHOLE = 1e-9  # relative rounding error of 64-bit arithmetic on an integer
 
@@ -326,12 +314,14 @@ def equivalent(metric: str, number: Callable[[str], float | None]) -> Reading | 
     Args:
         number: the value of a metric that the report has.
     """
-    if metric in _EQUIVALENT:
-        factor, unit, others = _EQUIVALENT[metric]
-        values = [value for name in others if (value := number(name)) is not None]
-        if len(values) == len(others) and (len(others) == 1 or not any(values)):
-            times = f"{factor} × " if factor > 1 else ""
-            return Reading(factor * sum(values), unit, detail=f"as {times}{' + '.join(others)}")
+    others = _EQUIVALENT.get(metric, ())
+    values = [value for name in others if (value := number(name)) is not None]
+    if others and len(values) == len(others) and (len(others) == 1 or not any(values)):
+        unit = "%" if ".pct_of_peak" in metric else ""
+        return Reading(sum(values), unit, detail=f"as {' + '.join(others)}")
+    sectors = metric.replace("_bytes", "_sectors")
+    if metric in _OF_SECTORS and (count := number(sectors)) is not None:
+        return Reading(32 * count, "byte", detail=f"as 32 × {sectors}")
     rate, cycles = number(metric + _PER_CYCLE), number(f"{metric.split('__')[0]}__cycles_elapsed.avg")
     if rate is None or cycles is None or not metric.endswith(".sum"):
         return None

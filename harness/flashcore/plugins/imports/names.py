@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from flashcore.errors import UsageError
 from flashcore.readers.kernel_names import canonical
 from flashcore.readers.ncu.results import Result
+from flashcore.records.soundness import NAME
 
 _LONGEST = 60  # they name files; runs allow 100
-_MOST = 100
-_PATTERN = "[a-z][a-z0-9_]*"
-_NAME = re.compile(rf"(?=.{{1,{_MOST}}}\Z){_PATTERN}")
 
 
 def slug(text: str) -> str:
@@ -30,10 +28,9 @@ def checked(name: str) -> str:
     Raises:
         UsageError: a manifest may not have this name.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise UsageError(
-            f"--name {name[:200]!r}: expected a name of at most {_MOST} letters matching {_PATTERN}\n"
-            f"  hint: --name {slug(name)}"
+            f"--name {name[:200]!r}: expected a name that matches {NAME.pattern}\n  hint: --name {slug(name)}"
         )
     return name
 
