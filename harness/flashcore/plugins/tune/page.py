@@ -1,4 +1,4 @@
-"""The page of a study: one HTML file, readable without scripts. Each picture has a table of its figures."""
+"""The page of a study: one HTML file, readable without scripts. The picture has a table of its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
         answer=_answer(study),
         steps=[["step", "left", "rejected"], *([s.name, s.left, s.rejected] for s in study.funnel)],
         budgets=_budgets(study),
-        pareto=_front(study),
+        pareto=_view(study.pareto()) if study.front else None,
         finals=_view(finalists.table(finals, study.grid)) if finals else None,
         candidates=_view(study.candidates(_ordered(study)[:MOST])),
         **(_timed(study) if study.timed else {}),
@@ -96,13 +96,6 @@ def _axes(study: Summary) -> dict[str, Any]:
     ]
     facts = {"method": METHOD, "top": result.top, "reason": result.reason}
     return {**facts, "shares": shares, "table": _view(study.axes())}
-
-
-def _front(study: Summary) -> dict[str, Any] | None:
-    if not study.front:
-        return None
-    table = study.pareto()
-    return {"drawing": charts.front(study, table.heads[1:3]), "table": _view(table)}
 
 
 def _ordered(study: Summary) -> list[Result]:
