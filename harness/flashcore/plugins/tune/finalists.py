@@ -23,7 +23,6 @@ from flashcore.measure.check import check
 from flashcore.measure.context import Context
 from flashcore.measure.settings import Check
 from flashcore.model.files import write_atomically
-from flashcore.model.groups import grouped
 from flashcore.model.suite import Suite, manifest_keys
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import contest
@@ -89,12 +88,8 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
     job = replace(job, built=built, workers=workers, folder=folder, settings=replace(job.settings, check=Check()))
     rejected = {r.index: r.reason for r in results if r.fell}
     base, variants = job.suite.variants[reference], {r.index: job.suite.variants[grid.name(r.index)] for r in results}
-    pairs = [
-        (variant, shape)
-        for variant in (base, *(v for i, v in variants.items() if i not in rejected))
-        for shape in job.shapes
-        if "check" in shape.stages
-    ]
+    built_variants = [base, *(v for i, v in variants.items() if i not in rejected)]
+    pairs = [(v, shape) for v in built_variants for shape in job.shapes if "check" in shape.stages]
     checked = check.run(job, child_cases(job, pairs))
     wrong = {o.variant: f"{o.shape}: {o.reason}" for o in checked.outcomes if o.status == "failed"}
     if reference in wrong:
@@ -105,13 +100,11 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
     for s, i in itertools.product(shapes, [i for i in variants if i not in rejected]):
         before, after = child_cases(job, [(v, job.suite.shapes[s]) for v in (base, variants[i])])
         contests.append(contest(_name(i, s), before, after, folder))
-    timings = time_pairs.run(
-        contests,
-        folder / "turns",
-        workers,
-        processes=processes,
-        progress=lambda text: job.say(f"finalists: {text}"),
-    )
+
+    def say(text: str) -> None:
+        job.say(f"finalists: {text}")
+
+    timings = time_pairs.run(contests, folder / "turns", workers, processes=processes, progress=say)
     decisions = decide.decide(timings.processes)
 
     def final(index: int, shape: str) -> Final:
@@ -166,14 +159,13 @@ def table(finals: Sequence[Final], grid: Grid) -> Table:
 
 def winner(finals: Sequence[Final], shapes: Sequence[str]) -> Final | None:
     """Returns the finalist that is faster by most at the first shape, and slower at no shape; ``None`` without one."""
-    outcomes = grouped((f.index, f.decision.outcome if f.decision else "undecided") for f in finals)
-    unsafe = {index for index, each in outcomes.items() if {"slower", "undecided"} & {*each}}
+    unsafe = {f.index for f in finals if f.decision is None or f.decision.outcome in ("slower", "undecided")}
     faster = [
         (f.decision.change or 0.0, f)
         for f in finals
         if f.shape == shapes[0] and f.index not in unsafe and f.decision and f.decision.outcome == "faster"
     ]
-    return min(faster, key=lambda pair: pair[0], default=(0.0, None))[1]
+    return min(faster, key=lambda pair: pair[0])[1] if faster else None
 
 
 # --- the winner in the manifest ----------------------------------------------------------------------

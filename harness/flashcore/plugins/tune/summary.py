@@ -104,7 +104,7 @@ class Summary:
 
     @cached_property
     def funnel(self) -> list[Step]:
-        """From all points to the fastest: the rejections at each step."""
+        """From all points to the timed ones: the rejections at each step."""
         broken = Counter(text for i in range(len(self.grid)) if (text := self.grid.broken(i)))
         left, measured = len(self.results), any(r.times or r.fell in ("check", "bench") for r in self.results.values())
         steps = [
@@ -120,7 +120,7 @@ class Summary:
             reasons = _grouped([first_line(r.reason) for r in self.results.values() if r.fell == stage])
             left -= sum(count for count, _ in reasons)
             steps.append(Step(_PASSED[stage], left if measured or stage in STATIC else None, reasons))
-        return [*steps, Step("fastest", 1 if self.timed else None)]
+        return steps
 
     def improved(self) -> Table:
         """The candidates that were faster than all before them."""

@@ -30,7 +30,7 @@ from flashcore.measure.workers.problem_file import load_problem
 from flashcore.measure.workers.program import Limits, Program
 from flashcore.model import plugin
 from flashcore.model.record import CaseOutcome
-from flashcore.plugins.tune.study import Result
+from flashcore.plugins.tune.study import Fell, Result
 
 _COMMAND = python_process.child("flashcore.plugins.tune.trial")
 
@@ -96,23 +96,27 @@ def _payload(cases: Sequence[Case], device: str) -> dict[str, Any]:
 
 def _measured(result: Result, cases: Sequence[Case], answer: journal.Result) -> Result:
     """A child's answer as the result of a candidate."""
-    data = answer.data or {"complaints": [], "bench": []}
-    if answer.status != "ok":
+
+    def rejected(fell: Fell, reason: str) -> Result:
+        return dataclasses.replace(result, fell=fell, reason=reason)
+
+    if answer.status != "ok" or answer.data is None:
         timing = answer.step.variant  # which the steps of bench name
-        return dataclasses.replace(result, fell="bench" if timing else "check", reason=answer.reason)
+        return rejected("bench" if timing else "check", answer.reason)
+    data = answer.data
     if data["complaints"]:
-        return dataclasses.replace(result, fell="check", reason=data["complaints"][0])
+        return rejected("check", data["complaints"][0])
     times: dict[str, float] = {}
     for case, timing_data in zip(cases, data["bench"], strict=True):
         (timed,) = case_times.settle(journal.Result(case.shape, "ok", data=timing_data), [case]).values()
         if isinstance(timed, CaseOutcome):
-            return dataclasses.replace(result, fell="bench", reason=f"{case.shape}: {timed.reason}")
+            return rejected("bench", f"{case.shape}: {timed.reason}")
         times[case.shape] = round(statistics.median(timed.times.samples[case.rank_by]), 4)
     facts = dict(result.facts)
     if energy := data.get("energy"):
         millijoules, note = energy
         if millijoules is None:
-            return dataclasses.replace(result, fell="bench", reason=f"{cases[0].shape}: energy: {note}")
+            return rejected("bench", f"{cases[0].shape}: energy: {note}")
         facts["energy"] = millijoules
     return dataclasses.replace(result, times=times, facts=facts, error=data["error"])
 
