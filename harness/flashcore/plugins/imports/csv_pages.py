@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -93,9 +94,9 @@ def read(path: Path, text: str) -> Report:
         header = next(rows)
         if header[0] in _SOURCE_BEGINS:
             exported = _SOURCE
-            blocks = _blocks([header, *filter(None, rows)])
-            sources = {block.file: block.text for block in blocks if block.file}
-            results = _source_results(blocks, code)
+            launches = _launches([header, *filter(None, rows)])
+            sources = {block.file: block.text for launch in launches for block in launch if block.file}
+            results = _source_results(launches, code)
         elif "Metric Value" in header or "Invocations" in header:
             results = _long_results(header, filter(None, rows))
         else:
@@ -211,9 +212,9 @@ class _Block(NamedTuple):
         return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) + "\n"
 
 
-def _blocks(rows: Iterable[Sequence[str]]) -> list[_Block]:
-    """The blocks of a source page."""
-    blocks: list[_Block] = []
+def _launches(rows: Iterable[Sequence[str]]) -> list[list[_Block]]:
+    """The blocks of each launch of a source page: one function has as many as its code has files."""
+    launches: list[list[_Block]] = []
     file = function = ""
     header: list[str] = []
     for n, row in enumerate(rows, 1):
@@ -225,40 +226,32 @@ def _blocks(rows: Iterable[Sequence[str]]) -> list[_Block]:
             header = list(row)
             if not function or "Address" not in header or "Instructions Executed" not in header:
                 raise _refused("lines with the instructions below them", ", ".join(header[:5]))
-            blocks.append(_Block(function, file, header, []))
+            earlier = launches[-1] if launches else []
+            if not earlier or function != earlier[0].function or file in {block.file for block in earlier}:
+                launches.append([])
+            launches[-1].append(_Block(function, file, header, []))
         elif not header or len(row) != len(header):
             raise _refused(f"{len(header)} columns", f"{len(row)} on row {n} of the page")
         else:
-            blocks[-1].rows.append(row)
-    if not blocks:
+            launches[-1][-1].rows.append(row)
+    if not launches:
         raise _refused("functions", "none")
-    return blocks
+    return launches
 
 
-def _source_results(blocks: Sequence[_Block], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
+def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
     """A result for each function that was launched, in order: the page states neither the launch configuration nor the
     GPU. Adds the instructions of each to ``code``."""
+    blocks = itertools.chain.from_iterable(launches)
     mark = numerals.decimal_mark(cell for block in blocks for row in block.rows for cell in row[4:])
     results: list[Result] = []
-    for launch in _launches(blocks):
+    for launch in launches:
         function = launch[0].function
         name = f"{function} {len(results)}"
         code[name], counts = _instructions(launch, mark)
         metrics = {m: Metric(sum(at.values()), "", at) for m, at in counts.items()}
         results.append(Result(len(results), function, "kernel", (0, 0, 0), (0, 0, 0), (0, 0), metrics, code=name))
     return results
-
-
-def _launches(blocks: Sequence[_Block]) -> Iterator[list[_Block]]:
-    """The blocks of each launch: one function has as many as its code has files."""
-    launch: list[_Block] = []
-    for block in blocks:
-        if launch and (block.function != launch[0].function or block.file in {b.file for b in launch}):
-            yield launch
-            launch = []
-        launch.append(block)
-    if launch:
-        yield launch
 
 
 def _instructions(blocks: Iterable[_Block], mark: str) -> tuple[tuple[Instruction, ...], dict[str, dict[str, float]]]:
