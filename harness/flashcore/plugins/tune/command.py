@@ -115,7 +115,7 @@ def _funnel(study: Summary) -> str:
         reasons = ", ".join(f"{count} × {_short(text)}" for count, text in frequent)
         rows.append([step.name, UNMEASURED if step.left is None else f"{step.left:,}", reasons])
     rows.append(["have another's machine code", f"{study.twins:,}", "measured once" if study.twins else ""])
-    return grid(["funnel", "left", "rejected"], rows)
+    return grid(["funnel", "left", "rejected, for example"], rows)
 
 
 def _short(text: str) -> str:

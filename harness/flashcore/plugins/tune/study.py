@@ -90,11 +90,13 @@ class Header:
         return self.compiler or f"nvcc {self.nvcc}"
 
 
+@dataclass
 class Study:
     """A study that is open for writing; see :func:`create` and :func:`resume`."""
 
-    def __init__(self, folder: Path, header: Header, results: dict[int, Result]) -> None:
-        self.folder, self.header, self.results = folder, header, results
+    folder: Path
+    header: Header
+    results: dict[int, Result]
 
     @property
     def measured(self) -> int:

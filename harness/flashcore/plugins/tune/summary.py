@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +45,7 @@ class Step(NamedTuple):
 
     Args:
         left: the number of candidates that pass; ``None`` if no candidate reached the step.
-        rejections: the number of rejected candidates and the reason, most frequent first. Reasons that differ only in
-            numbers are one, with their range.
+        rejections: the number of rejected candidates and the reason, most frequent first.
     """
 
     name: str
@@ -117,7 +116,7 @@ class Summary:
             Step("looked at", left),
         ]
         for stage in FUNNEL:
-            reasons = _grouped([first_line(r.reason) for r in self.results.values() if r.fell == stage])
+            reasons = _counted(first_line(r.reason) for r in self.results.values() if r.fell == stage)
             left -= sum(count for count, _ in reasons)
             steps.append(Step(_PASSED[stage], left if measured or stage in STATIC else None, reasons))
         return steps
@@ -209,22 +208,10 @@ def first_line(reason: str) -> str:
     return next((f"{error[2]}, at {error[1]}" for error in errors if error), lines[0])
 
 
-def _grouped(reasons: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    groups: dict[str, list[list[str]]] = defaultdict(list)
-    for text in reasons:
-        groups[_NUMBER.sub("\0", text)].append(_NUMBER.findall(text))
-    counted = []
-    for text, rows in groups.items():
-        for column in zip(*rows, strict=True):
-            text = text.replace("\0", _range(column), 1)
-        counted.append((len(rows), text))
-    return tuple(sorted(counted, key=lambda pair: -pair[0]))
-
-
-def _range(texts: Sequence[str]) -> str:
-    """One number, or the least and the largest of several."""
-    ordered = sorted(set(texts), key=lambda text: float(text.replace(",", "")))
-    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+def _counted(reasons: Iterable[str]) -> tuple[tuple[int, str], ...]:
+    """How often each reason was given, most frequent first. Of reasons that differ only in numbers the first stands."""
+    alike = grouped((_NUMBER.sub("", text), text) for text in reasons)
+    return tuple(sorted(((len(texts), texts[0]) for texts in alike.values()), key=lambda pair: -pair[0]))
 
 
 def broken(result: Result) -> str:
