@@ -36,6 +36,15 @@ def test_the_fastest_by_name_is_to_be_beaten_by_the_fastest_that_are_new() -> No
     assert unnamed == Shortlist("mma_keys", [1]), "none by name: the space's own"
 
 
+def test_the_first_shape_ranks_the_finalists() -> None:
+    several = grid.of_suite(SUITE, "mma", ("mission", "s1024"))
+    results = {
+        i: Result(i, times={"mission": us, "s1024": other}, code=f"c{i}")
+        for i, us, other in ((1, 4.0, 9.0), (2, 5.0, 8.0), (3, 6.0, 1.0))
+    }
+    assert finalists.shortlist(SUITE, several, results, 2).candidates == [1, 2]
+
+
 def final(index: int, outcome: Outcome, change: float, shape: str = "mission") -> Final:
     return Final(index, shape, "base", 5.0, 5.0 * (1 + change), Decision(outcome, change, 0.005))
 

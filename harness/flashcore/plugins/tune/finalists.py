@@ -57,22 +57,17 @@ class Shortlist(NamedTuple):
 
 
 def shortlist(suite: Suite, grid: Grid, results: Mapping[int, Result], count: int) -> Shortlist:
-    """Returns the fastest candidates that are not yet variants of the suite: one per machine code, and with several
-    shapes the fastest of each shape in turn.
+    """Returns the fastest candidates at the first shape that are not yet variants of the suite, one per machine code.
 
     The variant to beat is the space's ``against``, else the fastest named point by the same short timing, else the
     space's variant.
     """
-    names = named_points(suite, grid)
-    timed = [r for r in results.values() if r.times]
-    ranked = [sorted(timed, key=lambda r: (r.times[shape], r.index)) for shape in grid.space.shapes]
-    fastest = next((names[r.index] for r in ranked[0] if r.index in names), grid.space.variant)
-    codes = {r.code for r in timed if r.index in names and r.code}
-    fresh = [
-        [r.index for r in order if r.index not in names and r.twin < 0 and r.code not in codes] for order in ranked
-    ]
-    in_turn = [i for place in zip(*fresh, strict=True) for i in place]
-    return Shortlist(grid.space.against or fastest, list(dict.fromkeys(in_turn))[:count])
+    names, first = named_points(suite, grid), grid.space.shapes[0]
+    ranked = sorted((r for r in results.values() if r.times), key=lambda r: (r.times[first], r.index))
+    fastest = next((names[r.index] for r in ranked if r.index in names), grid.space.variant)
+    codes = {r.code for r in ranked if r.index in names and r.code}
+    fresh = [r.index for r in ranked if r.index not in names and r.twin < 0 and r.code not in codes]
+    return Shortlist(grid.space.against or fastest, fresh[:count])
 
 
 def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: int) -> list[Final]:

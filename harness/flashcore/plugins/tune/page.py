@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
         header=study.header,
         answer=_answer(study),
         steps=[["step", "left", "rejected"], *([s.name, s.left, s.rejected] for s in study.funnel)],
-        budgets=_budgets(study),
         pareto=_view(study.pareto()) if study.front else None,
         finals=_view(finalists.table(finals, study.grid)) if finals else None,
         candidates=_view(study.candidates(_ordered(study)[:MOST])),
@@ -54,13 +52,6 @@ def _answer(study: Summary) -> str:
         f"{significant(best.us)} µs at {study.shape}{ratio}: {study.grid.text(best.index)}. "
         f"Found at evaluation {best.evaluation} of {study.evaluations:,}."
     )
-
-
-def _budgets(study: Summary) -> str:
-    """The number of launchable candidates that fail each soft budget."""
-    counts = Counter(name for r in study.launchable for name in r.broken).most_common()
-    text = ", ".join(f"{name} by {count:,}" for name, count in counts) or "none"
-    return f"Soft budgets broken, of {len(study.launchable):,} candidates that may be launched: {text}."
 
 
 def _timed(study: Summary) -> dict[str, Any]:
