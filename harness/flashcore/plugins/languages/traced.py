@@ -162,12 +162,12 @@ class Traced:
             "shapes": {s.name: dict(s.params) for s in suite.shapes.values() if variant.runs_on(s)},
         }
         given = {n: v for n, v in os.environ.items() if n.startswith(self._variables) and not n.endswith("CACHE_DIR")}
-        same = _hash([_FORMAT, self.name, task])[:16]
+        work = _hash([_FORMAT, self.name, task])[:16]
 
         def unit(version: str | None) -> _Unit:
-            key = _hash([same, version, given])[:16]
+            key = _hash([work, version, given])[:16]
             folder = root / f"{variant.name}-{arch}-{key}"
-            return _Unit(variant, arch, folder, {**task, "root": _root(suite), "same": same})
+            return _Unit(variant, arch, folder, {**task, "root": str(Path(suite.root).resolve())})
 
         if self.version or not isinstance(variant.kind, AheadOfTime):
             return unit(self.version)
@@ -200,8 +200,8 @@ class Traced:
                     logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
                     (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
                     traced["closure"] = _closure(unit, suite, traced["read"])
-                traced = {"compiler": f"{self.name} {self.version}", "same": unit.task["same"], **traced}
-                cache.keep(made, TRACED, unit.folder.name, {**traced, "files": _files(made)})
+                traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
+                cache.keep(made, TRACED, unit.folder.name, traced)
                 if _is_made(unit, suite):
                     continue  # another build was first
                 with writing(unit.folder):
@@ -222,10 +222,6 @@ class Traced:
             cwd=place,  # some compilers write there
             env={**python_process.environment(), f"{self._variables}CACHE_DIR": str((place / "cache").resolve())},
         ).stderr
-
-
-def _root(suite: Suite) -> str:
-    return str(Path(suite.root).resolve())
 
 
 def _hash(value: object) -> str:
@@ -287,7 +283,7 @@ def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
         with contextlib.suppress(SyntaxError, ValueError):
             text = ast.dump(ast.parse(text))
         texts.append(_hash([Path(file).name if Path(file).is_absolute() else file, text]))
-    task = {k: v for k, v in unit.task.items() if k not in ("root", "shapes", "same")}
+    task = {k: v for k, v in unit.task.items() if k not in ("root", "shapes")}
     return _hash([unit.variant.name, task, texts])
 
 

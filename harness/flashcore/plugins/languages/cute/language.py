@@ -3,16 +3,19 @@ shape's sizes; its compiled host code then runs on placeholder addresses, with a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import CFUNCTYPE, c_int32, c_int64, c_uint32, c_void_p
 from typing import Any
 
 from flashcore.chips import occupancy
 from flashcore.plugins.languages.launches import Call, StandIn, argument_values
-from flashcore.plugins.languages.output import written
 from flashcore.plugins.languages.traced import Traced
 from flashcore.readers import cubin
 
@@ -38,7 +41,7 @@ def launches(
     from cutlass import cute
 
     given = [_fake(a) if isinstance(a, StandIn) else a for a in arguments]
-    with written() as output:
+    with _written() as output:
         compiled = cute.compile(function, *given, **config, options=_OPTIONS.format(arch))
     code, log = compiled.__cubin__, re.sub(r"^ptxas +\. +", "    ", output(), flags=re.MULTILINE)
     kernels = cubin.parse(code, arch, function.__name__).kernels
@@ -130,6 +133,28 @@ def _launch(config: int, parameters: Any, kernel: cubin.Kernel, places: Mapping[
         "flags": [bool(attributes.get(number, [0])[0]) for number in (_PROGRAMMATIC, _COOPERATIVE)],
         "arguments": [argument_values(content, places) for content in contents],
     }
+
+
+@contextlib.contextmanager
+def _written() -> Iterator[Callable[[], str]]:
+    """A context whose value returns what was written to the standard output and error in it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(1), os.dup(2)
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        text = ""
+        try:
+            yield lambda: text
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, copy in enumerate(before, 1):
+                os.dup2(copy, number)
+                os.close(copy)
+            file.seek(0)
+            text = file.read().decode(errors="replace")
 
 
 LANGUAGE = Traced("cute", "nvidia-cutlass-dsl", __name__, variables="CUTE_DSL_")
