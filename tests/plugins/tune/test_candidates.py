@@ -47,7 +47,7 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     job: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     points = grid.of_suite(job.suite, "toy")
-    narrow = candidates.narrowed(job, points, range(4))
+    narrow = candidates.narrowed(job, points, range(4), (), "")
     assert list(narrow.suite.variants) == ["toy_0", "toy_1", "toy_2", "toy_3"]
     assert [s.name for s in narrow.shapes] == ["mission"]
     values = [
@@ -63,7 +63,7 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
     built = Built("13.0.88", (*artifacts, failed), plans, all_facts)
     monkeypatch.setattr(candidates, "compile_all", lambda job: built)
     monkeypatch.setattr(host_code, "read", lambda path, without: ("host", "cxx"))
-    _, results = candidates.build(narrow, points, range(4))
+    _, results = candidates.build(job, points, range(4))
     assert [r.fell for r in results] == ["", "static", "static", "build"]
     assert results[0].broken == {"registers_limit": 0.1}, "missed by a tenth; the other variant's budget is none of its"
     assert results[0].facts["stack_bytes"] == 8 and results[0].code
@@ -74,7 +74,7 @@ def test_what_cannot_run_falls_and_soft_budgets_are_told(
         built, plans=(replace(plans[0], cause=PlanRefused("expected whole tiles"), launches=()), *plans[1:])
     )
     monkeypatch.setattr(candidates, "compile_all", lambda job: refused)
-    assert candidates.build(narrow, points, [0])[1][0].reason == "expected whole tiles"
+    assert candidates.build(job, points, [0])[1][0].reason == "expected whole tiles"
 
 
 def test_machine_code_is_told_apart_by_device_host_and_launches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from flashcore.measure.context import Context
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import plugin
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, Built, Environment, Facts, Record
+from flashcore.model.record import Artifact, Environment, Facts, Record
 from flashcore.model.suite import Budget
 from flashcore.model.text import matches_any
 from flashcore.plugins.tune import trial
@@ -45,16 +45,32 @@ FACTS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def narrowed(
-    job: Context, grid: Grid, indices: Collection[int], more: Collection[str] = (), stage: str = ""
-) -> Context:
-    """Returns the job of building these points, and more variants, on the space's shapes. The budgets of the space's
-    variant also apply to the candidates.
+def build(
+    job: Context, grid: Grid, indices: Sequence[int], more: Collection[str] = (), stage: str = ""
+) -> tuple[Context, list[Result]]:
+    """Builds points and gates them. Returns the job of these variants, with what was built.
 
     Args:
         job: for one arch.
-        stage: the stage whose shapes are added.
+        more: names of variants to build too.
+        stage: the stage whose shapes are added to the space's.
     """
+    job = narrowed(job, grid, indices, more, stage)
+    built = compile_all(job)
+    budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
+    machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
+    record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
+    missed = grouped(
+        (v.subject.variant, (v.budget, _share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
+        for v in judge(record, require="static").verdicts
+        if v.status == "fail" and v.budget in budgets
+    )
+    job = dataclasses.replace(job, built=built)
+    return job, [_result(i, job, grid, missed.get(grid.name(i), [])) for i in indices]
+
+
+def narrowed(job: Context, grid: Grid, indices: Collection[int], more: Collection[str], stage: str) -> Context:
+    """The job of building these points. The budgets of the space's variant also apply to them."""
     suite, base = job.suite, job.suite.variants[grid.space.variant]
     variants = {v.name: v for v in (candidate(suite, grid, i) for i in indices)}
     budgets = tuple(
@@ -71,24 +87,6 @@ def narrowed(
     return dataclasses.replace(job, suite=suite, variants=tuple(variants.values()), shapes=tuple(shapes.values()))
 
 
-def build(job: Context, grid: Grid, indices: Sequence[int]) -> tuple[Built, list[Result]]:
-    """Builds the points and gates them.
-
-    Args:
-        job: as :func:`narrowed` gives it, for one arch.
-    """
-    built = compile_all(job)
-    budgets = {b.name: b for b in job.suite.budgets if b.tier == "static"}
-    machine = Environment(None, "", "", "", "", gpu_arch=job.options.archs[0], nvcc=built.nvcc)
-    record = Record("", "", job.suite, machine, built.artifacts, built.plans, (), (), Facts(built.facts))
-    missed = grouped(
-        (v.subject.variant, (v.budget, _share(budgets[v.budget], v.value), f"{v.value} {v.unit}, expected {v.limit}"))
-        for v in judge(record, require="static").verdicts
-        if v.status == "fail" and v.budget in budgets
-    )
-    return built, [_result(i, job, grid, built, missed.get(grid.name(i), [])) for i in indices]
-
-
 def _share(budget: Budget, value: object) -> float:
     """A value's miss as a share of the limit; if the limit is 0, each unit counts as 1."""
     over = excess(budget, float(value)) if isinstance(value, (int, float)) else 1.0
@@ -96,9 +94,9 @@ def _share(budget: Budget, value: object) -> float:
     return round(over / abs(limit or 1.0), 4)
 
 
-def _result(index: int, job: Context, grid: Grid, built: Built, missed: Sequence[tuple[str, float, str]]) -> Result:
+def _result(index: int, job: Context, grid: Grid, missed: Sequence[tuple[str, float, str]]) -> Result:
     """A built candidate's result. ``missed``: failed budgets, the miss as a share of the limit, and in words."""
-    name = grid.name(index)
+    name, built = grid.name(index), job.built
     artifact = built.artifact(name, job.options.archs[0])
     if artifact is None or artifact.status != "ok":
         return Result(index, "build", artifact.message if artifact else "not built")
@@ -145,7 +143,7 @@ class Local:
         self._energy = "energy" in grid.space.objectives
         if self._energy and measures:
             plugin.find("measurements", "energy")  # here: its absence would fail every candidate
-        self._built: dict[int, tuple[Context, Built]] = {}
+        self._jobs: dict[int, Context] = {}  # point → the job that built it, with others
         self._stopped = False
 
     def __enter__(self) -> Self:
@@ -159,9 +157,8 @@ class Local:
     def prepare(self, indices: Sequence[int]) -> list[Result]:
         if not indices:
             return []
-        job = dataclasses.replace(narrowed(self._job, self._grid, indices), say=self._unless_stopped)
-        built, results = build(job, self._grid, indices)
-        self._built |= dict.fromkeys(indices, (job, built))
+        job, results = build(dataclasses.replace(self._job, say=self._unless_stopped), self._grid, indices)
+        self._jobs |= dict.fromkeys(indices, job)
         return results
 
     def measure(self, results: Sequence[Result], report: Callable[[Result], None]) -> None:
@@ -173,11 +170,11 @@ class Local:
         else:
             for result in results:
                 report(result)
-        for built in {id(b): b for r in results for _, b in [self._built.pop(r.index)]}.values():
+        jobs = {id(job): job for job in [self._jobs.pop(result.index) for result in results]}
+        for artifact in (artifact for job in jobs.values() for artifact in job.built.artifacts):
             # A finalist is compiled again, and thousands of others would fill the disk.
-            for artifact in built.artifacts:
-                for cubin in filter(None, (artifact.cubin, *artifact.cubins.values())):
-                    shutil.rmtree(Path(cubin).parent, ignore_errors=True)
+            for cubin in filter(None, (artifact.cubin, *artifact.cubins.values())):
+                shutil.rmtree(Path(cubin).parent, ignore_errors=True)
 
     def _start_ahead(self) -> None:
         """Starts the processes that measure, which import while the next batch is built."""
@@ -185,8 +182,7 @@ class Local:
             trial.prepare(self._folder, self._job.workers)
 
     def _cases(self, index: int) -> list[Case]:
-        job, built = self._built[index]
-        job = dataclasses.replace(job, built=built)
+        job = self._jobs[index]
         return child_cases(job, [(job.suite.variants[self._grid.name(index)], s) for s in job.shapes])
 
     def _unless_stopped(self, text: str) -> None:

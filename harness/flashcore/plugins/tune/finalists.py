@@ -26,7 +26,7 @@ from flashcore.model.files import write_atomically
 from flashcore.model.suite import Suite, manifest_keys
 from flashcore.plugins.against import decide, time_pairs
 from flashcore.plugins.against.against import contest
-from flashcore.plugins.tune.candidates import build, narrowed
+from flashcore.plugins.tune.candidates import build
 from flashcore.plugins.tune.grid import Grid, named_points
 from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import Table
@@ -77,14 +77,13 @@ def run(job: Context, grid: Grid, entrants: Shortlist, folder: Path, processes: 
         FlashcoreError: the reference does not build or is wrong.
     """
     reference, shapes = entrants.reference, grid.space.shapes
-    job = narrowed(job, grid, entrants.candidates, [reference], "check")
-    built, results = build(job, grid, entrants.candidates)
+    job, results = build(job, grid, entrants.candidates, [reference], "check")
     workers = job.workers.on(*job.workers.places[:1])
-    job = replace(job, built=built, workers=workers, folder=folder, settings=replace(job.settings, check=Check()))
+    job = replace(job, workers=workers, folder=folder, settings=replace(job.settings, check=Check()))
     rejected = {r.index: r.reason for r in results if r.fell}
     base, variants = job.suite.variants[reference], {r.index: job.suite.variants[grid.name(r.index)] for r in results}
-    built_variants = [base, *(v for i, v in variants.items() if i not in rejected)]
-    pairs = [(v, shape) for v in built_variants for shape in job.shapes if "check" in shape.stages]
+    built = [base, *(v for i, v in variants.items() if i not in rejected)]
+    pairs = [(v, shape) for v in built for shape in job.shapes if "check" in shape.stages]
     checked = check.run(job, child_cases(job, pairs))
     wrong = {o.variant: f"{o.shape}: {o.reason}" for o in checked.outcomes if o.status == "failed"}
     if reference in wrong:
