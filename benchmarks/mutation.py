@@ -87,7 +87,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plugins/imports/names": ("plugins/imports/test_command.py", "plugins/imports/test_csv_pages.py"),
     "plugins/imports/report_child": ("plugins/imports/test_ncu_rep.py",),
     "plugins/tune/candidates": ("plugins/tune/test_session.py",),
-    "plugins/tune/charts": ("plugins/tune/test_page.py",),
     "plugins/tune/finalists": ("plugins/tune/test_session.py",),
     "plugins/tune/samplers": ("plugins/tune/test_tune.py", "plugins/tune/test_session.py"),
     "plugins/tune/summary": ("plugins/tune/test_command.py", "plugins/tune/test_samplers.py"),
