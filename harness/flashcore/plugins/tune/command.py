@@ -145,4 +145,4 @@ def _static_only(study: Summary) -> str:
 
 
 def _text(table: Table) -> str:
-    return grid(table.heads, [[_short(number(value)) for value in row] for row in table.rows])
+    return grid(table.heads, [list(map(number, row)) for row in table.rows])
