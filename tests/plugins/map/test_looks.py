@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from flashcore.measure.bench import case_times
+from flashcore.measure.bench import case_times, interleave
 from flashcore.measure.bench.child import Choose
 from flashcore.measure.bench.proof import Sets
-from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
@@ -81,7 +82,7 @@ def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
 class Stub:
     """An entrant with these us of its looks, in order; the first one's are of the first round."""
 
-    is_right = True
+    is_right, is_late = True, False
 
     def __init__(self, variant: str, *us: float, kind: str = "choice") -> None:
         self.case = replace(case("right"), variant=variant)
@@ -151,16 +152,30 @@ US = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}  # of looks
 
 
 def raced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *times: dict[str, float]
-) -> tuple[dict[str, Any], list[tuple[list[str], StopRule]]]:
-    """The variants' times if bench measures these, one set after the other, and what each measurement is of."""
-    calls: list[tuple[list[str], StopRule]] = []
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, float]
+) -> tuple[dict[str, Any], list[str], dict[str, list[float]]]:
+    """The variants' times, those timed after the looks, and their samples; round i takes these us, later ones as the
+    last."""
+    left: list[str] = []
+    samples: dict[str, list[float]] = {}
+
+    class Labelled:
+        """A case's calls, which take the us of each round."""
+
+        def __init__(self, label: str) -> None:
+            self._label, self._rounds = label, 0
+
+        def back_to_back(self) -> float:
+            self._rounds += 1
+            return rounds[min(self._rounds, len(rounds)) - 1][self._label]
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
-        each = times[len(calls)]
-        calls.append(([one.variant for one in chosen], rule))
-        return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in each.items()}, "failed": {}}
+        chosen, rule, race = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        left.extend(one.variant for one in chosen)
+        ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
+        turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
+        samples.update(interleave.sample(ready, "back_to_back", rule, turns))
+        return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
 
     def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
@@ -176,28 +191,62 @@ def raced(
         "race": {"first": 1, "full": {"chooses": []}},
     }
     log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
-    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], calls
+    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], left, samples
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
-    times, [(left, rule)] = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
+    times, left, samples = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
     assert left == ["a", "library", "chooses"]
-    assert rule.enough([1.0] * rule.least, 0.0, 0.0) and 5 <= rule.least < 10, "all get as few"
+    assert {len(us) for us in samples.values()} == {5}, "all get as few"
     assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
 
 
-def test_where_a_dispatcher_is_behind_all_that_are_left_are_timed_anew_with_more_samples(
+def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = {"a": 10.0, "library": 7.0, "chooses": 10.3}, {"a": 10.0, "library": 7.0, "chooses": 10.1}
-    times, [(left, rule), (again, more)] = raced(tmp_path, monkeypatch, first, second)
-    assert again == left and more.least > 2 * rule.least
-    assert {name: times[name]["samples"]["back_to_back"] for name in second} == {n: [x] for n, x in second.items()}
-    assert times["far"]["samples"] == {"back_to_back": [15.0]}
+    us = {"a": 10.0, "library": 7.0, "chooses": 10.1}
+    times, left, samples = raced(tmp_path, monkeypatch, *[us | {"chooses": 10.3}] * 5, us)
+    assert left == [*us] and {len(each) for each in samples.values()} == {20}
+    assert statistics.median(times["chooses"]["samples"]["back_to_back"]) == 10.1, "it was chance"
+
+
+def test_a_look_that_the_host_disturbed_drops_no_case() -> None:
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0), Stub("c", 90.0, 90.0)]
+    entrants[1].is_late = True
+    assert lost(entrants) == ["c"]
+
+
+@pytest.mark.parametrize(("host_us", "late"), [(90.0, False), (150.0, True)])
+def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
+    monkeypatch: pytest.MonkeyPatch, host_us: float, late: bool
+) -> None:
+    now = 0.0
+
+    class Caller:
+        def __init__(self, case: Case, device: str) -> None:
+            self.outputs = dict
+
+        def call(self, inputs: object, outputs: object) -> None:
+            nonlocal now
+            now += host_us / 1e6
+
+    class Timer:
+        def between(self, work: Callable[[], object], *, cover: int) -> float:
+            work()
+            return 20.0
+
+    monkeypatch.setattr(looks, "Caller", Caller)
+    monkeypatch.setattr(looks, "timer_for", lambda device: Timer())
+    monkeypatch.setattr(looks.time, "perf_counter", lambda: now)
+    sets = cast("Any", SimpleNamespace(inputs=[{}]))
+    entrant = looks.Entrant(case("right"), sets, "cpu", is_dispatcher=False)
+    assert entrant.is_late == late
+    entrant.look()
+    assert not entrant.is_late, "the device waits longer after slow calls"
 
 
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

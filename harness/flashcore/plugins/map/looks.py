@@ -4,8 +4,7 @@ A look is some calls back to back, enqueued while the device waits, and takes fa
 In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
 same rounds, also in a second look, is timed no further: its times are its looks, less what the looks of the other cases
 exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
-samples; if a dispatcher is then behind, which may be chance, all of these are timed anew with more, which count alone.
-Without a race it is bench's child.
+samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -18,20 +17,21 @@ import statistics
 import sys
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
-from flashcore.measure.bench.message import CaseTimes
+from flashcore.measure.bench.message import CaseTimes, Series
 from flashcore.measure.bench.proof import Sets
+from flashcore.measure.bench.racing import Race
 from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: Samples of the cases that are left; and where a dispatcher takes more than this multiple of the fastest case's time.
+#: Samples of the cases that are left: the more if a dispatcher takes more than this multiple of the fastest's time.
 #: Of 334 dispatchers that ran the fastest variant's kernel, 7 took 1.02 to 1.08 times that variant's time (H100).
-_SAMPLES, _BEHIND = (5, 15), 1.02
+_RULE, _BEHIND = StopRule(fewest=5, least=20, seconds=0.0), 1.02
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
@@ -42,14 +42,14 @@ _LEAST_US = 0.3
 #: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
 _LAUNCH_US = 1.5
 #: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
-#: most such us, since a first call may load or compile.
-_COVER, _CLOCKS, _MOST_HOST_US = 100_000, 3_000, 200.0
+#: those us before the first call, and the most, since it may load or compile. At the highest clock: cycles per us.
+_COVER, _CLOCKS, _HOST_US, _MOST_HOST_US, _CLOCK = 100_000, 3_000, 50.0, 200.0, 2_000
 
 
 class Entrant:
     """A case that can be called, and the ``us`` of a call, less its launches, in each round of looks.
 
-    A choice is neither a reference nor a dispatcher.
+    A choice is neither a reference nor a dispatcher. If it ``is_late``, its last look has a part of the host's time.
     """
 
     def __init__(self, case: Case, sets: Sets, device: str, is_dispatcher: bool) -> None:
@@ -57,7 +57,7 @@ class Entrant:
         caller = Caller(case, device=device)
         self.case, self._sets, self._outputs = case, sets, caller.outputs()
         self._call = functools.partial(caller.call, sets.inputs[0], self._outputs)
-        self._timer, self._calls, self._host_us = timer_for(device), 1, 0.0
+        self._timer, self._calls, self._host_us = timer_for(device), 1, _HOST_US
         self.us: list[float] = []
         self.look()
 
@@ -73,6 +73,7 @@ class Entrant:
     def look(self) -> None:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
         us = self._timer.between(self._enqueue, cover=cover) / self._calls
+        self.is_late = self._calls * self._host_us * _CLOCK > cover
         self.us.append(us - _LAUNCH_US * max(self.case.launches, 1))
         self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / max(us, 1.0))))
 
@@ -81,6 +82,23 @@ class Entrant:
         for _ in range(self._calls):
             self._call()
         self._host_us = (time.perf_counter() - began) * 1e6 / self._calls
+
+
+@dataclass(slots=True)
+class Finals(Race):
+    """The race of the cases that are left, which ends after the fewest samples unless a dispatcher is then behind."""
+
+    near: Collection[Entrant] = ()
+
+    def stopped(self, mode: str, samples: Series, *, early: bool = False) -> set[str]:
+        us = medians(self.near, samples)
+        pairs = ((us[a], us[b]) for a in us if a.is_dispatcher for b in us if b.is_choice)
+        return set() if any(a > _BEHIND * b for a, b in pairs) else {*samples}
+
+
+def medians(entrants: Collection[Entrant], samples: Series) -> dict[Entrant, float]:
+    """us of each case that has samples."""
+    return {one: statistics.median(samples[one.case.variant]) for one in entrants if one.case.variant in samples}
 
 
 def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
@@ -92,49 +110,32 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     near: list[Entrant] = []
     far: dict[str, Entrant] = {}
 
-    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
-        if not near:
-            for case in cases:
-                log.step(task.name, "first look", case.variant)
-                try:
-                    near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
-                except Exception:  # bench reports it
-                    if is_poisoned(payload["device"]):
-                        raise
-            for share in _SHARES:
-                log.step(task.name, f"look {share}")
-                for one in dropped(near, share):
-                    near.remove(one)
-                    far[one.case.variant] = one
-                for one in random.sample(near, len(near)):
-                    one.look()
-        return [c for c in cases if c.variant not in far], rule
+    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule, Race]:
+        for case in cases:
+            log.step(task.name, "first look", case.variant)
+            try:
+                near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
+            except Exception:  # bench reports it
+                if is_poisoned(payload["device"]):
+                    raise
+        for share in _SHARES:
+            log.step(task.name, f"look {share}")
+            for one in dropped(near, share):
+                near.remove(one)
+                far[one.case.variant] = one
+            for one in random.sample(near, len(near)):
+                one.look()
+        return [c for c in cases if c.variant not in far], _RULE, Finals(mode, 1, near=near)
 
-    for count in _SAMPLES:
-        rule = StopRule(least=count, fewest=count, seconds=0.0)
-        times = bench_child.perform(task, log, choose)
-        variants = times["variants"]
-        us = {
-            one: statistics.median(variants[one.case.variant]["samples"][mode])
-            for one in near
-            if one.case.variant in variants
-        }
-        least = min((us[one] for one in us if one.is_choice), default=0.0)
-        if all(us[one] <= _BEHIND * least for one in us if one.is_dispatcher):
-            break
+    times = bench_child.perform(task, log, choose)
+    variants = times["variants"]
+    us = medians(near, {name: one["samples"][mode] for name, one in variants.items()})
+    least = min((us[one] for one in us if one.is_choice), default=0.0)
     excess = statistics.median([statistics.median(one.warm) - us[one] for one in us] or [0.0])
     for name, one in far.items():
         looked = CaseTimes(
             # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
             samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
-            calls={},
-            kernel_clock={},
-            kernels=None,
-            copies=0,
-            launches=1,
-            eager_calls=1,
-            seconds=0.0,
-            proved={},
             stopped=[mode],
         )
         variants[name] = asdict(looked)
@@ -142,7 +143,8 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
 
 
 def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
-    """The cases far from the fastest right choice, also after another look, but no dispatchers."""
+    """The cases far from the fastest right choice, also after another look, but no dispatchers, nor any whose last look
+    the host disturbed."""
     order = sorted(entrants, key=lambda one: (not one.is_choice, statistics.median(one.warm)))
     fastest = next((one for one in order if one.is_right), None)
     if not fastest:
@@ -151,10 +153,10 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
 
     def far(one: Entrant) -> bool:
         behind = statistics.median_low(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
-        return behind > most and not one.is_dispatcher
+        return behind > most and not (one.is_dispatcher or one.is_late)
 
     slow = [one for one in entrants if far(one)]
-    for one in slow:  # the host may have disturbed a look
+    for one in slow:  # something may have disturbed a look
         before = one.us.pop()
         one.look()
         one.us[-1] = min(one.us[-1], before)
