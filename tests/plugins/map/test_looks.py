@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -241,7 +242,7 @@ def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
 
     monkeypatch.setattr(looks, "Caller", Caller)
     monkeypatch.setattr(looks, "timer_for", lambda device: Timer())
-    monkeypatch.setattr(looks.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
     sets = cast("Any", SimpleNamespace(inputs=[{}]))
     entrant = looks.Entrant(case("right"), sets, "cpu", is_dispatcher=False)
     assert entrant.is_late == late

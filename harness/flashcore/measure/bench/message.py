@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from flashcore.errors import RecordError
@@ -29,15 +29,15 @@ class CaseTimes:
     """
 
     samples: Series
-    calls: Series = field(default_factory=dict)
-    kernel_clock: Mapping[str, float] = field(default_factory=dict)
-    kernels: int | None = None
-    copies: int = 0
-    launches: int = 1
-    eager_calls: int = 1
-    seconds: float = 0.0
-    proved: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    stopped: Sequence[str] = ()
+    calls: Series
+    kernel_clock: Mapping[str, float]
+    kernels: int | None
+    copies: int
+    launches: int
+    eager_calls: int
+    seconds: float
+    proved: Mapping[str, Sequence[int]]
+    stopped: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

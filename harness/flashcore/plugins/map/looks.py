@@ -136,6 +136,14 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
         looked = CaseTimes(
             # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
             samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
+            calls={},
+            kernel_clock={},
+            kernels=None,
+            copies=0,
+            launches=1,
+            eager_calls=1,
+            seconds=0.0,
+            proved={},
             stopped=[mode],
         )
         variants[name] = asdict(looked)
