@@ -3,9 +3,9 @@
 With ``--points`` first it prints the points instead. Of a point that several sources have, the last one's times count.
 
 Each variant's time is a sum of the work of the fullest SM, of the mean SM, and of the longest row, with factors of at
-least 0 that are fitted to the times at the maps' points, for each D and class of shapes. The least sum is chosen. A
-point's times share a factor that is fitted with them: at the power limit all variants slow down alike. A time that is
-far from its sum counts less: a look can be disturbed.
+least 0 that are fitted to the times at the maps' points, for each D and class of shapes, times what a tree of two
+questions corrects it by. The least is chosen. A point's times share a factor that is fitted with them: at the power
+limit all variants slow down alike. A time that is far from its sum counts less: a look can be disturbed.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ CLASSES = 5
 _FAR = 1.8
 #: A time counts half if its logarithm is so far from that of its sum.
 _TRUSTED = 0.2
+#: A part of a tree has at least so many points; so much weight more is without error; larger errors count as these.
+_PART, _EXACT, _MOST_ERROR = 12, 4.0, 0.15
 Params = Mapping[str, Any]
 Point = tuple[Params, Mapping[str, float]]
 
@@ -162,9 +164,58 @@ def nonnegative(gram: Any, target: Any) -> Any:
     return x / scale
 
 
-def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
+class Tree(NamedTuple):
+    """Two questions, whether a feature of :func:`asked` is at most a number, of which the second depends on the answer
+    to the first; and the factors for yes and yes, yes and no, no and yes, no and no."""
+
+    features: tuple[int, int, int]
+    most: tuple[float, float, float]
+    factors: tuple[float, float, float, float]
+
+
+def asked(params: Params, name: str, terms: Any) -> list[float]:
+    """The features that a tree asks for: keys, heads, causality, how full the fullest SM is beside the mean one, and
+    how full the tiles are; `choice.h` computes the same."""
+    rows, s = tile_of(name, params).rows, params["S"]
+    return [s, params["B"] * params["H"], params["CAUSAL"], terms[1] / terms[2], s / (-(-s // rows) * rows)]
+
+
+def question(x: Any, errors: Any, weights: Any) -> tuple[int, float]:
+    """The feature and number that part these errors best; if none tells enough, causality and 1, which parts none."""
+
+    def told(error: float, weight: float) -> float:
+        return error**2 / (weight + _EXACT)
+
+    total, weight = errors @ weights, weights.sum()
+    most, best = told(total, weight) + 1e-4, (2, 1.0)
+    for feature, values in enumerate(x.T):
+        order = values.argsort(kind="stable")
+        below = (errors * weights)[order].cumsum(), weights[order].cumsum()
+        for last in range(_PART - 1, len(values) - _PART):
+            low, high = values[order[last : last + 2]]
+            error, part = (sums[last] for sums in below)
+            if low < high and told(error, part) + told(total - error, weight - part) > most:
+                most = told(error, part) + told(total - error, weight - part)
+                best = feature, (low + high) / 2
+    return best
+
+
+def tree(x: Any, errors: Any, weights: Any) -> Tree:
+    """The tree that corrects these errors, of logarithms."""
+    parts, questions, factors = [np.full(len(x), True)], [], []
+    for part in parts:
+        if len(parts) < 7:
+            feature, most = question(x[part], errors[part], weights[part])
+            questions.append((feature, most))
+            parts += [part & (x[:, feature] <= most), part & (x[:, feature] > most)]
+        else:
+            factors.append(float(np.exp(errors[part] @ weights[part] / (weights[part].sum() + _EXACT))))
+    return Tree(*zip(*questions, strict=True), tuple(factors))
+
+
+def fitted(chosen: list[Point]) -> tuple[dict[tuple[str, int, int], Any], dict[tuple[str, int], Tree]]:
     """By variant, D and class, the factors in us. They are drawn to those of all the variant's classes together, as if
-    by one point more."""
+    by one point more. By variant and D, the tree of what they err by."""
     model: dict[tuple[str, int, int], Any] = {}
     best = np.array([min(times.values()) for _, times in chosen])
     common = np.ones(len(chosen))
@@ -198,12 +249,21 @@ def fitted(chosen: list[Point]) -> dict[tuple[str, int, int], Any]:
             np.add.at(sums, at, trust * best[at] / us * ratio)
             np.add.at(weights, at, trust * best[at] / us)
         common = np.exp(sums / weights)
-    return model
+    sums, weights = np.zeros(len(chosen)), np.zeros(len(chosen))
+    for key, at, a, us, _ in groups:  # beside the fastest, whose order matters
+        np.add.at(sums, at, (best[at] / us) ** 8 * np.log(us / (a @ model[key])))
+        np.add.at(weights, at, (best[at] / us) ** 8)
+    left: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+    for key, at, a, us, _ in groups:
+        errors = (np.log(us / (a @ model[key])) - (sums / weights)[at]).clip(-_MOST_ERROR, _MOST_ERROR)
+        x = [asked(chosen[i][0], key[0], terms) for i, terms in zip(at, a, strict=True)]
+        left.setdefault(key[:2], []).append((x, errors, (best[at] / us) ** 4))
+    return model, {key: tree(*map(np.concatenate, zip(*each, strict=True))) for key, each in left.items()}
 
 
 HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py, from {count} points of the map.
 //
-// The least predicted time decides.
+// The least predicted time decides: a sum of factors times what the shape's work is, corrected by a tree.
 #pragma once
 
 #include <algorithm>
@@ -225,17 +285,26 @@ struct Tile {{
   double anyway, beside;
 }};
 
+// Two questions, whether a feature is at most a number; which is the second, the answer to the first tells. And the
+// factors for yes and yes, yes and no, no and yes, no and no. The features are: keys, heads, causality, how full the
+// fullest SM is beside the mean one, and how full the tiles are.
+struct Tree {{
+  int features[3];
+  double most[3], factors[4];
+}};
+
 // A variant's tiles, keys per step, most keys (0: no limit), and by D and class of shapes the factors, us, of: a
 // launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the mean SM; a tile of the fullest
 // SM, or with several blocks per SM the keys of the fullest place for one; 64 keys of all rows per SM; 64 keys of the
 // longest row; 64 rows per SM; 64 keys of all rows per SM over the heads that share K and V; the share of places for
-// blocks that have a tile. Without factors it was never near the fastest.
+// blocks that have a tile. Without factors it was never near the fastest. By D, the tree that corrects the sum.
 struct Cost {{
   std::string_view variant;
   Tiles order;
   Tile tiles[2];
   std::int64_t step, most_keys;
   double us[2][{classes}][9];
+  Tree trees[2];
 }};
 
 inline constexpr Cost kCosts[] = {{
@@ -315,7 +384,12 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   }}
   double us = 0;
   for (int i = 0; i < 9; ++i) us += factors[i] * terms[i];
-  return us;
+  const auto length = static_cast<double>(s.S), tiled = static_cast<double>((s.S + rows - 1) / rows * rows);
+  const double asked[] = {{length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled}};
+  const Tree& tree = cost.trees[s.D / 128];
+  const int first = asked[tree.features[0]] > tree.most[0];
+  const int second = asked[tree.features[1 + first]] > tree.most[1 + first];
+  return us * tree.factors[2 * first + second];
 }}
 
 template <typename Shape>
@@ -334,7 +408,7 @@ std::string_view choose(const Shape& s, bool causal, bool has_key_groups_4) {{
 
 def header(chosen: list[Point]) -> str:
     """The text of `choice.h`."""
-    model = fitted(chosen)
+    model, trees = fitted(chosen)
     costs = []
     for name, (order, *tiles) in VARIANTS.items():
         factors = [
@@ -344,9 +418,15 @@ def header(chosen: list[Point]) -> str:
         ]
         each = (",\n       ".join(factors[:CLASSES]), ",\n       ".join(factors[CLASSES:]))
         shapes = ", ".join("{" + ", ".join(f"{x:g}" for x in tile) + "}" for tile in tiles)
+        corrections = ",\n      ".join(
+            "{"
+            + ", ".join("{" + ", ".join(f"{x:.5g}" for x in row) + "}" for row in trees.get((name, depth), ()))
+            + "}"
+            for depth in (64, 128)
+        )
         costs.append(
             f'    {{"{name}", Tiles::{order}, {{{shapes}}}, {STEPS.get(name, 64)}, {MOST_KEYS.get(name, 0)},\n'
-            f"     {{{{{each[0]}}},\n      {{{each[1]}}}}}}},"
+            f"     {{{{{each[0]}}},\n      {{{each[1]}}}}},\n     {{{corrections}}}}},"
         )
     return HEAD.format(
         count=len(chosen),
