@@ -27,9 +27,8 @@ _SHORTEST_SPAN = 20_000
 _EMPTY = "(empty)"
 
 
-#: Of these cases, looked at with the shape's sets, those to set up and time, when they have enough samples, and their
-#: race.
-Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], StopRule, Race]]
+#: Of these cases, looked at with the shape's sets, those to set up and time, and their race.
+Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], Race]]
 
 
 def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str, Any]:
@@ -56,7 +55,7 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
     race = Race(rank, **payload["race"], references=references)
     if choose:
-        left, rule, race = choose(left, sets)
+        left, race = choose(left, sets)
 
     @contextlib.contextmanager
     def excluding(what: str, variant: str) -> Iterator[None]:

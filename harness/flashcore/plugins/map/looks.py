@@ -1,10 +1,10 @@
 """The child process of bench with looks first: cases far from a shape's fastest are dropped before they are set up.
 
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
-In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
-same rounds, also in a second look, is timed no further: its times are its looks, less what the looks of the other cases
-exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
-samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
+In each round of looks the cases take turns in random order. A case that is slower than the fastest right one in most
+rounds is timed no further: its times are its looks, less what the looks of the other cases exceed their times by, and
+its answer is not checked. The others and the dispatchers are timed as in bench, but with few samples unless a
+dispatcher is behind, which may be chance. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -24,14 +24,13 @@ from flashcore.measure.bench import child as bench_child
 from flashcore.measure.bench.message import CaseTimes, Series
 from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.racing import Race
-from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: Samples of the cases that are left: the more if a dispatcher takes more than this multiple of the fastest's time.
-#: Of 334 dispatchers that ran the fastest variant's kernel, 7 took 1.02 to 1.08 times that variant's time (H100).
-_RULE, _BEHIND = StopRule(fewest=5, least=20, seconds=0.0), 1.02
+#: A dispatcher is behind if it takes more than this multiple of the fastest choice's time: of 334 that ran the fastest
+#: variant's kernel, 7 took 1.02 to 1.08 times that variant's time, by 5 samples of both (H100).
+_BEHIND = 1.02
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
@@ -63,8 +62,8 @@ class Entrant:
 
     @property
     def warm(self) -> list[float]:
-        """us of the looks after the first, in which clocks still rise; of the first while there is no other."""
-        return self.us[1:] or self.us
+        """us of the looks after the first, in which clocks still rise."""
+        return self.us[1:]
 
     @functools.cached_property
     def is_right(self) -> bool:
@@ -86,7 +85,7 @@ class Entrant:
 
 @dataclass(slots=True)
 class Finals(Race):
-    """The race of the cases that are left, which ends after the fewest samples unless a dispatcher is then behind."""
+    """The race of the cases that are left: it ends after the first rounds unless a dispatcher is then behind."""
 
     near: Collection[Entrant] = ()
 
@@ -110,7 +109,7 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
     near: list[Entrant] = []
     far: dict[str, Entrant] = {}
 
-    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule, Race]:
+    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], Race]:
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:
@@ -120,12 +119,12 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
                     raise
         for share in _SHARES:
             log.step(task.name, f"look {share}")
+            for one in random.sample(near, len(near)):
+                one.look()
             for one in dropped(near, share):
                 near.remove(one)
                 far[one.case.variant] = one
-            for one in random.sample(near, len(near)):
-                one.look()
-        return [c for c in cases if c.variant not in far], _RULE, Finals(mode, 1, near=near)
+        return [c for c in cases if c.variant not in far], Finals(mode, 1, near=near)
 
     times = bench_child.perform(task, log, choose)
     variants = times["variants"]
@@ -151,8 +150,8 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
 
 
 def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
-    """The cases far from the fastest right choice, also after another look, but no dispatchers, nor any whose last look
-    the host disturbed."""
+    """The cases far from the fastest right choice in most rounds, but no dispatchers, nor any whose last look the host
+    disturbed; of two rounds, in both."""
     order = sorted(entrants, key=lambda one: (not one.is_choice, statistics.median(one.warm)))
     fastest = next((one for one in order if one.is_right), None)
     if not fastest:
@@ -160,15 +159,10 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
     most = max(share * max(statistics.median(fastest.warm), _SHORTEST_US), _LEAST_US)
 
     def far(one: Entrant) -> bool:
-        behind = statistics.median_low(x - y for x, y in zip(one.warm, fastest.warm, strict=True))
+        behind = statistics.median_low(x - y for x, y in zip(one.us, fastest.us, strict=True))
         return behind > most and not (one.is_dispatcher or one.is_late)
 
-    slow = [one for one in entrants if far(one)]
-    for one in slow:  # something may have disturbed a look
-        before = one.us.pop()
-        one.look()
-        one.us[-1] = min(one.us[-1], before)
-    return [one for one in slow if far(one)]
+    return [one for one in entrants if far(one)]
 
 
 if __name__ == "__main__":
