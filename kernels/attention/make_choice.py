@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,9 +168,9 @@ class Tree(NamedTuple):
     """Two questions, whether a feature of :func:`asked` is at most a number, of which the second depends on the answer
     to the first; and the factors for yes and yes, yes and no, no and yes, no and no."""
 
-    features: tuple[int, int, int]
-    most: tuple[float, float, float]
-    factors: tuple[float, float, float, float]
+    features: Sequence[int]
+    most: Sequence[float]
+    factors: Sequence[float]
 
 
 def asked(params: Params, name: str, terms: Any) -> list[float]:
@@ -210,7 +210,8 @@ def tree(x: Any, errors: Any, weights: Any) -> Tree:
             parts += [part & (x[:, feature] <= most), part & (x[:, feature] > most)]
         else:
             factors.append(float(np.exp(errors[part] @ weights[part] / (weights[part].sum() + _EXACT))))
-    return Tree(*zip(*questions, strict=True), tuple(factors))
+    features, limits = zip(*questions, strict=True)
+    return Tree(features, limits, factors)
 
 
 def fitted(chosen: list[Point]) -> tuple[dict[tuple[str, int, int], Any], dict[tuple[str, int], Tree]]:
