@@ -34,10 +34,9 @@ _BEHIND = 1.02
 #: us of a look's calls, and their most.
 _LOOK_US, _MOST_CALLS = 120.0, 8
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
-#: a replay of the recorded samples of 96 points, more rounds and smaller steps found no more winners.
-_SHARES, _SHORTEST_US = (0.3, 0.1, 0.04, 0.02, 0.01, 0.005), 30.0
-#: us by which a case may be slower in any round, since looks at short calls are less exact.
-_LEAST_US = 0.3
+#: a replay of the recorded samples of 96 points, more rounds and smaller steps found no more winners; looks are no more
+#: exact than the last step.
+_SHARES, _SHORTEST_US = (0.3, 0.1, 0.04, 0.02, 0.01, 0.01), 30.0
 #: us that a launch takes longer than in a graph (H100: 1.3 to 1.7).
 _LAUNCH_US = 1.5
 #: Cycles that the device waits for the host at least, and in addition for each us of a call that the host took before;
@@ -46,12 +45,13 @@ _COVER, _CLOCKS, _HOST_US, _MOST_HOST_US, _CLOCK = 100_000, 3_000, 50.0, 200.0, 
 
 
 class Entrant:
-    """A case that can be called, and the ``us`` of a call, less its launches, in each round of looks.
+    """A case that can be called, its variant's ``name``, and the ``us`` of a call, less its launches, in each round.
 
     A choice is neither a reference nor a dispatcher. If it ``is_late``, its last look has a part of the host's time.
     """
 
     def __init__(self, case: Case, sets: Sets, device: str, is_dispatcher: bool) -> None:
+        self.name = case.variant
         self.is_dispatcher, self.is_choice = is_dispatcher, not (is_dispatcher or case.is_reference)
         caller = Caller(case, device=device)
         self.case, self._sets, self._outputs = case, sets, caller.outputs()
@@ -90,17 +90,12 @@ class Finals(Race):
     near: Collection[Entrant] = ()
 
     def stopped(self, mode: str, samples: Series, *, early: bool = False) -> set[str]:
-        us = medians(self.near, samples)
-        pairs = ((us[a], us[b]) for a in us if a.is_dispatcher for b in us if b.is_choice)
-        return set() if any(a > _BEHIND * b for a, b in pairs) else {*samples}
+        us = {one: statistics.median(samples[one.name]) for one in self.near if one.name in samples}
+        behind = any(us[a] > _BEHIND * us[b] for a in us if a.is_dispatcher for b in us if b.is_choice)
+        return set() if behind else {*samples}
 
 
-def medians(entrants: Collection[Entrant], samples: Series) -> dict[Entrant, float]:
-    """us of each case that has samples."""
-    return {one: statistics.median(samples[one.case.variant]) for one in entrants if one.case.variant in samples}
-
-
-def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict[str, Any]:
+def perform(task: Task, log: Journal, dispatchers: Collection[str]) -> dict[str, Any]:
     """Times the cases of one shape."""
     payload = task.payload
     if not payload["race"]:
@@ -123,12 +118,12 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str] = ()) -> dict
                 one.look()
             for one in dropped(near, share):
                 near.remove(one)
-                far[one.case.variant] = one
+                far[one.name] = one
         return [c for c in cases if c.variant not in far], Finals(mode, 1, near=near)
 
     times = bench_child.perform(task, log, choose)
     variants = times["variants"]
-    us = medians(near, {name: one["samples"][mode] for name, one in variants.items()})
+    us = {one: statistics.median(variants[one.name]["samples"][mode]) for one in near if one.name in variants}
     least = min((us[one] for one in us if one.is_choice), default=0.0)
     excess = statistics.median([statistics.median(one.warm) - us[one] for one in us] or [0.0])
     for name, one in far.items():
@@ -156,7 +151,7 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
     fastest = next((one for one in order if one.is_right), None)
     if not fastest:
         return []
-    most = max(share * max(statistics.median(fastest.warm), _SHORTEST_US), _LEAST_US)
+    most = share * max(statistics.median(fastest.warm), _SHORTEST_US)
 
     def far(one: Entrant) -> bool:
         behind = statistics.median_low(x - y for x, y in zip(one.us, fastest.us, strict=True))
