@@ -80,8 +80,13 @@ def measured(arguments: argparse.Namespace) -> list[Record]:
 
     def of_map(opened: Context) -> Context:
         suite = mapped(opened.suite, *chosen)
-        variants, shapes = tuple(suite.variants.values()), tuple(suite.shapes.values())
-        return replace(opened, suite=suite, variants=variants, shapes=shapes, resident=child)
+        return replace(
+            opened,
+            suite=suite,
+            variants=tuple(suite.variants.values()),
+            shapes=tuple(suite.shapes.values()),
+            resident=child,
+        )
 
     limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
     settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import functools
 import random
-import statistics
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import median, median_low
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
@@ -31,8 +31,8 @@ from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, ser
 #: A dispatcher is behind if it takes more than this multiple of the fastest choice's time: of 334 that ran the fastest
 #: variant's kernel, 7 took 1.02 to 1.08 times that variant's time, by 5 samples of both (H100).
 _BEHIND = 1.02
-#: us of a look's calls, and their most.
-_LOOK_US, _MOST_CALLS = 120.0, 8
+#: us of a look's calls, and of the shortest call by which their number is chosen.
+_LOOK_US, _LEAST_US = 120.0, 15.0
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
 #: a replay of the recorded samples of 96 points, more rounds and smaller steps found no more winners; looks are no more
 #: exact than the last step.
@@ -74,7 +74,7 @@ class Entrant:
         us = self._timer.between(self._enqueue, cover=cover) / self._calls
         self.is_late = self._calls * self._host_us * _CLOCK > cover
         self.us.append(us - _LAUNCH_US * max(self.case.launches, 1))
-        self._calls = max(1, min(_MOST_CALLS, round(_LOOK_US / max(us, 1.0))))
+        self._calls = max(1, round(_LOOK_US / max(us, _LEAST_US)))
 
     def _enqueue(self) -> None:
         began = time.perf_counter()
@@ -87,15 +87,15 @@ class Entrant:
 class Finals(Race):
     """The race of the cases that are left: it ends after the first rounds unless a dispatcher is then behind."""
 
-    near: Collection[Entrant] = ()
+    near: Sequence[Entrant] = ()
 
     def stopped(self, mode: str, samples: Series, *, early: bool = False) -> set[str]:
-        us = {one: statistics.median(samples[one.name]) for one in self.near if one.name in samples}
+        us = {one: median(samples[one.name]) for one in self.near if one.name in samples}
         behind = any(us[a] > _BEHIND * us[b] for a in us if a.is_dispatcher for b in us if b.is_choice)
         return set() if behind else {*samples}
 
 
-def perform(task: Task, log: Journal, dispatchers: Collection[str]) -> dict[str, Any]:
+def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, Any]:
     """Times the cases of one shape."""
     payload = task.payload
     if not payload["race"]:
@@ -123,41 +123,42 @@ def perform(task: Task, log: Journal, dispatchers: Collection[str]) -> dict[str,
 
     times = bench_child.perform(task, log, choose)
     variants = times["variants"]
-    us = {one: statistics.median(variants[one.name]["samples"][mode]) for one in near if one.name in variants}
+    us = {one: median(variants[one.name]["samples"][mode]) for one in near if one.name in variants}
     least = min((us[one] for one in us if one.is_choice), default=0.0)
-    excess = statistics.median([statistics.median(one.warm) - us[one] for one in us] or [0.0])
+    excess = median([median(one.warm) - us[one] for one in us] or [0.0])
     for name, one in far.items():
-        looked = CaseTimes(
-            # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
-            samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
-            calls={},
-            kernel_clock={},
-            kernels=None,
-            copies=0,
-            launches=1,
-            eager_calls=1,
-            seconds=0.0,
-            proved={},
-            stopped=[mode],
+        variants[name] = asdict(
+            CaseTimes(
+                # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
+                samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
+                calls={},
+                kernel_clock={},
+                kernels=None,
+                copies=0,
+                launches=1,
+                eager_calls=1,
+                seconds=0.0,
+                proved={},
+                stopped=[mode],
+            )
         )
-        variants[name] = asdict(looked)
     return times
 
 
 def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
     """The cases far from the fastest right choice in most rounds, but no dispatchers, nor any whose last look the host
     disturbed; of two rounds, in both."""
-    order = sorted(entrants, key=lambda one: (not one.is_choice, statistics.median(one.warm)))
+    order = sorted(entrants, key=lambda one: (not one.is_choice, median(one.warm)))
     fastest = next((one for one in order if one.is_right), None)
     if not fastest:
         return []
-    most = share * max(statistics.median(fastest.warm), _SHORTEST_US)
-
-    def far(one: Entrant) -> bool:
-        behind = statistics.median_low(x - y for x, y in zip(one.us, fastest.us, strict=True))
-        return behind > most and not (one.is_dispatcher or one.is_late)
-
-    return [one for one in entrants if far(one)]
+    most = share * max(median(fastest.warm), _SHORTEST_US)
+    return [
+        one
+        for one in entrants
+        if median_low(x - y for x, y in zip(one.us, fastest.us, strict=True)) > most
+        and not (one.is_dispatcher or one.is_late)
+    ]
 
 
 if __name__ == "__main__":
