@@ -52,3 +52,17 @@ def test_a_drawn_part_is_of_the_other_kind_and_the_ends_of_a_row_do_not_tell(
     answers.mix(problem)
     again = problem.make_inputs(params, 7, "cpu", "zeros+ones")["x"]
     assert torch.equal(again, parts[7]), "the answer is judged on the same input, in another process"
+
+
+def test_a_weight_and_indices_keep_no_other_tensor_from_being_mixed(tmp_path: Path) -> None:
+    (tmp_path / "problem.py").write_text(
+        PROBLEM.replace(
+            '"scale": 1.0',
+            '"weight": torch.full((64,), float(kind == "ones")), "at": torch.full((64,), int(kind == "ones"))',
+        )
+    )
+    problem = load_problem(tmp_path, "problem.py")
+    answers.mix(problem)
+    made = [problem.make_inputs({"R": 8, "C": 8}, seed, "cpu", "zeros+ones") for seed in range(50)]
+    assert all(inputs["x"].any() and inputs["weight"].any() and not inputs["at"].any() for inputs in made)
+    assert any(not inputs["weight"].all() for inputs in made)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,9 @@ from flashcore.chips import devices
 from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge.judging import _Judge, judge_all
-from flashcore.plugins.judge.measuring import Trials
+from flashcore.plugins.judge.judging import _Judge, _kinds, judge_all
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Trials
+from flashcore.plugins.judge.preparing import case_of
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
 
@@ -36,6 +37,25 @@ def test_an_honest_candidate_is_accepted(judge: Judge) -> None:
     assert small["shape"] == "small" and small["times"]["cold"]["us"] == small["times"]["isolated"]["us"] == 3.0
     assert small["calls_compared"] > small["calls_judged"] > 4
     assert verdict.rival == {"name": "library", "lacking": "it has no kernels of its own"}
+
+
+def test_all_timed_calls_are_judged_if_bytes_may_differ(judge: Judge) -> None:
+    verdict = judge(deterministic=False)
+    *_, timed, first = verdict.shapes
+    assert verdict.status == "accepted" and timed["calls_judged"] == timed["calls_compared"] == PROCESSES * SAMPLES
+    assert first["calls_judged"] == 1
+
+
+def test_inputs_are_of_several_kinds_if_one_tensor_can_be(tmp_path: Path) -> None:
+    suite = Path(shutil.copytree(SUITE, tmp_path / "suite"))
+    text = (SUITE / "suite.toml").read_text().replace("(Tensor x, ", "(Tensor x, Tensor weight, ")
+    text = text.replace('{ x = ["N"]', '{ weight = ["N"], x = ["N"]').replace('{ "*"', '{ weight = "float32", "*"')
+    (suite / "suite.toml").write_text(text)
+    for root, are_mixed in ((SUITE, False), (suite, True)):
+        loaded, form = load(root), SimpleNamespace(problem="copy", tolerance="exact")
+        one, shape = cast(Any, SimpleNamespace(form=form)), loaded.shapes["small"]
+        kinds = [*_kinds(case_of(loaded, one, shape), shape, "check", 1)]
+        assert {"random", "ones"} <= {*kinds} and any("+" in kind for kind in kinds) == are_mixed
 
 
 def test_a_candidate_that_names_all_shapes_gets_drawn_ones_too(judge: Judge) -> None:

@@ -99,6 +99,21 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
     assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS[1:], key=str)] * PROCESSES
 
 
+def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    us = itertools.cycle([1.0, 7.0, 7.0])  # one of three calls of each sample
+    monkeypatch.setattr(Trials, "_timed", lambda *_: (one := next(us), one, one))
+    one = trials(start())
+    one.time(Runnable(plan(), made), None, CONTENTS, 2)
+    assert {figures["us"] for figures in one.times.values()} == {7.0}
+
+
+def test_all_outputs_are_kept_if_bytes_may_differ(start: Start, made: Path) -> None:
+    one = trials(start())
+    one.deterministic = False
+    one.time(Runnable(plan(), made), None, CONTENTS[: 1 + SAMPLES], 2)
+    assert len(one.outputs) == one.compared == PROCESSES * SAMPLES
+
+
 def test_some_output_of_timed_calls_is_always_kept(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring._DICE, "randrange", lambda _: 1)  # none is looked at by chance
     one = trials(start())

@@ -28,7 +28,7 @@ from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
 from flashcore.plugins.judge import candidate, planning, sandbox
-from flashcore.plugins.judge.answers import Answers
+from flashcore.plugins.judge.answers import MIXED_TYPES, Answers
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Input, Process, Rival, Runnable, Trials
 from flashcore.plugins.judge.planning import Planned
 from flashcore.plugins.judge.preparing import Prepared, begun, case_of, prepared
@@ -40,9 +40,8 @@ from flashcore.plugins.launcher.plan import tensors_of
 SECONDS = 60.0
 #: Most inputs of a sample; the bytes of all of a shape's that suffice; seeds of each kind of input.
 _PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
-#: Types of tensors whose rows may be of several kinds; such inputs of a check, of which a kernel that tells the kinds
-#: apart by a few elements knows nothing.
-_MIXED_TYPES, _MIXED = {"float16", "bfloat16", "float32", "float64"}, 4
+#: Inputs of a check whose rows are of several kinds: a kernel that tells kinds apart by a few elements fails on them.
+_MIXED = 4
 #: Processes whose first calls must all be slow to convict; those that are started ahead, which a candidate takes, with
 #: its rival's.
 _FIRSTS = 2
@@ -181,7 +180,8 @@ class _Judge:
                     self._refill()
                 with self._adding("answers"):
                     for run in runs:
-                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if stage == "bench" else None
+                        is_sample = stage == "bench" and one.candidate.form.deterministic
+                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if is_sample else None
                         reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run, most)]
         except UsageError:
             raise
@@ -245,7 +245,7 @@ class _Judge:
         """
         one, rival, processes = self._one, None, taken[:PROCESSES]
         case = case_of(self.suite, one.candidate, shape)
-        kinds = _kinds(case, shape, stage)
+        kinds = _kinds(case, shape, stage, _PER_SAMPLE if one.candidate.form.deterministic else 1)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
             groups = grouped((scalars, number) for number, (*_, scalars) in enumerate(inputs))
@@ -332,18 +332,18 @@ class _Judge:
         return [*dict.fromkeys([*run.reasons, *wrong])]
 
 
-def _kinds(case: Case, shape: Shape, stage: str) -> list[str]:
-    """The kind of each input of a stage, as drawn."""
+def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
+    """The kind of each input of a stage, as drawn; of a sample at most so many."""
     problem = load_problem(case.root, case.problem_file)
     kinds = all_kinds(problem)
     given = [tensor for tensor in tensors_of(case).values() if tensor.role != "output"]
-    mixable = all(t.dtype in _MIXED_TYPES and len(t.sizes) > 1 for t in given)
+    mixable = any(t.dtype in MIXED_TYPES and t.sizes for t in given)
     mixed = [f"{a}+{b}" for a, b in itertools.permutations(problem.KINDS, 2) if mixable]
     if stage == "check":  # others than a check's are large
         is_small = "check" in shape.stages
         return kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed))) if is_small else kinds
     size = sum(8 * math.prod(t.sizes) for t in given)
-    count = max(1, min(_PER_SAMPLE, _TIMED_BYTES // max(size * SAMPLES, 1)))
+    count = max(1, min(most, _TIMED_BYTES // max(size * SAMPLES, 1)))
     usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
     return [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
 
