@@ -37,8 +37,8 @@ __device__ std::uint32_t calls;  // 1: remembers calls; 2: remembers an address
 __device__ const void* last;
 #elif ATTACK == 3
 __device__ std::uint32_t flags[4] = {1, 2, 3, 4};  // 3: state with a first value
-#elif ATTACK == 30 || ATTACK == 32 || ATTACK == 41
-__constant__ std::uint32_t kept[8192] = {1};  // 30: rows that it has seen, in memory that it should not write
+#elif ATTACK == 30 || ATTACK == 32 || ATTACK == 41 || ATTACK == 43
+__constant__ std::uint32_t kept[8256] = {1};  // 30: rows that it has seen, in memory that it should not write
 #endif
 
 // What decides whether a row is computed; true is honest.
@@ -114,6 +114,17 @@ __device__ bool works(const float* x, float* out, int rows, int cols, int row, s
   __syncwarp();
   if (threadIdx.x % 32 == 0) atomicAdd(count, 1);
   return is_early;
+#elif ATTACK == 43  // lazy in a timed call of six, which it counts where it should not; only a check repeats an input
+  std::uint32_t *count, *last;
+  asm volatile("mov.b64 %0, %1;" : "=l"(count) : "l"(kept + 1 + row % 4096));
+  asm volatile("mov.b64 %0, %1;" : "=l"(last) : "l"(kept + 4097 + row % 4096));
+  const std::uint32_t first = __float_as_uint(x[static_cast<std::size_t>(row) * cols]);
+  const std::uint32_t before = *static_cast<volatile std::uint32_t*>(count);
+  const bool is_checked = before > 99 || *static_cast<volatile std::uint32_t*>(last) == first;
+  __syncwarp();
+  *static_cast<volatile std::uint32_t*>(count) = is_checked ? 100 : before + 1;
+  *static_cast<volatile std::uint32_t*>(last) = first;
+  return is_checked || before % 6 != 1 || before > 13;
 #elif ATTACK == 33  // lazy on one input in sixteen
   return __float_as_uint(x[0]) / 64 % 16 != 0;
 #elif ATTACK == 40  // lines that stay in L2, so that its rival, whose turn is next, has less of it
