@@ -370,7 +370,7 @@ def waived(value: float, **changes: Any) -> Change:
 def stale(record: Record) -> Record:
     """Another code than the recorded one: nothing is joined."""
     keys = {c: replace(k, code="changed") for c, k in record.keys.items() if c.startswith("fast/")}
-    joined = freshness.join(record, {**record.keys, **keys}, set(), "")
+    joined = freshness.join(record, {**record.keys, **keys}, set(), record.suite)
     kept = [f for f in record.facts if f.source not in freshness.MEASURED]
     return replace(
         record,

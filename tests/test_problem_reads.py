@@ -91,14 +91,15 @@ def test_a_change_of_what_was_read_is_stale(suite: tuple[Path, Reads], file: str
     root, reads = suite
     store.write(measured(reads), tmp_path)
     run = store.read(tmp_path)
-    assert {*freshness.reasons(run, run.keys, str(root)).values()} == {None}
+    here = replace(run.suite, root=str(root))
+    assert {*freshness.reasons(run, run.keys, here).values()} == {None}
     text = (root / file).read_text()
     try:
         (root / file).write_text(f"{text}\n")
-        assert {*freshness.reasons(run, run.keys, str(root)).values()} == {FilesChanged((file,))}
-        assert not freshness.join(run, run.keys, set(), str(root)).facts
+        assert {*freshness.reasons(run, run.keys, here).values()} == {FilesChanged((file,))}
+        assert not freshness.join(run, run.keys, set(), here).facts
         (root / file).unlink()
-        assert {*freshness.reasons(run, run.keys, str(root)).values()} == {FilesChanged((file,))}
+        assert {*freshness.reasons(run, run.keys, here).values()} == {FilesChanged((file,))}
     finally:
         (root / file).write_text(text)
 
@@ -106,8 +107,9 @@ def test_a_change_of_what_was_read_is_stale(suite: tuple[Path, Reads], file: str
 def test_what_only_references_read_leaves_the_others_fresh(suite: tuple[Path, Reads]) -> None:
     root, reads = suite
     run = measured(reads)
+    here = replace(run.suite, root=str(root))
     (root / "peers_helper.py").write_text("# edited\n")
-    stale = {case for case, reason in freshness.reasons(run, run.keys, str(root)).items() if reason}
+    stale = {case for case, reason in freshness.reasons(run, run.keys, here).items() if reason}
     (root / "peers_helper.py").write_text("")
     assert stale == {case for case in run.keys if case.startswith("cudnn/")}
 

@@ -107,12 +107,12 @@ def test_facts_are_not_read_where_no_outcome_is_taken_over() -> None:
     )
     lazy = dataclasses.replace(run, facts=Facts(Lazy(unreadable)))
     done: set[tuple[str, str]] = {(o.case, o.stage) for o in run.outcomes}
-    assert freshness.join(lazy, run.keys, done, "").facts == []
+    assert freshness.join(lazy, run.keys, done, lazy.suite).facts == []
     changed = {case: dataclasses.replace(key, code="changed") for case, key in run.keys.items()}
-    assert freshness.join(lazy, changed, set(), "").facts == []
+    assert freshness.join(lazy, changed, set(), lazy.suite).facts == []
     for _ in range(2):
         with pytest.raises(RecordError, match="read"):
-            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")}, "")
+            freshness.join(lazy, run.keys, done - {("fast/mission", "bench")}, lazy.suite)
 
 
 def test_a_decision_that_does_not_hold_is_compared_with_the_newest_run_in_which_it_did() -> None:

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from flashcore.model import cause_text
-from flashcore.model.causes import CodeChanged, NeverMeasured, NoHostHash, ReferenceChanged
-from flashcore.model.record import Artifact, CaseKey, Launch, Listing, Plan, Record, Source, Subject
+from flashcore.model.causes import (
+    CodeChanged,
+    NeverMeasured,
+    NoHostHash,
+    OverReference,
+    ReferenceChanged,
+    SettingsChanged,
+)
+from flashcore.model.record import Artifact, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
 from flashcore.model.suite import Suite
 from flashcore.records import freshness
 from flashcore.suites import load
@@ -163,7 +170,7 @@ def recorded() -> tuple[Record, dict[str, CaseKey]]:
 
 def test_everything_fresh_is_taken_over() -> None:
     record, present = recorded()
-    joined = freshness.join(record, present, set(), "")
+    joined = freshness.join(record, present, set(), record.suite)
     facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
     assert not stale
     assert {f.source for f in facts if f.name != "waves"} <= freshness.MEASURED.keys()
@@ -179,7 +186,7 @@ def test_everything_fresh_is_taken_over() -> None:
 def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> None:
     record, present = recorded()
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
-    joined = freshness.join(record, here, set(), "")
+    joined = freshness.join(record, here, set(), record.suite)
     assert not joined.stale and joined.origin is not None
     message = "(compilers differ, but the sources do not: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
     assert joined.origin.what.endswith(message)
@@ -188,7 +195,7 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    joined = freshness.join(record, present, set(), "")
+    joined = freshness.join(record, present, set(), record.suite)
     facts, outcomes, samples, stale = joined.facts, joined.outcomes, joined.samples, joined.stale
     assert list(stale) == ["fast/mission"] and stale["fast/mission"] == CodeChanged("device")
     assert "fast/mission" not in {f.subject.case for f in facts}
@@ -200,7 +207,7 @@ def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:
 def test_what_the_present_run_measured_is_not_taken_over() -> None:
     record, present = recorded()
     measured = {("fast/mission", "check"), ("fast/mission", "bench")}
-    joined = freshness.join(record, present, measured, "")
+    joined = freshness.join(record, present, measured, record.suite)
     facts, outcomes, samples = joined.facts, joined.outcomes, joined.samples
     measured_facts = [f for f in facts if f.subject.case == "fast/mission"]
     assert measured_facts and {f.source for f in measured_facts if f.name != "waves"} == {Source.NCU}
@@ -215,7 +222,7 @@ def test_listings_come_along_where_their_profile_does() -> None:
     record = dataclasses.replace(record, listings=listings)
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
     measured = {("split/mission", "profile")}
-    joined = freshness.join(record, present, measured, "")
+    joined = freshness.join(record, present, measured, record.suite)
     measured.add(("fast/long", "profile"))  # what is measured or joined later is no business of this one's
     assert [x.subject.case for x in joined.listings] == ["fast/long"]
 
@@ -223,13 +230,13 @@ def test_listings_come_along_where_their_profile_does() -> None:
 def test_a_changed_case_that_was_measured_again_is_not_stale() -> None:
     record, present = recorded()
     present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="changed")
-    assert not freshness.join(record, present, {("fast/mission", "check")}, "").stale
+    assert not freshness.join(record, present, {("fast/mission", "check")}, record.suite).stale
 
 
 def test_nothing_fresh_has_no_origin() -> None:
     record, present = recorded()
     changed = {n: CaseKey("changed", "changed", "13.0.88", host="h") for n in present}
-    joined = freshness.join(record, changed, set(), "")
+    joined = freshness.join(record, changed, set(), record.suite)
     facts, outcomes, samples, stale, origin = joined.facts, joined.outcomes, joined.samples, joined.stale, joined.origin
     assert not facts and not outcomes and not samples and origin is None
     assert set(stale) == set(present)
@@ -237,7 +244,7 @@ def test_nothing_fresh_has_no_origin() -> None:
 
 def test_facts_that_need_no_gpu_are_never_taken_over() -> None:
     record, present = recorded()
-    sources = {f.source for f in freshness.join(record, present, set(), "").facts if f.name != "waves"}
+    sources = {f.source for f in freshness.join(record, present, set(), record.suite).facts if f.name != "waves"}
     assert not sources & {Source.PTXAS, Source.CUBIN, Source.SASS, Source.PLAN, Source.OCCUPANCY, Source.FORMULA}
 
 
@@ -248,9 +255,45 @@ def test_waves_are_joined_since_only_a_gpu_tells_the_number_of_sms() -> None:
     record = factory.record(facts=[waves, smem], keys=keys)
 
     def joined(present: CaseKey, *counted: Subject) -> list[str]:
-        facts = freshness.join(record, {"fast/mission": present}, set(), "", counted).facts
+        facts = freshness.join(record, {"fast/mission": present}, set(), record.suite, counted).facts
         return [f.name for f in facts if f in (waves, smem)]
 
     assert joined(KEY) == ["waves"]
     assert joined(dataclasses.replace(KEY, code="another")) == []
     assert joined(KEY, waves.subject) == []
+
+
+@pytest.mark.parametrize("change", [{"dtype": "float16"}, {"default": 3.0}, {"dims": ("N",)}])
+def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> None:
+    record, present = recorded()
+    problem = record.suite.problems[record.suite.variants["fast"].problem]
+    arguments = tuple(dataclasses.replace(a, **change) for a in problem.arguments)  # type: ignore[arg-type]
+    other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
+    suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
+    assert freshness.join(record, present, set(), suite).stale["fast/mission"] == SettingsChanged()
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "changed", "baseline", "applies"),
+    [
+        ("speedup_vs_baseline", "split", "", "split", True),
+        ("speedup_vs_baseline_low", "split", "", "fast", False),  # another variant is the baseline
+        ("speedup_vs_baseline", "split", "split/mission", "split", False),
+        ("speedup_vs_baseline", "split", "split/long", "split", True),  # the one on the other shape
+        ("speedup_vs_peer", "cudnn", "", "split", True),
+        ("speedup_vs_peer", "cudnn", "cudnn/mission", "split", False),
+    ],
+)
+def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
+    name: str, over: str, changed: str, baseline: str, applies: bool
+) -> None:
+    record, present = recorded()
+    ratio = factory.fact(name, 2.0, "fast", shape="mission", detail=OverReference(over, "isolated", 9))
+    record = dataclasses.replace(record, facts=Facts([ratio]))
+    if changed:
+        key = present[changed]
+        present[changed] = dataclasses.replace(key, code="changed")
+        record = dataclasses.replace(record, keys={**record.keys, changed: dataclasses.replace(key, code="code")})
+    suite = dataclasses.replace(record.suite, baseline=baseline)
+    (fact,) = freshness.join(record, present, set(), suite).facts
+    assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, ReferenceChanged()))

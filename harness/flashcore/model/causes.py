@@ -775,7 +775,7 @@ class NeverMeasured(Stale):
 
 
 class ReferenceChanged(Stale):
-    """The reference's file or the problem changed."""
+    """The reference's code or the problem changed, or another variant is the baseline."""
 
 
 class FilesChanged(Stale):
@@ -785,7 +785,7 @@ class FilesChanged(Stale):
 
 
 class SettingsChanged(Stale):
-    """The problem's ``seeds``, or the shape's ``repeats`` or ``rank_by``, changed."""
+    """The problem's operator or ``seeds``, or the shape's ``repeats`` or ``rank_by``, changed."""
 
 
 class NoHostHash(Stale):

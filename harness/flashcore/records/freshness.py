@@ -21,6 +21,7 @@ from flashcore.model.causes import (
     FilesChanged,
     NeverMeasured,
     NoHostHash,
+    OverReference,
     ReferenceChanged,
     SettingsChanged,
     SourcesChanged,
@@ -156,15 +157,19 @@ def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
     return {entry: files for entry, files in changed if files}
 
 
-def reasons(recorded: Record, present: Mapping[str, CaseKey], root: str) -> dict[str, Stale | None]:
-    """For each present case, why the run's facts do not apply to it, or ``None``; ``root`` is the suite's folder."""
+def reasons(recorded: Record, present: Mapping[str, CaseKey], suite: Suite) -> dict[str, Stale | None]:
+    """For each case of the present suite, why the run's facts do not apply to it, or ``None``."""
     stale = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
-    if changed := changed_reads(recorded, root):
-        for case in (case for case, reason in stale.items() if not reason):
-            variant = recorded.suite.variants[case.rpartition("/")[0]]
-            entries = (recorded.suite.problems[variant.problem].file, variant.kind.file)
-            if files := {file for entry in entries for file in changed.get(entry, ())}:
-                stale[case] = FilesChanged(tuple(sorted(files)))
+    changed = changed_reads(recorded, suite.root)
+    for case in (case for case, reason in stale.items() if not reason):
+        name = case.rpartition("/")[0]
+        variant = recorded.suite.variants[name]
+        problem = recorded.suite.problems[variant.problem]
+        entries = (problem.file, variant.kind.file)
+        if problem.arguments != suite.problems[suite.variants[name].problem].arguments:
+            stale[case] = SettingsChanged()
+        elif files := {file for entry in entries for file in changed.get(entry, ())}:
+            stale[case] = FilesChanged(tuple(sorted(files)))
     return stale
 
 
@@ -189,20 +194,20 @@ def join(
     recorded: Record,
     present: Mapping[str, CaseKey],
     measured: set[tuple[str, str]],
-    root: str,
+    suite: Suite,
     counted: Collection[Subject] = (),
 ) -> Joined:
     """Joins the fresh results of a recorded run. Its facts are read only if it has a fresh outcome.
 
     Args:
         measured: (case, stage) that need not be joined, because the present or a newer run measured them.
-        root: the suite's folder.
+        suite: the present one.
         counted: the launches whose waves the present or a newer run has.
 
     Raises:
         RecordError: the facts cannot be read.
     """
-    stale = reasons(recorded, present, root)
+    stale = reasons(recorded, present, suite)
     fresh = {case for case, reason in stale.items() if reason is None}
     here = {case for case, _ in measured}
 
@@ -215,8 +220,17 @@ def join(
         stage = MEASURED.get(fact.source)
         return stage is not None and joins(fact.subject.case, stage)
 
+    def over_present(fact: Fact) -> Fact:
+        """The fact, without its value if it is a ratio over a reference that has changed or is no longer the baseline."""
+        if not isinstance(fact.detail, OverReference):
+            return fact
+        reference = fact.detail.reference
+        is_other = fact.name.startswith("speedup_vs_baseline") and reference != suite.baseline
+        has_changed = is_other or stale.get(f"{reference}/{fact.subject.shape}")
+        return replace(fact, value=None, detail=ReferenceChanged()) if has_changed else fact
+
     outcomes = [replace(o, origin=o.origin or recorded.id) for o in recorded.outcomes if joins(o.case, o.stage)]
-    facts = [fact for fact in (recorded.facts if outcomes else ()) if joins_fact(fact)]
+    facts = [over_present(fact) for fact in (recorded.facts if outcomes else ()) if joins_fact(fact)]
     origin = None
     if facts:
         gpu = recorded.gpu or "unknown GPU"
@@ -225,7 +239,7 @@ def join(
             what += f" (compilers differ, but the sources do not: {cause_text.compilers(sorted(others))})"
         origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
     profiled = {case for case in fresh if joins(case, "profile")}  # evaluated now, because `measured` grows
-    changed = changed_reads(recorded, root) if outcomes else recorded.reads
+    changed = changed_reads(recorded, suite.root) if outcomes else recorded.reads
     return Joined(
         facts,
         outcomes,

@@ -47,7 +47,7 @@ def record_of(context: Context, **changes: object) -> Record:
     assert cases and cases[0][0].name in context.references
     keys = freshness.case_keys(context.suite, cases, (), (), "sm_90a", "13.0.88")
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
-    return replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE, **changes)  # type: ignore[arg-type]
+    return replace(factory.record(), suite=context.suite, keys=keys, outcomes=outcomes, environment=HERE, **changes)  # type: ignore[arg-type]
 
 
 NOTHING = Built("13.0.88", (), ())
@@ -111,7 +111,7 @@ def test_a_source_is_known_before_its_static_facts_are_read(
     keys = freshness.case_keys(context.suite, cases, whole.artifacts, whole.plans, "sm_90a", whole.nvcc)
     assert keys and not any(a.code for a in compiling.first.artifacts)
     outcomes = tuple(CaseOutcome(v.name, s.name, "check", "ok", None, 0.1) for v, s in cases)
-    run_ = replace(factory.record(), keys=keys, outcomes=outcomes, environment=HERE)
+    run_ = replace(factory.record(), suite=context.suite, keys=keys, outcomes=outcomes, environment=HERE)
     assert recorded.already_checked(context, compiling.first, [run_]) == keys.keys()
 
 

@@ -35,7 +35,7 @@ def already_checked(context: Context, built: Built, recorded: Sequence[Record]) 
     keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, context.gpu_arch, built.nvcc)
     newest: dict[str, bool] = {}
     for run in recorded:
-        stale = freshness.reasons(run, keys, context.suite.root)
+        stale = freshness.reasons(run, keys, context.suite)
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
         for o in run.outcomes:
             if o.stage != "check" or o.origin or o.case not in keys:  # joined outcomes may be another machine's
