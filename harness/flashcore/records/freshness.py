@@ -221,7 +221,7 @@ def join(
         return stage is not None and joins(fact.subject.case, stage)
 
     def over_present(fact: Fact) -> Fact:
-        """The fact, without its value if it is a ratio over a reference that has changed or is no longer the baseline."""
+        """The fact; without its value if it is a ratio over what has changed, or is no longer the baseline."""
         if not isinstance(fact.detail, OverReference):
             return fact
         reference = fact.detail.reference

@@ -155,6 +155,7 @@ CHANGES: dict[str, Callable[[Place], None]] = {
     "a header that shadows another": lambda p: p.write("early/x.h", "int x;\n"),
     "a header that shadows the toolkit's": lambda p: p.write("include/cuda_fp16.h", ""),
     "a header below a folder": lambda p: p.write("early/a/own.h", ""),
+    "a header below a linked folder, which leads back": lambda p: (p.root / "early" / "deep").symlink_to(p.root),
     "a header that was asked for": lambda p: p.write("include/maybe.h", ""),
 }
 
@@ -185,9 +186,29 @@ def test_the_environment_asks_another_question(place: Place, monkeypatch: pytest
     assert place.recorded_keys() == []
 
 
-def test_a_header_that_appears_in_cpath(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_header_whose_link_led_nowhere(place: Place) -> None:
+    (place.root / "early" / "x.h").symlink_to(place.root / "later.h")
+    key = place.built()
+    assert place.recorded_keys() == [key]
+    place.write("later.h", "int later;\n")
+    assert place.recorded_keys() != [key]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CPATH", "{}"),
+        ("NVCC_PREPEND_FLAGS", "-I{}"),
+        ("NVCC_PREPEND_FLAGS", "--include-path={}"),
+        ("NVCC_APPEND_FLAGS", "-isystem /usr/include,{}"),
+        ("NVCC_APPEND_FLAGS", "--system-include {}"),
+    ],
+)
+def test_a_header_that_appears_in_a_folder_of_the_environment(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str
+) -> None:
     (tmp_path / "more").mkdir()
-    monkeypatch.setenv("CPATH", str(tmp_path / "more"))
+    monkeypatch.setenv(name, value.format(tmp_path / "more"))
     key = place.built()
     assert place.recorded_keys() == [key]
     (tmp_path / "more" / "x.h").write_text("", encoding="utf-8")

@@ -34,6 +34,7 @@ _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"
 _NAMED = rb'(["<])([^"<>\n]{1,300})[">]'
 # nvcc passes its arguments to a shell in double quotes, and removes quotes from the paths of -I.
 _UNSAFE = r"""[\x00-\x1f\x7f$`"\\]|^-I.*'"""
+_INCLUDE_OPTION = r"-(?:I|isystem|-?include-path|-?system-include)[ =]?(\S+)"
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: Linux's file time stamps lag by up to its resolution
 _SAMPLED = 4 << 20  # programs larger than this are hashed by 64 KB of each MB
 _STRING = rb'"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])*\''
@@ -138,13 +139,14 @@ class Inputs:
         environment = {n: os.environ[n] for n in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(n)}
         self._flags = [environment[n] for n in _FLAGS if n in environment]
         folders = [f for n in _FOLDERS if n in environment for f in environment[n].split(os.pathsep)]
-        folders += re.findall(r"-(?:I|isystem)[ =]?(\S+)", " ".join(self._flags))
+        for names in re.findall(_INCLUDE_OPTION, " ".join(self._flags)):
+            folders += names.split(",")
         more = [os.path.realpath(os.path.join(root, f)) for f in folders if f]
         self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
-        self._headers = [self._below(f) for f in self._include]
         self._real = functools.cache(os.path.realpath)
+        self._headers = [self._below(f) for f in self._include]
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
         self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
@@ -294,12 +296,14 @@ class Inputs:
         return content
 
     def _below(self, folder: str) -> dict[str, list[str]]:
-        """File name → its paths below ``folder``, without the build folder and hidden folders."""
+        """File name → its paths below ``folder``, also through links, without the build folder and hidden folders."""
         paths: dict[str, list[str]] = {}
-        built = os.path.realpath(self._folder.parent)
-        for place, folders, files in os.walk(folder):
-            folders[:] = sorted(f for f in folders if f[0] != "." and os.path.join(place, f) != built)
-            for name in files:
+        above = {folder: {os.path.realpath(self._folder.parent), os.path.realpath(folder)}}  # links may lead back
+        for place, folders, files in os.walk(folder, followlinks=True):
+            real = {f: self._real(os.path.join(place, f)) for f in sorted(folders)}
+            folders[:] = [f for f in real if f[0] != "." and real[f] not in above[place]]
+            above |= {os.path.join(place, f): above[place] | {real[f]} for f in folders}
+            for name in (f for f in files if os.path.isfile(os.path.join(place, f))):
                 paths.setdefault(name, []).append(os.path.relpath(os.path.join(place, name), folder))
         return paths
 
