@@ -172,6 +172,11 @@ def test_infinity_is_finite_enough_where_the_reference_has_the_same() -> None:
     assert not_finite(result, reference).tolist() == [False, False, True, True]
 
 
+def test_a_number_is_wrong_where_the_reference_has_none() -> None:
+    reference = torch.tensor([math.inf, math.nan, math.nan, 1.0], dtype=torch.float64)
+    assert not_finite(torch.tensor([0.0, 0.0, math.nan, 1.0]), reference).tolist() == [True, True, False, False]
+
+
 @pytest.mark.parametrize(("gain", "word"), [(0.01, "large"), (-0.01, "small")])
 def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: str) -> None:
     class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.references import References
 from flashcore.model.suite import Argument
@@ -71,3 +72,10 @@ def test_a_class_that_quantizes_its_inputs_is_compared_on_the_quantized_ones() -
     coarse = References().get(replace(CASE, tolerance="fp8"), ours, "cpu", 0, "normal")
     assert plain.cost == {} and plain.reference["out"].tolist() == [2, 2]
     assert coarse.reference["out"].tolist() == [3, 3] and coarse.cost["out"].max == 1
+
+
+def test_an_output_without_a_reference_answer_is_the_problems_mistake() -> None:
+    second = replace(CASE.arguments[-1], name="lse", mutable=True)
+    case = replace(CASE, arguments=(*CASE.arguments, second))
+    with pytest.raises(UsageError, match=r"reference answer for every output; \['lse'\] have none"):
+        References().get(case, problem(), "cpu", 0, "normal")

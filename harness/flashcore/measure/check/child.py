@@ -110,12 +110,9 @@ def _compare(
 ) -> tuple[list[str], bool, list[tuple[str, float]], WrongElements | None]:
     """Calls once and compares; returns complaints, whether there were out-of-bounds writes, (fact, error) of each
     output, and the wrong elements."""
-    case, inputs, reference = caller.case, expected.inputs, expected.reference
-    missing = [a.name for a in case.arguments if a.mutable and a.name not in reference]
-    if missing:
-        raise UsageError(f"{case.problem_file}: expected a reference answer for every output; {missing} have none")
+    inputs, reference = expected.inputs, expected.reference
     outputs.poison()
-    guarded, bands = (dict(inputs), {}) if case.is_reference else guard_inputs(inputs)
+    guarded, bands = (dict(inputs), {}) if caller.case.is_reference else guard_inputs(inputs)
     caller.call(guarded, outputs)
     for name, answer in reference.items():
         if outputs[name].shape != answer.shape:

@@ -68,9 +68,10 @@ def ulp(magnitude: float, dtype: Any) -> float:
 
 
 def not_finite(answer: Tensor, reference: Tensor) -> Tensor:
-    """Mask of NaN and Inf that do not equal the reference."""
+    """Mask of the elements where the answer or the reference is NaN or Inf, and the other is not the same."""
     values = answer.double()
-    mask: Tensor = ~values.isfinite() & ~(values == reference)
+    same = (values == reference) | (values.isnan() & reference.isnan())
+    mask: Tensor = ~(values.isfinite() & reference.isfinite() | same)
     return mask
 
 

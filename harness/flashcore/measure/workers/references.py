@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flashcore.errors import UsageError
 from flashcore.measure.workers.accuracy import Errors, errors, examined, judge, soundness, unsound
 from flashcore.measure.workers.guarded import Outputs
 from flashcore.measure.workers.inputs import bytes_of
@@ -82,7 +83,11 @@ class References:
         params = dict(case.params)
         if (seed, kind) not in exacts:
             inputs = problem.make_inputs(dict(params), seed, device, kind)
-            exacts[seed, kind] = inputs, problem.reference(inputs, params)
+            answers = problem.reference(inputs, params)
+            if missing := [a.name for a in case.arguments if a.mutable and a.name not in answers]:
+                expected = "expected a reference answer for every output"
+                raise UsageError(f"{case.problem_file}: {expected}; {missing} have none")
+            exacts[seed, kind] = inputs, answers
         inputs, exact = exacts[seed, kind]
         key = (seed, kind, case.tolerance)
         if key not in results:
