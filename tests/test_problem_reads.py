@@ -19,7 +19,8 @@ PROBLEM = """
 import importlib, sys, threading
 from pathlib import Path
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "lib"))
+sys.path += [str(HERE / "lib"), str(HERE.parent / "common"), str(HERE.parent / "site-packages")]
+import installed, shared
 from helpers import core
 import package.part
 import elsewhere
@@ -45,8 +46,14 @@ FILES = {
     "lib/elsewhere.py": "",
     "data/weights.bin": "1",
     "threaded.bin": "1",
+    "../common/shared.py": "from pathlib import Path; (Path(__file__).parent / 'data.bin').read_bytes()",
+    "../common/data.bin": "1",
+    "../pyproject.toml": "",
+    "../site-packages/installed.py": "",
 }
-READ = [n for n in FILES if n not in ("problem.py", "peers.py", "peers_helper.py", "unread.py")]
+UNREAD = ("problem.py", "peers.py", "peers_helper.py", "unread.py")
+OTHERS = ("../common/data.bin", "../pyproject.toml", "../site-packages/installed.py")
+READ = [n for n in FILES if n not in (*UNREAD, *OTHERS)]
 #: As the child of check does, with Python's own cache of compiled files the second time.
 CHILD = """
 import json, sys

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import threading
 import traceback
@@ -75,14 +76,19 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
 _siblings: dict[str, Path] = {}
 
 
-#: A loaded Python file of a suite → the files of the suite that its code read → their hash when first opened.
+#: What is in the top folder of a repository; modules that are no part of it, although they may be in its folders.
+_MARKS, _INSTALLED = (".git", "pyproject.toml"), f"/site-packages/|^{re.escape(str(Path(__file__).parents[2]))}/"
+#: A loaded Python file of a suite → the files of its repository that its code read → their hash when first opened.
 _reads: dict[str, dict[str, str]] = {}
 
 
 @functools.cache
 def watch(root: str) -> None:
-    """From now on, records the modules and data that a suite's files read in its folder."""
-    inside = str(Path(root).resolve()) + os.sep
+    """From now on, records the modules and data that a suite's files read in its folder, and the modules that they read
+    elsewhere in its repository, but for installed ones."""
+    folder = Path(root).resolve()
+    repository = next((f for f in (folder, *folder.parents) if any((f / mark).exists() for mark in _MARKS)), folder)
+    inside, around = (f"{place}{os.sep}" for place in (folder, repository))
 
     def opened(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
@@ -91,7 +97,8 @@ def watch(root: str) -> None:
         if path.endswith(".pyc"):
             with contextlib.suppress(ValueError):
                 path = importlib.util.source_from_cache(path)
-        if not path.startswith(inside) or arguments[2] & (os.O_WRONLY | os.O_CREAT):
+        is_module = path.startswith(around) and path.endswith(".py") and not re.search(_INSTALLED, path)
+        if not (path.startswith(inside) or is_module) or arguments[2] & (os.O_WRONLY | os.O_CREAT):
             return
         frame: FrameType | None = sys._getframe(1)
         readers: set[str] = set()
