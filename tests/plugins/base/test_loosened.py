@@ -136,12 +136,14 @@ def test_a_variant_that_is_judged_less(changes: dict[str, Any], text: str) -> No
 
 def test_a_weaker_standard_of_comparison() -> None:
     peer, problem = OLD.variants["cudnn"], next(iter(OLD.problems.values()))
-    slower = PythonCallable("peers.py:slower")
+    baseline, slower = OLD.variants[OLD.baseline], PythonCallable("peers.py:slower")
     for changes, key in (
         ({"variants": {n: v for n, v in OLD.variants.items() if n != "cudnn"}}, "variant:cudnn"),
         ({"variants": {**OLD.variants, "cudnn": replace(peer, kind=slower)}}, "variant:cudnn"),
         ({"baseline": "fast"}, f"suite:{OLD.name}"),
+        ({"variants": {**OLD.variants, baseline.name: replace(baseline, config={"A": 1})}}, f"variant:{baseline.name}"),
         ({"problems": {problem.name: replace(problem, seeds=problem.seeds[1:])}}, f"suite:{OLD.name}"),
+        ({"problems": {problem.name: replace(problem, arguments=())}}, f"suite:{OLD.name}"),
     ):  # fmt: skip
         assert keys(replace(OLD, **changes)) == {key}
     renamed = replace(peer, technique="the library's kernel")

@@ -71,12 +71,16 @@ def _references(old: Suite, new: Suite) -> Iterator[Loosened]:
     """Changed references of answers and times."""
     if old.baseline != new.baseline:
         yield Loosened("suite", new.name, f"baseline {old.baseline} → {new.baseline}")
-    for name, problem in old.problems.items():
-        if name in new.problems and (lost := sorted({*problem.seeds} - {*new.problems[name].seeds})):
+    for name in sorted(old.problems.keys() & new.problems.keys()):
+        problem, now = old.problems[name], new.problems[name]
+        if lost := sorted({*problem.seeds} - {*now.seeds}):
             yield Loosened("suite", new.name, f"problem {name} without seeds {', '.join(map(str, lost))}")
-    for name in sorted({*old.variants} - _judged(old)):
+        if problem.arguments != now.arguments:
+            yield Loosened("suite", new.name, f"problem {name} has another operator: its types decide what is right")
+    for name in sorted({*old.variants} - _judged(old) | {old.baseline} & {*new.variants}):
         before, after = old.variants[name], new.variants.get(name)
-        if after is None or any(getattr(before, what) != getattr(after, what) for what in ("kind", "config", "where")):
+        parts = ("kind", "config", "where") if before.is_reference else ("kind", "config")
+        if after is None or any(getattr(before, what) != getattr(after, what) for what in parts):
             yield Loosened("variant", name, "reference removed" if after is None else "reference changed")
 
 
