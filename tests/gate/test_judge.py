@@ -145,11 +145,14 @@ def test_an_empty_record_is_no_pass() -> None:
     assert not result.counts()["pass"]
 
 
-def test_a_renamed_kernel_does_not_lose_its_promise() -> None:
-    budget = factory.budget("registers", kernels=("old_name",), maximum=128)
-    result = judge(of([budget]))
-    assert result.exit_code is Exit.UNMEASURED
-    assert all("renamed" in v.reason for v in of_budget(result, "registers_limit"))
+@pytest.mark.parametrize("kernels", [("old_name",), ("!*",), ("*", "!*_kernel", "!split_*")])
+def test_a_renamed_kernel_does_not_lose_its_promise(kernels: tuple[str, ...]) -> None:
+    budget = factory.budget("registers", kernels=kernels, maximum=128)
+    others = factory.budget("registers", "others", maximum=255)
+    for budgets in ([budget], [budget, others]):
+        result = judge(of(budgets))
+        assert result.exit_code is Exit.UNMEASURED
+        assert all("renamed" in v.reason for v in of_budget(result, "registers_limit"))
 
 
 def test_no_kernel_escapes_the_globs_by_a_new_name() -> None:  # item 5

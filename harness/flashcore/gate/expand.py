@@ -117,6 +117,7 @@ class Expansion:
         spec = spec_of(budget.fact)
         assert spec is not None, "checked against the catalogue when it was read"
         self._matched: set[str] = set()  # the kernel globs that matched
+        self._named: set[bool] = set()  # whether the budget applies, of all kernels
         self._limits = [b for b in self.record.suite.budgets if b.fact == budget.fact and b.severity == "limit"]
         for variant in self.variants:
             if not matches_any(variant.name, budget.variants):
@@ -132,9 +133,9 @@ class Expansion:
             else:
                 yield from self._static(budget, variant)
         unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
-        if unmatched and self._covers_all_variants(budget):
-            # A limit on a kernel must not lapse because the kernel was renamed.
-            yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched)))
+        if (unmatched or self._named == {False}) and self._covers_all_variants(budget):
+            # A limit on a kernel must not lapse because the kernel was renamed, or because its new name is excluded.
+            yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched or budget.kernels)))
 
     def _covers_all_variants(self, budget: Budget) -> bool:
         """Whether the expansion includes all of a budget's variants, and has kernels."""
@@ -149,7 +150,9 @@ class Expansion:
         names = (kernel, *self._aliases.get(kernel, ()))
         globs = [glob for glob in budget.kernels if any(matches_any(name, (glob,)) for name in names)]
         self._matched.update(globs)
-        return bool(globs) and all(matches_any(name, ("*", *budget.kernels)) for name in names)
+        is_named = bool(globs) and all(matches_any(name, ("*", *budget.kernels)) for name in names)
+        self._named.add(is_named)
+        return is_named
 
     def _kernel(self, budget: Budget, subject: Subject, fact: Fact | None, cause: Cause) -> Iterator[Expectation]:
         """Yields the kernel if the budget names it.
