@@ -202,6 +202,7 @@ def test_a_header_whose_link_led_nowhere(place: Place) -> None:
         ("NVCC_PREPEND_FLAGS", "--include-path={}"),
         ("NVCC_APPEND_FLAGS", "-isystem /usr/include,{}"),
         ("NVCC_APPEND_FLAGS", "--system-include {}"),
+        ("NVCC_APPEND_FLAGS", "-Xcompiler -I/usr/include,-I{}"),
     ],
 )
 def test_a_header_that_appears_in_a_folder_of_the_environment(
@@ -212,6 +213,13 @@ def test_a_header_that_appears_in_a_folder_of_the_environment(
     key = place.built()
     assert place.recorded_keys() == [key]
     (tmp_path / "more" / "x.h").write_text("", encoding="utf-8")
+    assert place.recorded_keys() != [key]
+
+
+def test_an_empty_folder_of_the_environment_is_the_suites(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPATH", "/absent:")
+    key = place.built()
+    place.write("x.h", "int x;\n")
     assert place.recorded_keys() != [key]
 
 

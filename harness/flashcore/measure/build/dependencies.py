@@ -140,8 +140,8 @@ class Inputs:
         self._flags = [environment[n] for n in _FLAGS if n in environment]
         folders = [f for n in _FOLDERS if n in environment for f in environment[n].split(os.pathsep)]
         for names in re.findall(_INCLUDE_OPTION, " ".join(self._flags)):
-            folders += names.split(",")
-        more = [os.path.realpath(os.path.join(root, f)) for f in folders if f]
+            folders += (name.removeprefix("-I") for name in names.split(","))
+        more = [os.path.realpath(os.path.join(root, f)) for f in folders]  # an empty one is the suite's
         self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
