@@ -18,7 +18,7 @@ from flashcore.model.causes import (
     SettingsChanged,
 )
 from flashcore.model.record import Artifact, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
-from flashcore.model.suite import Suite
+from flashcore.model.suite import PythonCallable, Suite
 from flashcore.records import freshness
 from flashcore.suites import load
 from tests import factory
@@ -271,6 +271,17 @@ def test_another_operator_makes_its_cases_stale(change: dict[str, object]) -> No
     other = dataclasses.replace(problem, arguments=(*arguments, problem.arguments[0]))
     suite = dataclasses.replace(record.suite, problems={**record.suite.problems, problem.name: other})
     assert freshness.join(record, present, set(), suite).stale["fast/mission"] == SettingsChanged()
+
+
+@pytest.mark.parametrize("change", [{"kind": PythonCallable("peers.py:other")}, {"config": {"backend": 2}}])
+def test_another_function_of_a_references_file_makes_it_stale(change: dict[str, object]) -> None:
+    record, present = recorded()
+    for name, reason in (("cudnn", ReferenceChanged()), ("fast", None)):  # a kernel's code says the same
+        other = dataclasses.replace(record.suite.variants[name], config={"backend": 1})
+        if name == "cudnn":
+            other = dataclasses.replace(record.suite.variants[name], **change)  # type: ignore[arg-type]
+        suite = dataclasses.replace(record.suite, variants={**record.suite.variants, name: other})
+        assert freshness.join(record, present, set(), suite).stale.get(f"{name}/mission") == reason
 
 
 @pytest.mark.parametrize(

@@ -163,10 +163,12 @@ def reasons(recorded: Record, present: Mapping[str, CaseKey], suite: Suite) -> d
     changed = changed_reads(recorded, suite.root)
     for case in (case for case, reason in stale.items() if not reason):
         name = case.rpartition("/")[0]
-        variant = recorded.suite.variants[name]
+        variant, now = (of.variants[name] for of in (recorded.suite, suite))
         problem = recorded.suite.problems[variant.problem]
         entries = (problem.file, variant.kind.file)
-        if problem.arguments != suite.problems[suite.variants[name].problem].arguments:
+        if variant.is_reference and (variant.kind, variant.config) != (now.kind, now.config):
+            stale[case] = ReferenceChanged()
+        elif problem.arguments != suite.problems[now.problem].arguments:
             stale[case] = SettingsChanged()
         elif files := {file for entry in entries for file in changed.get(entry, ())}:
             stale[case] = FilesChanged(tuple(sorted(files)))
