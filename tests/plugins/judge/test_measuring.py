@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge import measuring
 from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Process, Rival, Runnable, Trials
 from tests.plugins.launcher.conftest import machine, made, plan
 
@@ -56,7 +55,7 @@ def faults(one: Trials) -> list[str]:
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
     rival = Rival(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
-    both.time(Runnable(plan(), made), rival, CONTENTS, 3)
+    both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
     assert not faults(both)
     for figures in both.times.values():
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
@@ -68,20 +67,20 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * SAMPLES], 2)
+    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * SAMPLES], 9, 2)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
 def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made: Path) -> None:
     one = trials(start())
-    one.time(Runnable(plan("spy_copy"), made), None, CONTENTS, 3)
+    one.time(Runnable(plan("spy_copy"), made), None, CONTENTS, 9, 3)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
 def test_what_a_timed_call_writes_beside_its_tensors_is_noticed(start: Start, made: Path) -> None:
     one = trials(start())
     arguments = [[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": "28010000"}]]  # 296 bytes
-    one.time(Runnable(plan("inc_bytes", arguments=arguments), made), None, CONTENTS, 2)
+    one.time(Runnable(plan("inc_bytes", arguments=arguments), made), None, CONTENTS, 9, 2)
     assert "it wrote 40 bytes outside its tensors" in one.reasons
 
 
@@ -95,7 +94,7 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
         return ask(process, *command)
 
     monkeypatch.setattr(Trials, "_ask", counted)
-    one.time(Runnable(plan(), made), None, CONTENTS, 2)
+    one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
     assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS[1:], key=str)] * PROCESSES
 
 
@@ -103,22 +102,17 @@ def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, mo
     us = itertools.cycle([1.0, 7.0, 7.0])  # one of three calls of each sample
     monkeypatch.setattr(Trials, "_timed", lambda *_: (one := next(us), one, one))
     one = trials(start())
-    one.time(Runnable(plan(), made), None, CONTENTS, 2)
+    one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
     assert {figures["us"] for figures in one.times.values()} == {7.0}
 
 
-def test_all_outputs_are_kept_if_bytes_may_differ(start: Start, made: Path) -> None:
+@pytest.mark.parametrize(("deterministic", "kept"), [(True, 7), (False, PROCESSES * 3 * SAMPLES)])
+def test_outputs_of_so_many_inputs_are_kept_or_all(start: Start, made: Path, deterministic: bool, kept: int) -> None:
     one = trials(start())
-    one.deterministic = False
-    one.time(Runnable(plan(), made), None, CONTENTS[: 1 + SAMPLES], 2)
-    assert len(one.outputs) == one.compared == PROCESSES * SAMPLES
-
-
-def test_some_output_of_timed_calls_is_always_kept(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring._DICE, "randrange", lambda _: 1)  # none is looked at by chance
-    one = trials(start())
-    one.time(Runnable(plan(), made), None, CONTENTS[: 1 + SAMPLES], 2)
-    assert len(one.outputs) == 1
+    one.deterministic = deterministic
+    one.time(Runnable(plan(), made), None, CONTENTS, 7, 2)
+    assert len(one.outputs) == kept and one.compared == PROCESSES * 3 * SAMPLES
+    assert len(dict(one.outputs)) == (7 if deterministic else 3 * SAMPLES)
 
 
 def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> None:
@@ -137,7 +131,7 @@ def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Pat
     both = trials(start())
     rival = Rival(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), made), range(9))
     with pytest.raises(CapabilityError, match="baseline failed"):
-        both.time(Runnable(plan(), made), rival, CONTENTS, 3)
+        both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
 
 
 def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:
@@ -171,7 +165,7 @@ def test_another_clock_that_sees_more_convicts(
         process.ask = answer  # type: ignore[method-assign]
     one = trials(processes)
     with pytest.raises(CapabilityError, match="late") if convicts is None else contextlib.nullcontext():
-        one.time(Runnable(plan(), made), None, CONTENTS, 2)
+        one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
     assert bool(one.reasons) is bool(convicts)
 
 

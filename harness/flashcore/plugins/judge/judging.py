@@ -46,7 +46,7 @@ _MIXED = 4
 #: its rival's.
 _FIRSTS = 2
 _SPARE = 1 + PROCESSES + 1 + _FIRSTS
-#: Timed calls that are judged in full, of all shapes; at least of each.
+#: Inputs of timed calls whose answers are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
 #: A time this far below its floor is not a kernel's.
@@ -180,9 +180,7 @@ class _Judge:
                     self._refill()
                 with self._adding("answers"):
                     for run in runs:
-                        is_sample = stage == "bench" and one.candidate.form.deterministic
-                        most = max(_JUDGED // len(runs), _JUDGED_OF_SHAPE) if is_sample else None
-                        reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run, most)]
+                        reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
         except UsageError:
             raise
         except Exception:
@@ -266,7 +264,8 @@ class _Judge:
                 if stage == "first":
                     trials.first(runnable, contents, us)
                 elif stage == "bench":
-                    trials.time(runnable, rival, contents, self.count + len(taken) + len(self._spare))
+                    most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
+                    trials.time(runnable, rival, contents, most, self.count + len(taken) + len(self._spare))
                 else:
                     trials.check(runnable, contents)
         return trials
@@ -298,13 +297,11 @@ class _Judge:
             return None
         return Rival(process, runnable, range(len(self._inputs(case, [process], kinds[: _PER_SAMPLE + 1]))))
 
-    def _wrong(self, run: Trials, most: int | None) -> list[str]:
-        """What is wrong on a shape, whose part it adds to the verdict. So many outputs are judged, chosen when all have
-        run."""
-        outputs = _DICE.sample(run.outputs, len(run.outputs))[:most]
+    def _wrong(self, run: Trials) -> list[str]:
+        """What is wrong on a shape, whose part it adds to the verdict."""
         tasks = [
             {"task": "judge", "files": files, "seed": seed, "kind": kind}
-            for content, files in outputs
+            for content, files in run.outputs
             for seed, kind, _ in [run.inputs[content]]
         ]
         answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)

@@ -12,7 +12,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,9 +38,6 @@ _CALL_S = 10.0
 _CLOCKS = {"host": (1.1, 2.0), "gpu": (1.02, 0.5)}
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
-#: Of so many timed calls, one's outputs are kept, from which those that are judged in full are drawn, if equal inputs
-#: give equal bytes.
-_KEPT = 3
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
 _DICE = secrets.SystemRandom()
 _LAUNCHER = Path(program.__file__).parent
@@ -137,6 +134,7 @@ class Trials:
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
+    _looked_at: Collection[int] = ()  # contents whose outputs are judged in full, which no kernel can know
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
@@ -145,18 +143,19 @@ class Trials:
         Raises:
             CapabilityError: the machine is at fault, or the time is up.
         """
-        (process,) = self.processes
+        (process,), self._looked_at = self.processes, contents
         with self._judged():
             self._load(process, one)
             for content in contents:
                 for _ in range(2):
                     self._keep(one.plan, process, content, self._ask(process, "once", content))
 
-    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], ours: int) -> None:
+    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], most: int, ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
 
         Args:
             contents: enough that each process meets one once in all its replays.
+            most: contents whose outputs are judged in full; if equal inputs need not give equal bytes, all are.
             ours: processes of ours on the GPU, most of which do nothing meanwhile.
 
         Raises:
@@ -164,6 +163,7 @@ class Trials:
         """
         with self._judged():
             first, *others = contents
+            self._looked_at = _DICE.sample(others, len(others))[: most if self.deterministic else None]
             players: list[_Player] = [(each, iter(_DICE.sample(others, len(others)))) for each in self.processes]
             if rival:
                 players.append((rival.process, iter(lambda: _DICE.choice(rival.contents), None)))
@@ -180,7 +180,7 @@ class Trials:
     def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
         """Times one cold call of a process that has run no kernel of the candidate, which took ``us`` otherwise. What
         earlier calls left, in our kernels' code or wherever it is, helps no more."""
-        (process,) = self.processes
+        (process,), self._looked_at = self.processes, contents[:1]
         with self._judged():
             self._load(process, one)
             us_by_events, _, us_by_gpu = self._timed(one.plan, process, contents[0], MODES[1])
@@ -273,19 +273,16 @@ class Trials:
         us, host, *gpu = answer["us"]
         if process in self.processes:
             self.compared += 1
-            is_looked_at = not self.deterministic or not self.outputs or _DICE.randrange(_KEPT) == 0
-            self._keep(plan, process, content, answer, is_looked_at)
+            self._keep(plan, process, content, answer)
         return us, host, gpu[0] if gpu else None
 
-    def _keep(
-        self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any], is_looked_at: bool = True
-    ) -> None:
+    def _keep(self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any]) -> None:
         """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is
         enough."""
         self._hashes[content].add(answer["hash"])
         if wrote := answer.get("wrote"):
             self.reasons.append(f"it wrote{wrote}")
-        if not is_looked_at or (self.deterministic and content in dict(self.outputs)):
+        if content not in self._looked_at or (self.deterministic and content in dict(self.outputs)):
             return
         files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}
         for name, file in files.items():
