@@ -276,6 +276,10 @@ def test_the_hook_names_a_command_that_there_is() -> None:
         "k/more/budgets.toml",
         "ops/k.py",
         "ops/tile.inl",
+        "ops/tile.tcc",
+        "ops/tile.ipp",
+        "ops/host.cc",
+        "ops/table.def",
         "k/recorded/scale.cubin",
         "k/recorded/plan.json",
     ):
