@@ -150,6 +150,16 @@ def test_a_weaker_standard_of_comparison() -> None:
     assert keys(replace(OLD, variants={**OLD.variants, "cudnn": renamed})) == set()
 
 
+@pytest.mark.parametrize(
+    ("regret", "looser"),
+    [({"p50": 1.1, "p99": 1.5}, False), ({"p50": 1.2, "p99": 1.4}, True), ({"p99": 1.5}, True), ({"p50": 1.0}, True)],
+)
+def test_a_limit_on_a_dispatchers_regret(regret: dict[str, float], looser: bool) -> None:
+    old, new = (replace(OLD, tables={"map": {"rows": {"regret": of}}}) for of in ({"p50": 1.1, "p99": 1.5}, regret))
+    assert [change.key for change in everything((old, None), (new, None), TODAY)] == ["map:rows"] * looser
+    assert everything((old, None), (OLD, None), TODAY)  # no map is left
+
+
 @pytest.mark.parametrize("changes", [{"params": {"N": 1}}, {"stages": ()}, {"rank_by": "cold"}, None])
 def test_a_shape(changes: dict[str, Any] | None) -> None:
     shapes = dict(OLD.shapes)

@@ -27,9 +27,9 @@ class Loosened:
     """One limit that became looser.
 
     Args:
-        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``rule``, ``baseline``, ``signer`` or
-            ``run``.
-        name: the name of the suite's folder, variant, shape or budget, or a rule's fact.
+        kind: ``suite``, ``variant``, ``shape``, ``budget``, ``waiver``, ``map``, ``rule``, ``baseline``, ``signer``
+            or ``run``.
+        name: the name of the suite's folder, variant, shape, budget or map, or a rule's fact.
         gone: whether all variants of the limit were removed.
     """
 
@@ -53,6 +53,7 @@ def everything(before: State, after: State, today: date) -> list[Loosened]:
         *_shapes(old, new),
         *_budgets(old, new),
         *_waivers(old, new),
+        *_maps(old, new),
     ]
     if added := ", ".join(sorted(_judged(new) - _judged(old))):  # a removed variant may have been renamed
         changes = [replace(c, gone=False, text=f"{c.text}; {added} added") if c.gone else c for c in changes]
@@ -211,6 +212,16 @@ def _is_above(budget: Budget | None, name: str) -> bool | None:
     if allowance := ALLOWANCES.get(name.removeprefix(PREFIX)):
         return allowance.better == "lower"
     return True if name in (CORRECT, RUNS) else None
+
+
+def _maps(old: Suite, new: Suite) -> Iterator[Loosened]:
+    """Raised and removed limits on the regret of maps' dispatchers."""
+    present = new.tables.get("map", {})
+    for name, table in old.tables.get("map", {}).items():
+        now = present.get(name, {}).get("regret", {})
+        for quantile, limit in table.get("regret", {}).items():
+            if now.get(quantile, inf) > limit:
+                yield Loosened("map", name, f"regret {quantile} ≤ {limit:g} → {now.get(quantile, 'removed')}")
 
 
 # --- the baseline and its rules -------------------------------------------------------------------
