@@ -145,8 +145,8 @@ class Inputs:
         self._declared = [os.path.realpath(f) for f in (root, *map(str, include))]  # the same on every machine
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
-        self._real = functools.cache(os.path.realpath)
         self._headers = [self._below(f) for f in self._include]
+        self._real, self._exists = functools.cache(os.path.realpath), functools.cache(os.path.isfile)
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
         self._plain = functools.cache(lambda file: plain_text(Path(self._root, file).read_bytes()))
@@ -230,19 +230,21 @@ class Inputs:
 
     def _key(self, question: str, entry: Mapping[str, Any]) -> str:
         content, system = self._system(entry["system"])
-        header_names = set(map(os.path.basename, system))
+        included: set[str] = set()
         key = hashlib.sha256(f"{question}{content}".encode())
         for file in entry["files"]:
-            text, included = self._file(os.path.join(self._root, file))
+            text, names = self._file(os.path.join(self._root, file))
             key.update(f"\0{file}\0{text}".encode())
-            header_names |= included
+            included |= names
         folders = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
         folders += self._include
         if entry["probes"]:
             parents = (parent for path in system for parent in Path(os.path.normpath(path)).parents)
             folders += sorted({"/usr/local/include", *map(str, parents)})
         present = [os.path.isfile(os.path.join(folder, probe)) for probe in entry["probes"] for folder in folders]
-        key.update(json.dumps([entry["probes"], present]).encode())
+        here = [self._exists(os.path.join(folder, name)) for name in sorted(included) for folder in self._include]
+        key.update(json.dumps([entry["probes"], present, here]).encode())
+        header_names = set(map(os.path.basename, (*system, *included)))
         for paths in self._headers:  # a new header of the same name may shadow another
             key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return key.hexdigest()
@@ -252,8 +254,8 @@ class Inputs:
         return not real.startswith(self._toolkit) and (inside or not re.match(_SYSTEM, real))
 
     def _file_content(self, path: str) -> tuple[str, frozenset[str]]:
-        """The hash of a user's file, with the quoted headers that are in its folder, and the names of all headers that
-        it includes."""
+        """The hash of a user's file, with the quoted headers that are in its folder, and what it includes, as it names
+        it."""
         try:
             text = Path(path).read_bytes()
         except OSError:
@@ -261,7 +263,7 @@ class Inputs:
         headers = {(m[1], m[2].decode(errors="replace")) for m in re.finditer(_NAMED, text)}
         folder = os.path.dirname(path)
         local = sorted(n for quote, n in headers if quote == b'"' and os.path.isfile(os.path.join(folder, n)))
-        return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(os.path.basename(n) for _, n in headers)
+        return f"{hashlib.sha256(text).hexdigest()} {local}", frozenset(n for _, n in headers)
 
     def _system_content(self, which: str) -> tuple[str, list[str]]:
         """The hash of the system files, and their paths."""
@@ -296,14 +298,12 @@ class Inputs:
         return content
 
     def _below(self, folder: str) -> dict[str, list[str]]:
-        """File name → its paths below ``folder``, also through links, without the build folder and hidden folders."""
+        """File name → its paths below ``folder``, without the build folder and hidden folders."""
         paths: dict[str, list[str]] = {}
-        above = {folder: {os.path.realpath(self._folder.parent), os.path.realpath(folder)}}  # links may lead back
-        for place, folders, files in os.walk(folder, followlinks=True):
-            real = {f: self._real(os.path.join(place, f)) for f in sorted(folders)}
-            folders[:] = [f for f in real if f[0] != "." and real[f] not in above[place]]
-            above |= {os.path.join(place, f): above[place] | {real[f]} for f in folders}
-            for name in (f for f in files if os.path.isfile(os.path.join(place, f))):
+        built = os.path.realpath(self._folder.parent)
+        for place, folders, files in os.walk(folder):
+            folders[:] = sorted(f for f in folders if f[0] != "." and os.path.join(place, f) != built)
+            for name in files:
                 paths.setdefault(name, []).append(os.path.relpath(os.path.join(place, name), folder))
         return paths
 
