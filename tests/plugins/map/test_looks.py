@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from flashcore.measure.bench import case_times, interleave
+from flashcore.measure.bench import case_times
 from flashcore.measure.bench.child import Choose
 from flashcore.measure.bench.proof import Sets
 from flashcore.measure.bench.statistics import StopRule
@@ -151,30 +150,15 @@ US = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}  # of looks
 
 
 def raced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, float]
-) -> tuple[dict[str, Any], list[str], dict[str, list[float]]]:
-    """The variants' times, those timed after the looks, and their samples; round i takes these us, later ones as the
-    last."""
-    left: list[str] = []
-    samples: dict[str, list[float]] = {}
-
-    class Labelled:
-        """A case's calls, which take the us of each round."""
-
-        def __init__(self, label: str) -> None:
-            self._label, self._rounds = label, 0
-
-        def back_to_back(self) -> float:
-            self._rounds += 1
-            return rounds[min(self._rounds, len(rounds)) - 1][self._label]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, us: dict[str, float]
+) -> tuple[dict[str, Any], list[str], StopRule]:
+    """The variants' times if bench measures these, and which it measures, and how long."""
+    calls: list[tuple[list[str], StopRule]] = []
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        chosen, race = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
-        left.extend(one.variant for one in chosen)
-        ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
-        turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
-        samples.update(interleave.sample(ready, "back_to_back", StopRule(least=20, most=20), turns))
-        return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
+        chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        calls.append(([one.variant for one in chosen], rule))
+        return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in us.items()}, "failed": {}}
 
     def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
@@ -190,27 +174,19 @@ def raced(
         "race": {"first": 1, "full": {"chooses": []}},
     }
     log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
-    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], left, samples
+    times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
+    return times, *calls[0]
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
-    times, left, samples = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
+    times, left, rule = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
     assert left == ["a", "library", "chooses"]
-    assert {len(us) for us in samples.values()} == {5}, "all get as few"
+    assert rule.enough([1.0] * rule.least, 0.0, 0.0) and 5 < rule.least < 20, "all get as few"
     assert {*times["far"]["samples"]["back_to_back"]} == {dropped}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
-
-
-def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    us = {"a": 10.0, "library": 7.0, "chooses": 10.1}
-    times, left, samples = raced(tmp_path, monkeypatch, *[us | {"chooses": 10.3}] * 8, us)
-    assert left == [*us] and {len(each) for each in samples.values()} == {20}
-    assert statistics.median(times["chooses"]["samples"]["back_to_back"]) == 10.1, "it was chance"
 
 
 def test_a_look_that_the_host_disturbed_drops_no_case() -> None:

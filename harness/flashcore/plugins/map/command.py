@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate.wording import sentence
-from flashcore.measure.context import Context
 from flashcore.measure.machine import python_process
 from flashcore.model.record import Record
 from flashcore.pipeline import run as pipeline
@@ -74,22 +74,18 @@ def measured(arguments: argparse.Namespace) -> list[Record]:
         FlashcoreError: see :func:`flashcore.pipeline.run.runs`.
     """
     settings = options.settings(arguments, upto="bench", join=False)
-    chosen = arguments.name, arguments.points, arguments.seed
-    (table,) = mapped(load(settings.suite), *chosen).tables["map"].values()
-    child = python_process.child("flashcore.plugins.map.looks", *table["dispatchers"])
-
-    def of_map(opened: Context) -> Context:
-        suite = mapped(opened.suite, *chosen)
-        return replace(
-            opened,
-            suite=suite,
-            variants=tuple(suite.variants.values()),
-            shapes=tuple(suite.shapes.values()),
-            resident=child,
-        )
-
+    suite = mapped(load(settings.suite), arguments.name, arguments.points, arguments.seed)
+    (table,) = suite.tables["map"].values()
     limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
     settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
+
+    of_map = partial(
+        replace,
+        suite=suite,
+        variants=tuple(suite.variants.values()),
+        shapes=tuple(suite.shapes.values()),
+        resident=python_process.child("flashcore.plugins.map.looks", *table["dispatchers"]),
+    )
     with progress.shown(arguments.quiet) as say:
         runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
         return [one.record for one in runs]

@@ -3,8 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 In each round of looks the cases take turns in random order. A case that is slower than the fastest right one in most
 rounds is timed no further: its times are its looks, less what the looks of the other cases exceed their times by, and
-its answer is not checked. The others and the dispatchers are timed as in bench, but with few samples unless a
-dispatcher is behind, which may be chance. Without a race it is bench's child.
+its answer is not checked. The others and the dispatchers are timed as in bench, with fewer samples. Without a race it
+is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """
@@ -16,21 +16,21 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median, median_low
 from typing import Any
 
 from flashcore.measure.bench import child as bench_child
-from flashcore.measure.bench.message import CaseTimes, Series
+from flashcore.measure.bench.message import CaseTimes
 from flashcore.measure.bench.proof import Sets
-from flashcore.measure.bench.racing import Race
+from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: A dispatcher is behind if it takes more than this multiple of the fastest choice's time: of 334 that ran the fastest
-#: variant's kernel, 7 took 1.02 to 1.08 times that variant's time, by 5 samples of both (H100).
-_BEHIND = 1.02
+#: The samples of each case that is left. Of dispatchers that run the fastest kernel, 0.7 % take more than 1.02
+#: times its time by 10 samples, 1.5 % by 5 (200 points, H100).
+_RULE = StopRule(least=10, seconds=0.0)
 #: us of a look's calls, and of the shortest call by which their number is chosen.
 _LOOK_US, _LEAST_US = 120.0, 15.0
 #: By how much of the fastest case's time, or of these us if that is shorter, a case may be slower after each round. In
@@ -83,18 +83,6 @@ class Entrant:
         self._host_us = (time.perf_counter() - began) * 1e6 / self._calls
 
 
-@dataclass(slots=True)
-class Finals(Race):
-    """The race of the cases that are left: it ends after the first rounds unless a dispatcher is then behind."""
-
-    near: Sequence[Entrant] = ()
-
-    def stopped(self, mode: str, samples: Series, *, early: bool = False) -> set[str]:
-        us = {one: median(samples[one.name]) for one in self.near if one.name in samples}
-        behind = any(us[a] > _BEHIND * us[b] for a in us if a.is_dispatcher for b in us if b.is_choice)
-        return set() if behind else {*samples}
-
-
 def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, Any]:
     """Times the cases of one shape."""
     payload = task.payload
@@ -104,7 +92,7 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, A
     near: list[Entrant] = []
     far: dict[str, Entrant] = {}
 
-    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], Race]:
+    def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:
@@ -119,7 +107,7 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, A
             for one in dropped(near, share):
                 near.remove(one)
                 far[one.name] = one
-        return [c for c in cases if c.variant not in far], Finals(mode, 1, near=near)
+        return [c for c in cases if c.variant not in far], _RULE
 
     times = bench_child.perform(task, log, choose)
     variants = times["variants"]
