@@ -91,8 +91,6 @@ class Stub:
         self._next, self.us = iter(us), list[float]()
         self.look()
 
-    warm = property(lambda self: self.us[1:])
-
     def look(self) -> None:
         self.us.append(next(self._next))
 

@@ -64,7 +64,6 @@ def test_a_repeated_value_is_more_likely() -> None:
         ({"dispatchers": ["choose"]}, ["dispatchers"]),
         ({"dispatchers": ["large", "chooses"]}, ["dispatchers"]),
         ({"features": ["S == 64"]}, ["features"]),
-        ({"file": "absent.py"}, ["file"]),
     ],
 )
 def test_mistakes_are_told_with_their_field(changes: dict[str, Any], fields: list[str]) -> None:

@@ -14,7 +14,6 @@ from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError, worst
 from flashcore.gate.wording import sentence
 from flashcore.measure.machine import python_process
-from flashcore.model.record import Record
 from flashcore.pipeline import run as pipeline
 from flashcore.plugins.map.regions import Regions
 from flashcore.plugins.map.table import mapped
@@ -44,8 +43,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Shows recorded points, or times them, and records a run for each GPU model. To resume continues the newest
+    unfinished run, with its settings; its answers for other points are left out."""
     if arguments.points is not None:
-        records = measured(arguments)
+        settings = options.settings(arguments, upto="bench", join=False)
+        suite = mapped(load(settings.suite), arguments.name, arguments.points, arguments.seed)
+        (table,) = suite.tables["map"].values()
+        limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
+        settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
+        of_map = partial(
+            replace,
+            suite=suite,
+            variants=tuple(suite.variants.values()),
+            shapes=tuple(suite.shapes.values()),
+            resident=python_process.child("flashcore.plugins.map.looks", *table["dispatchers"]),
+        )
+        with progress.shown(arguments.quiet) as say:
+            runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
+        records = [one.record for one in runs]
     elif arguments.name or arguments.resume or arguments.seed is not None:
         raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:
@@ -64,28 +79,3 @@ def run(arguments: argparse.Namespace) -> int:
         if not regions.spots:
             codes.append(Exit.UNMEASURED)
     return worst(codes)
-
-
-def measured(arguments: argparse.Namespace) -> list[Record]:
-    """Times the points, and records a run for each GPU model. To resume continues the newest unfinished run, with its
-    settings; its answers for other points are left out.
-
-    Raises:
-        FlashcoreError: see :func:`flashcore.pipeline.run.runs`.
-    """
-    settings = options.settings(arguments, upto="bench", join=False)
-    suite = mapped(load(settings.suite), arguments.name, arguments.points, arguments.seed)
-    (table,) = suite.tables["map"].values()
-    limits = replace(settings.bench.limits, batch=arguments.points)  # the first point of a process takes seconds
-    settings = replace(settings, bench=replace(settings.bench, modes=(table["rank_by"],), limits=limits))
-
-    of_map = partial(
-        replace,
-        suite=suite,
-        variants=tuple(suite.variants.values()),
-        shapes=tuple(suite.shapes.values()),
-        resident=python_process.child("flashcore.plugins.map.looks", *table["dispatchers"]),
-    )
-    with progress.shown(arguments.quiet) as say:
-        runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
-        return [one.record for one in runs]

@@ -11,12 +11,12 @@ Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]`
 
 from __future__ import annotations
 
-import functools
 import random
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cached_property, partial
 from statistics import median, median_low
 from typing import Any
 
@@ -45,7 +45,8 @@ _COVER, _CLOCKS, _HOST_US, _MOST_HOST_US, _CLOCK = 100_000, 3_000, 50.0, 200.0, 
 
 
 class Entrant:
-    """A case that can be called, its variant's ``name``, and the ``us`` of a call, less its launches, in each round.
+    """A case that can be called, its variant's ``name``, and the ``us`` of a call, less its launches, in each round. In
+    the first, clocks still rise.
 
     A choice is neither a reference nor a dispatcher. If it ``is_late``, its last look has a part of the host's time.
     """
@@ -55,17 +56,12 @@ class Entrant:
         self.is_dispatcher, self.is_choice = is_dispatcher, not (is_dispatcher or case.is_reference)
         caller = Caller(case, device=device)
         self.case, self._sets, self._outputs = case, sets, caller.outputs()
-        self._call = functools.partial(caller.call, sets.inputs[0], self._outputs)
+        self._call = partial(caller.call, sets.inputs[0], self._outputs)
         self._timer, self._calls, self._host_us = timer_for(device), 1, _HOST_US
-        self.us: list[float] = []
+        self.us = list[float]()
         self.look()
 
-    @property
-    def warm(self) -> list[float]:
-        """us of the looks after the first, in which clocks still rise."""
-        return self.us[1:]
-
-    @functools.cached_property
+    @cached_property
     def is_right(self) -> bool:
         return not self._sets.complaints(self.case, 0, self._outputs)[1]
 
@@ -73,8 +69,8 @@ class Entrant:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
         us = self._timer.between(self._enqueue, cover=cover) / self._calls
         self.is_late = self._calls * self._host_us * _CLOCK > cover
-        self.us.append(us - _LAUNCH_US * max(self.case.launches, 1))
-        self._calls = max(1, round(_LOOK_US / max(us, _LEAST_US)))
+        self.us.append(us - _LAUNCH_US * (self.case.launches or 1))
+        self._calls = round(_LOOK_US / max(us, _LEAST_US)) or 1
 
     def _enqueue(self) -> None:
         began = time.perf_counter()
@@ -85,20 +81,18 @@ class Entrant:
 
 def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, Any]:
     """Times the cases of one shape."""
-    payload = task.payload
-    if not payload["race"]:
+    if not task.payload["race"]:
         return bench_child.perform(task, log)
-    (mode,) = payload["modes"]
-    near: list[Entrant] = []
-    far: dict[str, Entrant] = {}
+    device, (mode,) = task.payload["device"], task.payload["modes"]
+    near, far = list[Entrant](), dict[str, Entrant]()
 
     def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule]:
         for case in cases:
             log.step(task.name, "first look", case.variant)
             try:
-                near.append(Entrant(case, sets, payload["device"], case.variant in dispatchers))
+                near.append(Entrant(case, sets, device, case.variant in dispatchers))
             except Exception:  # bench reports it
-                if is_poisoned(payload["device"]):
+                if is_poisoned(device):
                     raise
         for share in _SHARES:
             log.step(task.name, f"look {share}")
@@ -113,12 +107,12 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, A
     variants = times["variants"]
     us = {one: median(variants[one.name]["samples"][mode]) for one in near if one.name in variants}
     least = min((us[one] for one in us if one.is_choice), default=0.0)
-    excess = median([median(one.warm) - us[one] for one in us] or [0.0])
+    excess = median([median(one.us[1:]) - us[one] for one in us] or [0.0])
     for name, one in far.items():
         variants[name] = asdict(
             CaseTimes(
                 # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
-                samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
+                samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.us[1:]]},
                 calls={},
                 kernel_clock={},
                 kernels=None,
@@ -136,11 +130,11 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str]) -> dict[str, A
 def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
     """The cases far from the fastest right choice in most rounds, but no dispatchers, nor any whose last look the host
     disturbed; of two rounds, in both."""
-    order = sorted(entrants, key=lambda one: (not one.is_choice, median(one.warm)))
+    order = sorted(entrants, key=lambda one: (not one.is_choice, median(one.us[1:])))
     fastest = next((one for one in order if one.is_right), None)
     if not fastest:
         return []
-    most = share * max(median(fastest.warm), _SHORTEST_US)
+    most = share * max(median(fastest.us[1:]), _SHORTEST_US)
     return [
         one
         for one in entrants
@@ -150,4 +144,4 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
 
 
 if __name__ == "__main__":
-    serve(functools.partial(perform, dispatchers=sys.argv[3:]))
+    serve(partial(perform, dispatchers=sys.argv[3:]))

@@ -15,7 +15,7 @@ from flashcore.explain.roofline import case_bounds
 from flashcore.explain.rows import Row
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FactSpec, Kind
-from flashcore.model.causes import Cause, Message, NotRecorded, NotTimed
+from flashcore.model.causes import Cause, Message, NotTimed
 from flashcore.model.gate_policy import AS_PLANNED
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
@@ -84,7 +84,7 @@ class Regions:
         gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
         shares = {subject: gap.least_us / gap.time_us for subject, gap in gaps if gap}
         dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
-        self.spots: list[Spot] = []
+        self.spots = list[Spot]()
         for point, weight in self.table["points"].items():
             row = Row(readings, [suite.shapes[point]])
             ran = dispatchers.get(row.shape.problem, "")
@@ -111,10 +111,9 @@ class Regions:
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
         rows = [
-            [s.shape.name, s.shape.params_text, s.ran, s.best, f"{s.times[s.best]:.4g}", s.dispatched.text]
-            for s in worst[:20]
+            [s.shape.name, s.shape.params_text, s.best, f"{s.times[s.best]:.4g}", s.dispatched.text] for s in worst[:20]
         ]
-        yield "Largest regret", ("point", "params", "ran", "should have run", "its µs", "regret"), rows
+        yield "Largest regret", ("point", "params", "should have run", "its µs", "regret"), rows
 
     @property
     def verdicts(self) -> Iterator[Verdict]:
@@ -123,9 +122,7 @@ class Regions:
         for name, limit in self.table["regret"].items():
             low, value = (of[name].value if of else math.nan for of in regrets)
             cause: Cause | None = None
-            if math.isnan(value):
-                cause = NotRecorded()
-            elif value <= limit and self.untimed:
+            if math.isnan(value) or (value <= limit and self.untimed):
                 cause = NotTimed()
             elif low <= limit < value:
                 cause = Message("the times are not exact enough")

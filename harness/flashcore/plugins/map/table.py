@@ -67,8 +67,6 @@ class MapForm(TableForm):
         judged = {of_problems.get(name) for name in self.dispatchers}
         if len(judged) < len(self.dispatchers) or not judged <= {*self.problems}:
             yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)
-        if self.file and not Path(suite.root, self.file).is_file():
-            yield "file", "a problem file of the suite", f"no {self.file}"
         for name, given in self.params.items():
             if isinstance(given, RangeForm) and given.high // given.step * given.step < given.low:
                 yield f"params.{name}", "a range that has a multiple of its step", repr(given)
@@ -99,8 +97,7 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
         )
     table = maps[name]
     draws = _traffic(Path(suite.root, table["csv"]), table) if table["csv"] else _drawn(table, seed)
-    shapes: dict[str, Shape] = {}
-    weights: dict[str, float] = {}
+    shapes, weights = dict[str, Shape](), dict[str, float]()
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
         try:
             for param, text in table["derived"].items():
@@ -150,7 +147,7 @@ Draws = Iterator[tuple[dict[str, Any], float]]
 def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
     rng = random.Random(table["seed"] if seed is None else seed)
     while True:
-        drawn: dict[str, Any] = {}
+        drawn = dict[str, Any]()
         for name, given in {"problem": table["problems"], **table["params"]}.items():
             drawn[name] = given
             match given:
@@ -165,7 +162,7 @@ def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
 def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
     """The rows of a CSV file by falling weight; a ``weight`` counts a row several times."""
     same = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
-    weights: dict[str, float] = defaultdict(float)
+    weights = defaultdict[str, float](float)
     try:
         reader = csv.DictReader(file.read_text("utf-8").splitlines(), restval="")
         for row in reader:

@@ -75,8 +75,7 @@ def dispatcher(regions: Regions) -> str:
     Raises:
         UsageError: the map names no features, or has fewer than two points of a problem.
     """
-    features, lines = regions.table["features"], list[str]()
-    regrets: dict[Spot, float] = {}
+    features, lines, regrets = regions.table["features"], list[str](), dict[Spot, float]()
     for problem in regions.table["problems"]:
         spots = [spot for spot in regions.spots if spot.shape.problem == problem]
         if len(spots) < 2 or not features:
@@ -85,13 +84,17 @@ def dispatcher(regions: Regions) -> str:
                 f"found {features} and {len(spots)}"
             )
         order = random.Random(0).sample(spots, len(spots))
-        for fold in [order[i::_FOLDS] for i in range(_FOLDS)]:
+        for i in range(_FOLDS):
+            fold = order[i::_FOLDS]
             parts = fitted([spot for spot in spots if spot not in fold], features)
             for spot in fold:
                 part = next(part for part in parts if all(computed(test, spot.params) for test in part.tests))
                 regrets[spot] = part.regret(spot)
-        lines += ["", "template <typename Shape, typename Runs>"]
-        lines.append(f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{")
+        lines += [
+            "",
+            "template <typename Shape, typename Runs>",
+            f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{",
+        ]
         parts = fitted(spots, features)
         for part in parts:
             where = re.sub(r"\b[A-Za-z_]", r"s.\g<0>", " && ".join(part.tests)).replace("//", "/")
