@@ -165,7 +165,7 @@ def nonnegative(gram: Any, target: Any) -> Any:
 
 
 class Tree(NamedTuple):
-    """Two questions, whether a feature of :func:`asked` is at most a number, of which the second depends on the answer
+    """Two questions, whether a feature of :func:`traits` is at most a number, of which the second depends on the answer
     to the first; and the factors for yes and yes, yes and no, no and yes, no and no."""
 
     features: Sequence[int]
@@ -173,7 +173,7 @@ class Tree(NamedTuple):
     factors: Sequence[float]
 
 
-def asked(params: Params, name: str, terms: Any) -> list[float]:
+def traits(params: Params, name: str, terms: Any) -> list[float]:
     """The features that a tree asks for: keys, heads, causality, how full the fullest SM is beside the mean one, and
     how full the tiles are; `choice.h` computes the same."""
     rows, s = tile_of(name, params).rows, params["S"]
@@ -257,7 +257,7 @@ def fitted(chosen: list[Point]) -> tuple[dict[tuple[str, int, int], Any], dict[t
     left: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
     for key, at, a, us, _ in groups:
         errors = (np.log(us / (a @ model[key])) - (sums / weights)[at]).clip(-_MOST_ERROR, _MOST_ERROR)
-        x = [asked(chosen[i][0], key[0], terms) for i, terms in zip(at, a, strict=True)]
+        x = [traits(chosen[i][0], key[0], terms) for i, terms in zip(at, a, strict=True)]
         left.setdefault(key[:2], []).append((x, errors, (best[at] / us) ** 4))
     return model, {key: tree(*map(np.concatenate, zip(*each, strict=True))) for key, each in left.items()}
 
@@ -386,10 +386,10 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   double us = 0;
   for (int i = 0; i < 9; ++i) us += factors[i] * terms[i];
   const auto length = static_cast<double>(s.S), tiled = static_cast<double>((s.S + rows - 1) / rows * rows);
-  const double asked[] = {{length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled}};
+  const double traits[] = {{length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled}};
   const Tree& tree = cost.trees[s.D / 128];
-  const int first = asked[tree.features[0]] > tree.most[0];
-  const int second = asked[tree.features[1 + first]] > tree.most[1 + first];
+  const int first = traits[tree.features[0]] > tree.most[0];
+  const int second = traits[tree.features[1 + first]] > tree.most[1 + first];
   return us * tree.factors[2 * first + second];
 }}
 

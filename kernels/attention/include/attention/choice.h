@@ -303,10 +303,10 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {
   double us = 0;
   for (int i = 0; i < 9; ++i) us += factors[i] * terms[i];
   const auto length = static_cast<double>(s.S), tiled = static_cast<double>((s.S + rows - 1) / rows * rows);
-  const double asked[] = {length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled};
+  const double traits[] = {length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled};
   const Tree& tree = cost.trees[s.D / 128];
-  const int first = asked[tree.features[0]] > tree.most[0];
-  const int second = asked[tree.features[1 + first]] > tree.most[1 + first];
+  const int first = traits[tree.features[0]] > tree.most[0];
+  const int second = traits[tree.features[1 + first]] > tree.most[1 + first];
   return us * tree.factors[2 * first + second];
 }
 
