@@ -28,8 +28,8 @@ from flashcore.measure.bench.timing import timer_for
 from flashcore.measure.workers.journal import Journal, Task
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve
 
-#: The samples of each case that is left. Of dispatchers that run the fastest kernel, 0.7 % take more than 1.02
-#: times its time by 10 samples, 1.5 % by 5 (200 points, H100).
+#: The samples of each case that is left. By 10 samples in a row of 200 points timed in full, a dispatcher that runs the
+#: fastest variant's kernel takes more than 1.02 times its time in 0.7 % of draws, by 5 in 1.5 % (H100).
 _RULE = StopRule(least=10, seconds=0.0)
 #: us of a look's calls, and of the shortest call by which their number is chosen.
 _LOOK_US, _LEAST_US = 120.0, 15.0
