@@ -16,9 +16,10 @@ from general import FENCE, TOLERANCES, Inputs, Params, work
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FENCE", "KINDS", "TOLERANCES", "emulate", "make_inputs", "reference", "work"]
+__all__ = ["FENCE", "KINDS", "PARTIAL", "TOLERANCES", "emulate", "make_inputs", "reference", "work"]
 
 KINDS = ("normal",)
+PARTIAL = True  # NaN in a reference is an answer that was not computed
 
 #: Scores of the heads that are computed, at most, but for one head; and the most heads.
 _SCORES, _HEADS = 1 << 26, 2

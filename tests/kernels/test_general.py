@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from flashcore.measure.workers.guarded import Outputs
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import load_problem
+from flashcore.measure.workers.references import References
+from flashcore.model.suite import Argument
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
@@ -89,3 +94,29 @@ def test_points_have_the_answers_of_some_heads(seq: int, depth: int, heads: int)
     assert computed.sum() == heads * seq * depth and torch.equal(computed, rounded.isfinite())
     if heads > 1:
         assert torch.equal(answer[computed], GENERAL.reference(inputs, given)["out"][computed])
+
+
+def test_points_are_judged_by_the_heads_that_are_computed() -> None:
+    """Any number will do elsewhere, but no NaN."""
+    points = load_problem(ROOT / "kernels/attention", "general_points.py")
+    given = params(1, LSE=0)
+    out = Argument("out", "tensor", True, ("B", "H", "S", "D"), "float16")
+    case = Case(
+        variant="v", shape="s", suite="attention", root=str(ROOT / "kernels/attention"),
+        problem_file="general_points.py", params=given, arguments=(out,), library=None, callable=None,
+        tolerance="fused_half_p", seeds=(0,), flop=1.0,
+    )  # fmt: skip
+    expected = References().get(case, points, "cpu", 0, "normal")
+    right = GENERAL.reference(expected.inputs, given)["out"].half()
+    computed = expected.reference["out"].isfinite()
+    assert 0 < computed.sum() < right.numel()
+    for mask, change, complaint in (
+        (computed, 0.0, ""),
+        (~computed, 1.0, ""),
+        (~computed, math.nan, "elements not finite"),
+        (computed, 1.0, "max error"),
+    ):
+        outputs = Outputs({"out": (tuple(right.shape), "float16")})
+        outputs["out"].copy_(torch.where(mask, right + change, right))
+        complaints = expected.complaints(outputs)
+        assert complaint in " ".join(complaints) and bool(complaint) == bool(complaints)

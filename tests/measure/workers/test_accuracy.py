@@ -177,6 +177,12 @@ def test_a_number_is_wrong_where_the_reference_has_none() -> None:
     assert not_finite(torch.tensor([0.0, 0.0, math.nan, 1.0]), reference).tolist() == [True, True, False, False]
 
 
+def test_where_a_partial_reference_has_none_any_number_is_right_and_no_number_is_not() -> None:
+    reference = torch.tensor([math.inf, math.nan, math.nan, math.nan, 1.0], dtype=torch.float64)
+    result = torch.tensor([0.0, 0.0, math.nan, math.inf, math.nan])
+    assert not_finite(result, reference, partial=True).tolist() == [True, False, True, True, True]
+
+
 @pytest.mark.parametrize(("gain", "word"), [(0.01, "large"), (-0.01, "small")])
 def test_an_answer_that_is_off_as_a_whole_says_in_which_way(gain: float, word: str) -> None:
     class_ = Errors(0.1, 0.1, 1e-4, ulp=1e-5, norm=1.0, at=(0,), expected=0.0, answer=0.1, rows=100)

@@ -121,7 +121,7 @@ def _compare(
     flags, errors = examined(
         {("input", name): band.is_changed() for name, band in bands.items()}
         | {("poison", name): mask.any() for name, mask in poison.items()}
-        | unsound(outputs, {}, reference),
+        | unsound(outputs, {}, reference, partial=expected.partial),
         expected.pairs(outputs),
     )
     poison = {name: poison[name] for kind, name in flags if kind == "poison"}
@@ -131,7 +131,7 @@ def _compare(
     damage = {name: text for name in changed if (text := bands[name].damage())}
     complaints += [f"{name}: out-of-bounds write next to an input: {text}" for name, text in damage.items()]
     unwritten = _unwritten(caller, poison, guarded)
-    complaints += soundness(outputs, unwritten, reference) if flags else []
+    complaints += soundness(outputs, unwritten, reference, partial=expected.partial) if flags else []
     outside = bool(damage) or any(kind == "guard" for kind, _ in flags)
     facts: list[tuple[str, float]] = []
     for name, measured in errors.items():

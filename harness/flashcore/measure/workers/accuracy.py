@@ -67,10 +67,14 @@ def ulp(magnitude: float, dtype: Any) -> float:
     return float(info.eps * 2.0 ** math.floor(math.log2(max(magnitude, smallest))))
 
 
-def not_finite(answer: Tensor, reference: Tensor) -> Tensor:
-    """Mask of the elements where the answer or the reference is NaN or Inf, and the other is not the same."""
-    values = answer.double()
-    same = (values == reference) | (values.isnan() & reference.isnan())
+def not_finite(answer: Tensor, reference: Tensor, *, partial: bool = False) -> Tensor:
+    """Mask of the elements where the answer or the reference is NaN or Inf, and the other is not the same.
+
+    Args:
+        partial: NaN in the reference is an element whose answer was not computed: there any finite one will do.
+    """
+    values, none = answer.double(), reference.isnan()
+    same = (values == reference) | (none & (values.isfinite() if partial else values.isnan()))
     mask: Tensor = ~(values.isfinite() & reference.isfinite() | same)
     return mask
 
@@ -195,19 +199,26 @@ def judge(measured: Errors, entitled: Errors, tolerance: str, fence: Mapping[str
     return complaints
 
 
-def unsound(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> dict[Flag, Tensor]:
-    """Flags on the device: out-of-bounds writes, unwritten elements, NaN and Inf. ``unwritten``: masks by output."""
+def unsound(
+    outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor], *, partial: bool = False
+) -> dict[Flag, Tensor]:
+    """Flags on the device: out-of-bounds writes, unwritten elements, and what is :func:`not_finite`. ``unwritten``:
+    masks by output."""
     return (
         {("guard", name): guard.is_damaged() for name, guard in outputs.guards.items()}
         | {("unwritten", name): mask.any() for name, mask in unwritten.items()}
-        | {("infinite", name): not_finite(outputs[name], answer).any() for name, answer in answers.items()}
+        | {("infinite", name): not_finite(outputs[name], a, partial=partial).any() for name, a in answers.items()}
     )
 
 
-def soundness(outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> list[str]:
+def soundness(
+    outputs: Outputs, unwritten: Mapping[str, Tensor], answers: Mapping[str, Tensor], *, partial: bool = False
+) -> list[str]:
     """Complaints about what :func:`unsound` flags; empty if there are none."""
-    flags = any_of(unsound(outputs, unwritten, answers))
-    infinite = {name: not_finite(outputs[name], answers[name]) for kind, name in flags if kind == "infinite"}
+    flags = any_of(unsound(outputs, unwritten, answers, partial=partial))
+    infinite = {
+        name: not_finite(outputs[name], answers[name], partial=partial) for kind, name in flags if kind == "infinite"
+    }
     complaints = []
     for kind, name in flags:
         if kind == "guard":

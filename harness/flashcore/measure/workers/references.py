@@ -27,6 +27,7 @@ class Expected:
         reference: output → the fp64 answer.
         entitled: output → the errors of the class's emulation against it.
         cost: output → the errors of quantizing the inputs; empty if the class does not quantize them.
+        partial: NaN in the reference is an element whose answer was not computed.
     """
 
     inputs: dict[str, Any]
@@ -35,6 +36,7 @@ class Expected:
     cost: dict[str, Errors]
     tolerance: str
     fence: Mapping[str, float]
+    partial: bool
 
     def judged(self, name: str, measured: Errors) -> list[str]:
         """Complaints about an output's errors; empty if they are within the tolerance class and the fence."""
@@ -42,9 +44,9 @@ class Expected:
 
     def complaints(self, outputs: Outputs) -> list[str]:
         """Complaints about a variant's answer; empty if it is sound and its errors are within the class."""
-        flags, measured = examined(unsound(outputs, {}, self.reference), self.pairs(outputs))
+        flags, measured = examined(unsound(outputs, {}, self.reference, partial=self.partial), self.pairs(outputs))
         if flags:
-            return soundness(outputs, {}, self.reference)
+            return soundness(outputs, {}, self.reference, partial=self.partial)
         return [complaint for name, one in measured.items() for complaint in self.judged(name, one)]
 
     def pairs(self, outputs: Outputs) -> dict[str, tuple[Tensor, Tensor]]:
@@ -100,7 +102,8 @@ class References:
             entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-            results[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE)
+            partial = getattr(problem, "PARTIAL", False)
+            results[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE, partial)
         return results[key]
 
 
