@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,10 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from flashcore.measure.bench import case_times
+from flashcore.measure.bench import case_times, interleave
 from flashcore.measure.bench.child import Choose
 from flashcore.measure.bench.proof import Sets
-from flashcore.measure.bench.statistics import StopRule
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Bench
 from flashcore.measure.workers import journal
@@ -81,15 +81,17 @@ def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
 
 
 class Stub:
-    """An entrant with these us of its looks, in order, of which it has had the first."""
+    """An entrant with these us of its looks, in order; the first one's are of the first round."""
 
     is_right, is_late = True, False
 
     def __init__(self, variant: str, *us: float, kind: str = "choice") -> None:
-        self.name = variant
+        self.case, self.name = replace(case("right"), variant=variant), variant
         self.is_choice, self.is_dispatcher = kind == "choice", kind == "dispatcher"
         self._next, self.us = iter(us), list[float]()
         self.look()
+
+    warm = property(lambda self: self.us[1:] or self.us)
 
     def look(self) -> None:
         self.us.append(next(self._next))
@@ -99,64 +101,82 @@ def lost(entrants: Sequence[Stub], share: float = 0.3) -> list[str]:
     return [one.name for one in looks.dropped(cast("Any", entrants), share)]
 
 
-def after(variant: str, *us: float, kind: str = "choice") -> Stub:
-    """An entrant that has been looked at so often, at least twice."""
-    us = us if us[1:] else us * 2
-    stub = Stub(variant, *us, kind=kind)
+def after(variant: str, *us: float) -> Stub:
+    """An entrant that has been looked at in this many rounds; the last look again gives the same."""
+    stub = Stub(variant, *us, us[-1])
     for _ in us[1:]:
         stub.look()
     return stub
 
 
 @pytest.mark.parametrize(
-    ("fastest", "share", "most"), [(100.0, 0.3, 130.0), (100.0, 0.01, 101.0), (10.0, 0.1, 13.0), (10.0, 0.01, 10.3)]
+    ("fastest", "share", "most"), [(100.0, 0.3, 130.0), (100.0, 0.01, 101.0), (10.0, 0.1, 13.0), (10.0, 0.005, 10.3)]
 )
-def test_the_limit_is_a_share_but_short_calls_count_as_longer_ones(fastest: float, share: float, most: float) -> None:
+def test_the_limit_is_a_share_but_never_less_than_looks_at_short_calls_tell(
+    fastest: float, share: float, most: float
+) -> None:
     entrants = [after("a", fastest), after("b", most - 0.01), after("c", most + 0.01)]
     assert lost(entrants, share=share) == ["c"]
 
 
 def test_one_disturbed_look_drops_no_case() -> None:
-    assert lost([after("a", 10.0), after("b", 90.0, 10.0), after("c", 10.0, 90.0), after("d", 90.0, 80.0)]) == ["d"]
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 10.0), Stub("c", 90.0, 80.0)]
+    assert lost(entrants) == ["c"]
+    assert [one.us for one in entrants] == [[10.0], [10.0], [80.0]], "only those that are far are looked at again"
     rounds = [after("a", 10.0, 10.0, 10.0, 10.0), after("b", 10.0, 10.1, 90.0, 10.1)]
     assert lost(rounds, share=0.01) == []
     assert lost([after("a", 10.0, 10.0, 10.0), after("b", 10.0, 90.0, 10.1)], share=0.01) == []
 
 
-def test_looks_of_the_same_round_are_compared() -> None:
+def test_looks_of_the_same_round_are_compared_and_the_first_only_alone() -> None:
     a = after("a", 50.0, 100.0, 110.0, 130.0)
-    assert lost([a, after("b", 51.0, 101.0, 111.0, 131.0)], share=0.02) == []
-    assert lost([a, after("b", 54.0, 104.0, 114.0, 134.0)], share=0.02) == ["b"], "the clock fell for both"
+    assert lost([a, after("b", 100.0, 101.0, 111.0, 131.0)], share=0.02) == []
+    assert lost([a, after("b", 50.0, 104.0, 114.0, 134.0)], share=0.02) == ["b"], "the clock fell for both"
 
 
 def test_far_is_from_the_fastest_right_choice() -> None:
-    wrong, dispatcher = after("a", 1.0), after("d", 2.0, kind="dispatcher")
+    wrong, dispatcher = Stub("a", 1.0), Stub("d", 2.0, kind="dispatcher")
     wrong.is_right = False
-    entrants = [wrong, dispatcher, after("b", 300.0), after("c", 380.0), after("e", 400.0)]
+    entrants = [wrong, dispatcher, Stub("b", 300.0), Stub("c", 380.0), Stub("e", 400.0, 400.0)]
     assert lost(entrants) == ["e"]
-    assert lost([after("d", 2.0, kind="dispatcher"), after("r", 90.0, kind="reference")]) == ["r"], (
+    assert lost([Stub("d", 2.0, kind="dispatcher"), Stub("r", 90.0, 90.0, kind="reference")]) == ["r"], (
         "without a choice, from the fastest"
     )
     assert lost([wrong]) == [], "without a right one nothing is far"
 
 
 def test_a_dispatcher_stays_however_slow_it_is() -> None:
-    assert lost([after("a", 10.0), after("b", 90.0, kind="dispatcher")]) == []
+    assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
 
 
 US = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}  # of looks
 
 
 def raced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, us: dict[str, float]
-) -> tuple[dict[str, Any], list[str], StopRule]:
-    """The variants' times if bench measures these, and which it measures, and how long."""
-    calls: list[tuple[list[str], StopRule]] = []
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, float]
+) -> tuple[dict[str, Any], list[str], dict[str, list[float]]]:
+    """The variants' times, those timed after the looks, and their samples; round i takes these us, later ones as the
+    last."""
+    left: list[str] = []
+    samples: dict[str, list[float]] = {}
+
+    class Labelled:
+        """A case's calls, which take the us of each round."""
+
+        def __init__(self, label: str) -> None:
+            self._label, self._rounds = label, 0
+
+        def back_to_back(self) -> float:
+            self._rounds += 1
+            return rounds[min(self._rounds, len(rounds)) - 1][self._label]
 
     def bench(task: Task, log: Journal, choose: Choose) -> dict[str, Any]:
-        chosen, rule = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
-        calls.append(([one.variant for one in chosen], rule))
-        return {"variants": {n: {"samples": {"back_to_back": [x]}} for n, x in us.items()}, "failed": {}}
+        chosen, rule, race = choose([Case.from_json(c) for c in task.payload["cases"]], cast("Any", None))
+        left.extend(one.variant for one in chosen)
+        ready = cast("Any", {label: Labelled(label) for label in rounds[0]})
+        turns = interleave.Turns(interleave.Watch("cpu"), lambda *_: None, race)
+        samples.update(interleave.sample(ready, "back_to_back", rule, turns))
+        return {"variants": {n: {"samples": {"back_to_back": us}} for n, us in samples.items()}, "failed": {}}
 
     def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
@@ -172,23 +192,31 @@ def raced(
         "race": {"first": 1, "full": {"chooses": []}},
     }
     log, dispatchers = Journal(folder / "journal-001.jsonl"), ["chooses", "of_another_problem"]
-    times = looks.perform(Task("shape", payload), log, dispatchers)["variants"]
-    return times, *calls[0]
+    return looks.perform(Task("shape", payload), log, dispatchers)["variants"], left, samples
 
 
 @pytest.mark.parametrize(("fastest", "dropped"), [(10.0, 15.0), (16.0, 16.0001)])
 def test_a_dropped_case_keeps_its_looks_without_what_looks_take_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fastest: float, dropped: float
 ) -> None:
-    times, left, rule = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
+    times, left, samples = raced(tmp_path, monkeypatch, {"a": fastest, "library": 7.0, "chooses": 8.1})
     assert left == ["a", "library", "chooses"]
-    assert rule.enough([1.0] * rule.least, 0.0, 0.0) and 5 < rule.least < 20, "all get as few"
-    assert {*times["far"]["samples"]["back_to_back"]} == {dropped}, "above the fastest, which no dispatcher is"
+    assert {len(us) for us in samples.values()} == {5}, "all get as few"
+    assert times["far"]["samples"] == {"back_to_back": [dropped]}, "above the fastest, which no dispatcher is"
     assert times["far"]["stopped"] == ["back_to_back"]
 
 
+def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    us = {"a": 10.0, "library": 7.0, "chooses": 10.1}
+    times, left, samples = raced(tmp_path, monkeypatch, *[us | {"chooses": 10.3}] * 5, us)
+    assert left == [*us] and {len(each) for each in samples.values()} == {20}
+    assert statistics.median(times["chooses"]["samples"]["back_to_back"]) == 10.1, "it was chance"
+
+
 def test_a_look_that_the_host_disturbed_drops_no_case() -> None:
-    entrants = [after("a", 10.0), after("b", 90.0), after("c", 90.0)]
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0), Stub("c", 90.0, 90.0)]
     entrants[1].is_late = True
     assert lost(entrants) == ["c"]
 
@@ -225,4 +253,4 @@ def test_a_look_is_late_if_the_host_took_longer_than_the_device_waited(
 def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
     task = Task("shape", {"cases": [1, 2], "race": {}})
-    assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl"), ()) == {"whole": [1, 2]}
+    assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}

@@ -27,8 +27,9 @@ _SHORTEST_SPAN = 20_000
 _EMPTY = "(empty)"
 
 
-#: Of these cases, looked at with the shape's sets, those to set up and time, and when they have enough samples.
-Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], StopRule]]
+#: Of these cases, looked at with the shape's sets, those to set up and time, when they have enough samples, and their
+#: race.
+Choose = Callable[[Sequence[Case], Sets], tuple[Sequence[Case], StopRule, Race]]
 
 
 def perform(task: Task, log: Journal, choose: Choose | None = None) -> dict[str, Any]:
@@ -52,8 +53,10 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     hung = hung_before(log.path.parent)
     failed: dict[str, Cause] = {case.variant: hung[case.variant] for case in cases if case.variant in hung}
     left: Sequence[Case] = [case for case in cases if case.variant not in failed]
+    rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
+    race = Race(rank, **payload["race"], references=references)
     if choose:
-        left, rule = choose(left, sets)
+        left, rule, race = choose(left, sets)
 
     @contextlib.contextmanager
     def excluding(what: str, variant: str) -> Iterator[None]:
@@ -80,8 +83,6 @@ def _timed(task: Task, log: Journal, choose: Choose | None) -> ShapeTimes:
     watch = Watch(device)
     samples: dict[str, dict[str, list[float]]] = {}
     calls: dict[str, dict[str, list[float]]] = {}
-    rank, references = cases[0].rank_by, [c.variant for c in cases if c.is_reference]
-    race = Race(rank, **payload["race"], references=references)
     turns = Turns(watch, functools.partial(log.step, task.name), race)
     stopped: dict[str, list[str]] = defaultdict(list)
     for mode in sorted(payload["modes"], key=lambda mode: mode != rank):

@@ -196,9 +196,9 @@ class Timer:
 
         if cover:
             torch.cuda._sleep(cover)  # type: ignore[no-untyped-call]
-        self._start.record()
+        self._start.record(self.stream)  # to look up the current stream takes the host several us
         work()
-        self._end.record()
+        self._end.record(self.stream)
         self._end.synchronize()
         return float(self._start.elapsed_time(self._end)) * 1000.0
 
