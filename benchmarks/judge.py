@@ -41,7 +41,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins
-from flashcore.plugins.judge import candidate, judging, planning
+from flashcore.plugins.judge import candidate, judging, preparing
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.readers import cubin
 from flashcore.suites.load import load
@@ -194,7 +194,7 @@ def build(folder: Path) -> None:
         form: dict[str, Any] = {"name": cheat.name, "problem": "rows", "tolerance": "fp32"}
         if cheat.source == "host.cu":
             shutil.copy(SOURCES / cheat.source, place)
-            attacked = json.dumps(str(Path(planning.__file__)))
+            attacked = json.dumps(str(Path(preparing.__file__)))
             text = (place / cheat.source).read_text().replace("FLASHCORE_ATTACKED", attacked)
             (place / cheat.source).write_text(text)
             form["variant"] = {"source": cheat.source, "config": {"ATTACK": cheat.attack}}
@@ -263,7 +263,7 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         place = folder / f"honest.{suite.name}.{variant.name}"
         with tempfile.TemporaryDirectory() as temporary:
             try:
-                made = planning.compiled(suite, variant.name, shapes, ARCH, Path(temporary))
+                made = preparing.compiled(suite, variant.name, shapes, ARCH, Path(temporary))
             except FlashcoreError as error:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue

@@ -17,8 +17,7 @@ from flashcore.pipeline import plugins
 from flashcore.plugins.judge.candidate import filled, sealed
 from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.preparing import begun, prepared
-from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import write
+from flashcore.plugins.judge.verdict import untrusted, write
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, machine, made, written
 

@@ -19,7 +19,7 @@ from flashcore.measure.settings import Settings
 from flashcore.measure.static import facts as static_facts
 from flashcore.pipeline import plugins
 from flashcore.pipeline.opening import open_context
-from flashcore.plugins.judge import planning, sandbox
+from flashcore.plugins.judge import preparing, sandbox
 from flashcore.plugins.judge.judging import judge_all
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.suites.load import load
@@ -39,7 +39,7 @@ def confined(monkeypatch: pytest.MonkeyPatch) -> None:
 def judged(folder: Path, source: Path, **config: Any) -> Verdict:
     plugins.load()
     folder.mkdir()
-    text = source.read_text().replace("FLASHCORE_ATTACKED", json.dumps(planning.__file__))
+    text = source.read_text().replace("FLASHCORE_ATTACKED", json.dumps(preparing.__file__))
     (folder / source.name).write_text(text)
     form = {"name": "a", "problem": "rows", "tolerance": "fp32", "variant": {"source": source.name, "config": config}}
     (folder / "candidate.json").write_text(json.dumps(form))
@@ -74,7 +74,7 @@ def test_host_code_that_attacks_gets_nowhere(
 def test_the_suites_baseline_is_planned_where_it_is_timed(compiler: Nvcc, tmp_path: Path) -> None:
     plugins.load()
     suite = load(SUITE)
-    made = planning.baseline(suite, "sm_90a", tmp_path / "b")
+    made = preparing.baseline(suite, "sm_90a", tmp_path / "b")
     assert {*made.shapes} == {s.name for s in suite.shapes.values() if "bench" in s.stages}
     assert all(
         (made.cubins / launch["cubin"]).is_file() for (each,) in made.shapes.values() for launch in each.launches
@@ -110,7 +110,7 @@ def test_compilers_see_what_they_need_of_a_suite_only(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(sandbox, "run", run)
     with pytest.raises(UsageError, match="enough"):
-        planning.baseline(load(folder), "sm_90a", tmp_path / "b")
+        preparing.baseline(load(folder), "sm_90a", tmp_path / "b")
     assert {"suite.toml", "problem.py", "link", "needed.h", "common.h", "other.py"} <= {path.name for path in shown}
     assert not [path for path in shown if path.is_file() and path.read_text() == "secret"]
     assert "pipe" not in {path.name for path in shown}
@@ -138,7 +138,7 @@ def test_a_source_is_planned_for_the_numbers_of_each_kind_of_input(compiler: Nvc
         '"*" = "uint8"', 'x = "uint8", y = "uint8"'
     )
     (folder / "suite.toml").write_text(text)
-    made = planning.baseline(load(folder), "sm_90a", tmp_path / "b")
+    made = preparing.baseline(load(folder), "sm_90a", tmp_path / "b")
     of_number = {one.numbers["sign"]: one.launches[0]["arguments"][-1][0]["hex"] for one in made.shapes["small"]}
     assert of_number == {1: "00000040", -1: "000000c0"}
 

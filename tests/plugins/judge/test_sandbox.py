@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import CapabilityError, UsageError
-from flashcore.plugins.judge import confine, sandbox
+from flashcore.plugins.judge import sandbox
 
 PROBE = """
 import ctypes, json, os, socket, sys
@@ -186,12 +186,11 @@ def test_memory_is_limited_in_all(path: None, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_nothing_runs_where_nothing_confines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("bwrap", "python"):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name}: No permissions to create namespaces >&2\nexit 1\n")
+    for name in ("bwrap", "confine"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name}: No permissions to create namespaces >&2\nexit 125\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "confine.py").write_text(f"import sys\nsys.exit({confine.CANNOT})\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(confine, "__file__", str(tmp_path / "confine.py"))
+    monkeypatch.setattr(sandbox, "built", lambda *_, **__: tmp_path / "confine")
     with pytest.raises(CapabilityError, match="nothing on this machine can confine"):
         sandbox.run(python("open('/tmp/escaped', 'w')"), [])
 

@@ -211,7 +211,7 @@ def version_of(package: str) -> str | None:
 def host_program(source: Path, flags: Sequence[str], name: str) -> Path:
     """A program or library of ours, compiled once per machine and source into the user's cache.
 
-    Its headers are next to the source.
+    Its headers are next to the source, and in the folders of ``-I``.
 
     Args:
         flags: libraries last.
@@ -224,7 +224,9 @@ def host_program(source: Path, flags: Sequence[str], name: str) -> Path:
     compiler = find_cxx()
     command = [str(source), *flags]
     version = ask([compiler, "--version"]).stdout
-    texts = [path.read_text("utf-8") for path in (source, *sorted(source.parent.glob("*.hpp")))]
+    folders = [source.parent, *(Path(flag[2:]) for flag in flags if flag.startswith("-I"))]
+    headers = (path for folder in folders for path in sorted(folder.glob("*.hpp")))
+    texts = [path.read_text("utf-8") for path in (source, *headers)]
     key = hashlib.sha256("\0".join([version, *command, *texts]).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "flashcore")
     stem, dot, suffix = name.partition(".")

@@ -65,11 +65,11 @@ class Case:
     problem_file: str
     params: Params
     arguments: tuple[Argument, ...]
-    library: str | None
-    callable: str | None
     tolerance: str
-    seeds: tuple[int, ...]
-    flop: float | None
+    library: str | None = None
+    callable: str | None = None
+    seeds: tuple[int, ...] = ()
+    flop: float | None = None
     rank_by: Regime = "isolated"
     launches: int = 0
     repeats: int = 0

@@ -3,8 +3,8 @@
 A candidate is device code and a plan of launches. Each step runs where the one before it cannot reach:
 
 1. *Sealing* (``candidate``): the candidate's files are copied and hashed. Shapes, seeds and inputs are drawn later.
-2. *Planning* (``sandbox``, ``planner``): compilers and host code of a candidate made of sources run without GPU,
-   network, home or writable files. Cubins and launches come out as JSON.
+2. *Planning* (``preparing``, ``sandbox``, ``planner``): compilers and host code of a candidate made of sources run
+   without GPU, network, home or writable files. Cubins and launches come out as JSON.
 3. *Inspection* (``inspection``): cubins and launches are data, however they were made. What is not understood is
    refused.
 4. *Inputs* (``answers``): the process that the suite's code runs in writes inputs to files.

@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from flashcore.measure.workers.references import References
 from flashcore.plugins.launcher.program import Launcher
 
 _LIMIT_S = 600.0
-_AT_ONCE = 8  # tasks of each process: a pipe holds them, so that to ask does not wait
 #: The most places of another kind in an input of two kinds. A kernel that tells kinds apart by 32 elements of a row of
 #: 1,024 is wrong on 40 % of such inputs, and with one place on 12 %.
 _PARTS = 8
@@ -42,22 +42,21 @@ class Answers:
         environment = python_process.environment({**os.environ, **variables})
         command = python_process.command(__name__)
         self._processes = [Launcher(command, Path(), _LIMIT_S, environment) for _ in range(count)]
+        self._threads = [ThreadPoolExecutor(1) for _ in range(count)]  # one for each process
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The answer to each task; those with the same seed are one process's.
+        """Each task with its answer; those with the same seed are one process's.
 
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        given, answers = asdict(case), list[dict[str, Any]]()
-        chosen = [(self._processes[task["seed"] % len(self._processes)], task) for task in tasks]
-        at_once = _AT_ONCE * len(self._processes)
+        given, answers = asdict(case), list[Future[dict[str, Any]]]()
+        for task in tasks:
+            number = task["seed"] % len(self._processes)
+            text = json.dumps({**task, "case": given})
+            answers.append(self._threads[number].submit(self._processes[number].ask, text))
         try:
-            for some in (chosen[i : i + at_once] for i in range(0, len(chosen), at_once)):
-                for process, task in some:
-                    process.tell(json.dumps({**task, "case": given}))
-                answers += [process.event() for process, _ in some]
-            return answers
+            return [{**task, **answer.result()} for task, answer in zip(tasks, answers, strict=True)]
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 

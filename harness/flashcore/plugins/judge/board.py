@@ -9,8 +9,7 @@ from typing import Any
 from flashcore.errors import UsageError
 from flashcore.model.groups import grouped
 from flashcore.model.text import fixed
-from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import FORMAT, SUFFIX, file_name
+from flashcore.plugins.judge.verdict import FORMAT, SUFFIX, file_name, untrusted
 from flashcore.report import write_standalone
 
 
@@ -56,15 +55,11 @@ def _times(verdict: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         "is_deterministic": claims["deterministic"],
         "is_confined": verdict["device"].get("confined") and not verdict["device"].get("reaches_host_memory"),
     }
-    return [
-        (
-            untrusted(
-                f"{judged}: {shape['shape']} {shape['params']}, {claims['tolerance']}, {claims['roof']}, {mode}", 300
-            ),
-            claimed
-            | {key: float(time[key]) for key in ("us", "low", "high")}
-            | {"floor": shape["floor"].get(mode), "speedup": time.get("speedup", {}).get("value")},
-        )
-        for shape in verdict["shapes"]
-        for mode, time in shape["times"].items()
-    ]
+    rows = []
+    for shape in verdict["shapes"]:
+        question = f"{judged}: {shape['shape']} {shape['params']}, {claims['tolerance']}, {claims['roof']}"
+        for mode, time in shape["times"].items():
+            figures = {key: float(time[key]) for key in ("us", "low", "high")}
+            compared = {"floor": shape["floor"].get(mode), "speedup": time.get("speedup", {}).get("value")}
+            rows.append((untrusted(f"{question}, {mode}", 300), {**claimed, **figures, **compared}))
+    return rows

@@ -12,13 +12,13 @@ import stat
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from flashcore.errors import UsageError
 from flashcore.measure.workers.kernel_call import Case
-from flashcore.plugins.judge.text import untrusted, validated
+from flashcore.plugins.judge.verdict import untrusted
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Word, tensors_of
 from flashcore.suites import expressions, parts
 from flashcore.suites.schema import Form, Name, Text
@@ -28,6 +28,7 @@ _MOST_FILES, _MOST_BYTES, _MOST_LAUNCHES = 256, 64 << 20, 1000
 _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copied to the host
 _MOST_PLAN, _MOST_FORMULAS = 1 << 20, 2000  # letters, and formulas, of a plan: they are read for each shape
 _MOST_NUMBER = 1 << 63
+_Form = TypeVar("_Form", bound=Form)
 _WORKSPACE = {"dtype": "uint8", "role": "workspace"}
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": min,
@@ -133,6 +134,20 @@ def _form(path: Path) -> CandidateForm:
     return form
 
 
+def validated(form: type[_Form], data: Any, what: str) -> _Form:
+    """Data as its form.
+
+    Raises:
+        UsageError: ``what`` is wrong, and where.
+    """
+    try:
+        return form.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = untrusted(".".join(map(str, first["loc"])))
+        raise UsageError(f"{what}: {place}: {first['msg']}, found {untrusted(first['input'])}") from None
+
+
 def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     """The plan on a case. Tensors are the suite's; the candidate adds only workspaces and launches.
 
@@ -144,15 +159,17 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     """
     defaults = {a.name: a.default for a in case.arguments if a.kind != "tensor"}
     names = {**case.params, **defaults, **scalars}.items()
-    numbers = {k: int(v) if isinstance(v, bool) else v for k, v in names if isinstance(v, int | float)}
+    numbers = {name: +value for name, value in names if isinstance(value, int | float)}  # no booleans
     tensors, text = tensors_of(case), json.dumps(given.launches)
     if len(given.launches) > _MOST_LAUNCHES or len(text) > _MOST_PLAN or text.count('"=') > _MOST_FORMULAS:
         limits = f"at most {_MOST_LAUNCHES} on a shape, {_MOST_FORMULAS} formulas and {_MOST_PLAN >> 20} MiB"
         raise UsageError(f"launches: expected {limits}")
     if others := given.workspaces.keys() & tensors.keys():
         raise UsageError(f"workspaces: {others.pop()} is a tensor of the problem")
-    forms = {name: {"sizes": [filled(size, numbers)], **_WORKSPACE} for name, size in given.workspaces.items()}
-    workspaces = {name: validated(Tensor, form, "workspaces") for name, form in forms.items()}
+    workspaces = {
+        name: validated(Tensor, {"sizes": [filled(size, numbers)], **_WORKSPACE}, "workspaces")
+        for name, size in given.workspaces.items()
+    }
     if sum(abs(one.sizes[0]) for one in workspaces.values()) > _MOST_WORKSPACE:
         raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
     tensors |= workspaces

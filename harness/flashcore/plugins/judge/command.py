@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.plugins.judge import judging, planning, sandbox
+from flashcore.plugins.judge import judging, preparing, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
@@ -26,16 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "candidates", metavar="CANDIDATE", nargs="+", help=f"a folder with {MANIFEST}, or a folder of such"
     )
     parser.add_argument("-o", "--output", metavar="DIR", default="verdicts", help="the verdicts (default: %(default)s)")
-    text = "a private SSH key, or the public key of one that ssh-agent has, to sign them with"
     parser.add_argument("--board", metavar="FILE", help="render all verdicts of the folder as a page")
-    parser.add_argument("--key", metavar="FILE", help=text)
-    text = "a candidate's time on the GPU; longer, it is unmeasured (default: %(default)s s)"
-    parser.add_argument("--limit", type=float, default=judging.SECONDS, metavar="S", help=text)
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="a private SSH key, or the public key of one that ssh-agent has, to sign them with",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=judging.SECONDS,
+        metavar="S",
+        help="a candidate's time on the GPU; longer, it is unmeasured (default: %(default)s s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    shown = [Path(path).resolve() for path in sandbox.readable([*planning.needed(suite)])]
+    shown = [Path(path).resolve() for path in sandbox.readable([*preparing.needed(suite)])]
     if (key := arguments.key) and (not Path(key).is_file() or any(map(Path(key).resolve().is_relative_to, shown))):
         raise UsageError(f"--key {key}: expected a file outside of what candidates' compilers may read")
     codes = [Exit.OK]

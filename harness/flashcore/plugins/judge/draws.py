@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field, PositiveInt
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Shape, Suite
@@ -18,14 +21,14 @@ _DICE = random.SystemRandom()
 class DrawForm(TableForm):
     """``[judge.<problem>]``: the ranges of parameters that shapes are drawn from, ``R = [least, most, multiple]``."""
 
-    draw: dict[Text, list[int]]
+    draw: dict[Text, Annotated[list[PositiveInt], Field(min_length=2, max_length=3)]]
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         params = {name for shape in suite.shapes.values() for name in shape.params}
         for name, numbers in self.draw.items():
             if name not in params:
                 yield f"draw.{name}", "a parameter of the suite's shapes", misspelled(name, params)
-            if len(numbers) not in (2, 3) or min(numbers) < 1 or not _values(*numbers):
+            if not _values(*numbers):
                 yield f"draw.{name}", "[least, most] or [least, most, multiple]", str(numbers)
 
 

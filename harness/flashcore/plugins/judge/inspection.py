@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
 from flashcore.model.groups import grouped, picked
-from flashcore.plugins.judge.text import untrusted
+from flashcore.plugins.judge.verdict import untrusted
 from flashcore.readers import cubin
 from flashcore.readers.cubin import Section, Symbol
 
@@ -95,38 +95,33 @@ def _reasons(
     symbols: Sequence[Symbol],
     inside: Mapping[str, Sequence[Symbol]],
 ) -> Iterator[str]:
-    all_names = {s.name for s in sections}
+    of_shared = {s.name.replace(".text.", ".nv.shared.", 1) for s in sections if s.name.startswith(".text.")}
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
-        if section.name == _STATE:
+        name, is_code = section.name, section.name.startswith(".text.")
+        is_of_blackwell = _OF_BLACKWELL.match(name)
+        if name == _STATE:
             if unknown := _hidden(section.size, inside[_STATE]):
                 yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-        elif section.name == _TABLES:
+        elif name == _TABLES:
             content = section.content(data)
             tables = [s for s in inside.get(_TABLES, ()) if _is_math(s, content)]
             if unknown := _hidden(section.size, tables):
                 yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
-        elif not _SECTIONS.fullmatch(section.name) or (_OF_BLACKWELL.match(section.name) and not is_translated):
-            yield f"the section {section.name} is not understood"
-        of_kernel = section.name.removeprefix(".nv.shared.")
-        is_shared = of_kernel != section.name and (
-            f".text.{of_kernel}" in all_names or section.name.startswith(_RESERVED_SHARED)
-        )
-        is_odd = section.name.startswith(".rel") and section.kind not in _RELOCATED
-        is_memory = section.kind == _NOBITS and section.name != _STATE and not is_shared
-        if (is_odd or section.kind in _KINDS or is_memory) and not _OF_BLACKWELL.match(section.name):
-            yield f"the kind of section {section.name} is not understood"
-        is_code = section.name.startswith(".text.")
-        wrong = section.flags & (
-            _COMPRESSED | (0 if is_code else _CODE) | (0 if _MEMORY.match(section.name) else _WRITE)
-        )
-        if wrong:
-            yield f"the flags of section {section.name} are not understood"
+        elif not _SECTIONS.fullmatch(name) or (is_of_blackwell and not is_translated):
+            yield f"the section {name} is not understood"
+        is_memory = name == _STATE or name in of_shared or name.startswith(_RESERVED_SHARED)
+        is_odd = name.startswith(".rel") and section.kind not in _RELOCATED
+        if (is_odd or section.kind in _KINDS or (section.kind == _NOBITS and not is_memory)) and not is_of_blackwell:
+            yield f"the kind of section {name} is not understood"
+        allowed = (_CODE if is_code else 0) | (_WRITE if _MEMORY.match(name) else 0)
+        if section.flags & (_COMPRESSED | _CODE | _WRITE) & ~allowed:
+            yield f"the flags of section {name} are not understood"
         code = section.content(data) if is_code else b""
         if any(word & 0xFFF in _READS and register in _TIMERS for word, register in _rows("<H7xB6x", code)):
             yield "it reads %globaltimer"
         if section.kind in _RELOCATED and not _UNUSED.match(sections[section.info].name):
-            for (kind,) in _rows(_RELOCATED[section.kind], section.content(data)):
+            for (kind,) in {*_rows(_RELOCATED[section.kind], section.content(data))}:
                 if kind not in _RELOCATIONS:
                     yield f"a relocation of type {kind:#x} is not understood"
     for symbol in symbols:

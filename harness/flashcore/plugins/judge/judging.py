@@ -27,13 +27,11 @@ from flashcore.measure.workers.problem_file import all_kinds, load_problem, work
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
-from flashcore.plugins.judge import candidate, planning, sandbox
+from flashcore.plugins.judge import candidate, preparing, sandbox
 from flashcore.plugins.judge.answers import MIXED_TYPES, Answers
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Input, Process, Rival, Runnable, Trials
-from flashcore.plugins.judge.planning import Planned
-from flashcore.plugins.judge.preparing import Prepared, begun, case_of, prepared
-from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import Verdict
+from flashcore.plugins.judge.preparing import Planned, Prepared, begun, case_of, prepared
+from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import tensors_of
 
 #: Seconds for a candidate, from its first input to its last answer.
@@ -78,12 +76,12 @@ def judge_all(
         with tempfile.TemporaryDirectory(dir=place) as files:
             try:
                 one = prepared(verdict, suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
-                if one and arch:
+                if arch:
                     measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first
-                elif one:
+                else:
                     verdict.end("unmeasured", "no GPU of the suite's archs on this machine")
             except (UsageError, RecursionError) as error:
-                verdict.end("rejected", error)
+                verdict.end("rejected", *error.args)
             except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
                 verdict.end("unmeasured", f"{type(error).__name__}: {error}")
         return folder, verdict
@@ -104,7 +102,7 @@ def judge_all(
         contextlib.ExitStack() as stack,
     ):
         if arch:
-            baseline = pool.submit(planning.baseline, suite, arch, Path(place, "baseline"))
+            baseline = pool.submit(preparing.baseline, suite, arch, Path(place, "baseline"))
             count = min(max(2 * workers // len(gpus), 1), 8)
             for gpu in gpus:
                 judge = _Judge(suite, gpu, seconds, Path(place, gpu), baseline, count)
@@ -141,14 +139,12 @@ class _Judge:
         self.place.mkdir(exist_ok=True)
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
         self._answers = Answers(self.count, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu})
-        self._spare.append(self._started())
-
-    def _started(self) -> Process:
-        return Process(Path(tempfile.mkdtemp(dir=self.place)), self.gpu)
+        self._refill()
 
     def _refill(self) -> None:
         """Starts processes for the next candidate, while nothing is timed."""
-        self._spare.extend(self._started() for _ in range(_SPARE - len(self._spare)))
+        while len(self._spare) < _SPARE:
+            self._spare.append(Process(Path(tempfile.mkdtemp(dir=self.place)), self.gpu))
 
     def close(self) -> None:
         """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
@@ -187,15 +183,12 @@ class _Judge:
             self.close()
             raise
         timed = [result for result in verdict.shapes if result["times"]]
-        missing = [
-            f"{one['shape']}: no {mode} floor is known" for one in timed for mode in one["times"].keys() - one["floor"]
-        ]
-        if reasons:
-            verdict.end("rejected", *reasons)
-        elif missing or not timed:
-            verdict.end("unmeasured", *(missing or ["no shape of it is timed"]))
-        else:
-            verdict.end("accepted")
+        missing = [] if timed else ["no shape of it is timed"]
+        for result in timed:
+            missing += [
+                f"{result['shape']}: no {mode} floor is known" for mode in result["times"].keys() - result["floor"]
+            ]
+        verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
     @contextlib.contextmanager
     def _adding(self, what: str) -> Iterator[None]:
@@ -246,12 +239,12 @@ class _Judge:
         kinds = _kinds(case, shape, stage, _PER_SAMPLE if one.candidate.form.deterministic else 1)
         with self._adding("inputs"):
             inputs = self._inputs(case, processes, kinds)
-            groups = grouped((scalars, number) for number, (*_, scalars) in enumerate(inputs))
+            groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
             if stage == "bench":
                 if len(groups) > 1:
                     expected = f"{case.shape}: expected numbers that do not depend on the seed"
                     raise CapabilityError(expected, "fix the suite")
-                rival = self._rival_of(taken[-1], case, json.loads(next(iter(groups))), kinds)
+                rival = self._rival_of(taken[-1], case, inputs[0]["scalars"], kinds)
         trials = Trials(case, inputs, processes, one.state, one.candidate.form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
@@ -260,7 +253,7 @@ class _Judge:
             for each in taken:
                 stack.callback(_remove, each.folder.glob("*.raw"))
             for text, contents in groups.items():
-                runnable = _runnable(case, one.planned, json.loads(text))
+                runnable = _runnable(case, one.plans, json.loads(text))
                 if stage == "first":
                     trials.first(runnable, contents, us)
                 elif stage == "bench":
@@ -270,16 +263,14 @@ class _Judge:
                     trials.check(runnable, contents)
         return trials
 
-    def _inputs(self, case: Case, processes: Sequence[Process], kinds: Sequence[str]) -> list[Input]:
+    def _inputs(self, case: Case, processes: Sequence[Process], kinds: Sequence[str]) -> Sequence[Input]:
         """Makes an input of each kind in the processes' folders."""
         first, *others = processes
-        seeds = [secrets.randbits(28) * self.count + i for i in range(len(kinds))]  # each process gets as many
-        tasks: list[dict[str, Any]] = [
-            {"task": "make", "seed": seed, "kind": kind, "folder": str(first.folder), "number": number}
-            for number, (seed, kind) in enumerate(zip(seeds, kinds, strict=True))
+        tasks = [
+            {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
+            for number, kind in enumerate(kinds)  # each process gets as many seeds
         ]
-        made = zip(seeds, kinds, self._answers.ask(case, tasks), strict=True)
-        inputs = [(seed, kind, json.dumps(answer["scalars"])) for seed, kind, answer in made]
+        inputs = self._answers.ask(case, [{**task, "folder": str(first.folder)} for task in tasks])
         for other, file in itertools.product(others, first.folder.glob("*.raw")):
             os.link(file, other.folder / file.name)
         return inputs
@@ -299,13 +290,8 @@ class _Judge:
 
     def _wrong(self, run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
-        tasks = [
-            {"task": "judge", "files": files, "seed": seed, "kind": kind}
-            for content, files in run.outputs
-            for seed, kind, _ in [run.inputs[content]]
-        ]
-        answers = zip(tasks, self._answers.ask(run.case, tasks), strict=True)
-        complaints = grouped((str(task["kind"]), answer["complaints"]) for task, answer in answers)
+        tasks = [{**run.inputs[content], "task": "judge", "files": files} for content, files in run.outputs]
+        complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         _remove(file for _, files in run.outputs for file in files.values())
         floor = _floor(run, self._one.candidate.form.roof) if run.times else {}
@@ -314,10 +300,9 @@ class _Judge:
             if mode in floor and figures["us"] < _BELOW * floor[mode]:
                 wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
         result = {
-            "shape": run.case.shape,
-            "params": dict(run.case.params),
+            **picked(run.case, "shape", "params"),
             "drawn": run.case.shape not in self.suite.shapes,
-            "seeds": grouped((kind, seed) for seed, kind, _ in run.inputs),
+            "seeds": grouped((one["kind"], one["seed"]) for one in run.inputs),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "floor": floor,
             "calls_judged": len(tasks),
@@ -345,10 +330,10 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
     return [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
 
 
-def _runnable(case: Case, planned: Planned, scalars: Mapping[str, Any]) -> Runnable:
-    for given in planned.of(case.shape):
+def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnable:
+    for given in plans.of(case.shape):
         if given.numbers.items() <= scalars.items():
-            return Runnable(candidate.plan(case, given, scalars), planned.cubins)
+            return Runnable(candidate.plan(case, given, scalars), plans.cubins)
     raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import itertools
+import math
 import os
 import secrets
 import shutil
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
-from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import intervals
 from flashcore.plugins.launcher import program
@@ -40,7 +38,7 @@ _CLOCKS = {"host": (1.1, 2.0), "gpu": (1.02, 0.5)}
 _FIRST, _FIRST_US = 1.1, 3.0
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
 _DICE = secrets.SystemRandom()
-_LAUNCHER = Path(program.__file__).parent
+_PROGRAM = Path(__file__).with_name("trial.cpp")
 
 
 class Runnable(NamedTuple):
@@ -48,15 +46,6 @@ class Runnable(NamedTuple):
 
     plan: Plan
     cubins: Path
-
-
-@functools.cache
-def built() -> Path:
-    """The program that runs plans for the judge."""
-    headers = b"".join(path.read_bytes() for path in sorted(_LAUNCHER.glob("*.hpp")))
-    version = f"-DHEADERS=0x{hashlib.sha256(headers).hexdigest()[:8]}"
-    flags = ("-std=c++17", "-O2", f"-I{_LAUNCHER}", version, "-static-libstdc++", "-static-libgcc", "-ldl")
-    return host_program(Path(__file__).with_name("trial.cpp"), flags, "trial")
 
 
 class Process(Launcher):
@@ -68,7 +57,12 @@ class Process(Launcher):
 
     def __init__(self, folder: Path, gpu: str) -> None:
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
-        super().__init__([built(), folder], folder, 3 * _CALL_S, {**usual, "CUDA_VISIBLE_DEVICES": gpu})
+        super().__init__(
+            [program.built("trial", source=_PROGRAM), folder],
+            folder,
+            3 * _CALL_S,
+            {**usual, "CUDA_VISIBLE_DEVICES": gpu},
+        )
         self.gpu = gpu
 
     def ready(self) -> None:
@@ -83,8 +77,8 @@ class Process(Launcher):
             raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
 
 
-#: Seed and kind of a content, and the operator's numbers as JSON.
-Input = tuple[int, str, str]
+#: A content's ``seed`` and ``kind``, and the operator's numbers (``scalars``).
+Input = Mapping[str, Any]
 
 
 class Rival(NamedTuple):
@@ -95,9 +89,8 @@ class Rival(NamedTuple):
     contents: Sequence[int]
 
 
-#: A call's time by the difference of events, and by the host's and the GPU's clock; ``None`` if the host was late to
-#: read that.
-_Times = tuple[float, float, float | None]
+#: A call's time by the difference of events, and by the host's and the GPU's clock: NaN if the host was late.
+_Times = tuple[float, float, float]
 #: A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
 #: keeps it, is no answer to a later call.
 _Player = tuple[Process, Iterator[int]]
@@ -145,7 +138,7 @@ class Trials:
         """
         (process,), self._looked_at = self.processes, contents
         with self._judged():
-            self._load(process, one)
+            self._load(process, one, "anywhere")
             for content in contents:
                 for _ in range(2):
                     self._keep(one.plan, process, content, self._ask(process, "once", content))
@@ -184,7 +177,7 @@ class Trials:
         with self._judged():
             self._load(process, one)
             us_by_events, _, us_by_gpu = self._timed(one.plan, process, contents[0], MODES[1])
-            if us_by_gpu is None:  # nothing confirms what the events say
+            if math.isnan(us_by_gpu):  # nothing confirms what the events say
                 return
             self.first_us = max(us_by_events, us_by_gpu)
             if self.first_us > _FIRST * us + _FIRST_US:
@@ -197,28 +190,29 @@ class Trials:
         Raises:
             CapabilityError: the host was late to read the GPU's clock for more than half of the calls.
         """
+        import numpy
+
         samples = defaultdict[Process, list[list[_Times]]](list)
         for _ in range(ROUNDS):
             for process, contents in _DICE.sample(players, len(players)):
                 calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
                 samples[process].append(calls)
             watch.look()
-        # Of a sample's calls the median: a few that do no work change no time.
-        events = {each: [statistics.median(us for us, *_ in calls) for calls in samples[each]] for each in samples}
-        by_process = [events.pop(process) for process in self.processes]
-        us = [*itertools.chain(*by_process)]
-        ours = [calls for process in self.processes for calls in samples[process]]
-        # Calls that the host was late for say nothing.
-        more = [[gpu - events for events, _, gpu in calls if gpu is not None] for calls in ours]
-        if 2 * sum(map(len, more)) < sum(map(len, ours)):
+        # By clock, process, sample and call. Calls that the host was late for are masked: they say nothing.
+        events, host, gpu = numpy.moveaxis(numpy.array([samples.pop(process) for process in self.processes]), -1, 0)
+        more = numpy.ma.masked_invalid(gpu - events)
+        if 2 * more.count() < more.size:
             raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
-        host = [statistics.fmean(host for _, host, _ in calls) for calls in ours]
-        gpu = [one + statistics.fmean(each) for one, each in zip(us, more, strict=True) if each]
-        clocks = {"host": statistics.quantiles(host)[0], "gpu": statistics.median(gpu)}  # a busy host adds to some
+        times = numpy.median(events, -1)  # a few calls that do no work change no time
+        us, by_gpu = times.ravel().tolist(), times + more.mean(-1)
         median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
-        ratios = {"a_a": intervals.ratio(*by_process, paired=False)}
-        for rival in events.values():
-            ratios["speedup"] = intervals.ratio(rival, us, paired=False)
+        clocks = {
+            "host": statistics.quantiles(host.mean(-1).ravel().tolist())[0],  # a busy host adds to some
+            "gpu": statistics.median(by_gpu.compressed().tolist()),
+        }
+        ratios = {"a_a": intervals.ratio(*times.tolist(), paired=False)}
+        for rival in samples.values():
+            ratios["speedup"] = intervals.ratio(numpy.median(numpy.array(rival)[..., 0], -1).tolist(), us, paired=False)
         self.times[mode] = {
             "us": round(statistics.median(us), 4),
             "low": median.low,
@@ -257,12 +251,12 @@ class Trials:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
-    def _load(self, process: Process, one: Runnable) -> None:
-        """Has a process load a plan."""
+    def _load(self, process: Process, one: Runnable, places: str = "pages") -> None:
+        """Has a process load a plan, with tensors at such places: some kernels are 2 % slower where no page begins."""
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, process.folder / name)
         (process.folder / "plan").write_text(one.plan.words())
-        self._ask(process, "plan", "plan")
+        self._ask(process, "plan", "plan", places)
         if process in self.processes:
             for cubin, name in self.state:
                 self._ask(process, "state", cubin, name)
@@ -270,11 +264,11 @@ class Trials:
 
     def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> _Times:
         answer = self._ask(process, "trial", mode, content)
-        us, host, *gpu = answer["us"]
+        us, host, gpu = [*answer["us"], math.nan][:3]
         if process in self.processes:
             self.compared += 1
             self._keep(plan, process, content, answer)
-        return us, host, gpu[0] if gpu else None
+        return us, host, gpu
 
     def _keep(self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any]) -> None:
         """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is
@@ -284,7 +278,8 @@ class Trials:
             self.reasons.append(f"it wrote{wrote}")
         if content not in self._looked_at or (self.deterministic and content in dict(self.outputs)):
             return
-        files = {n: f"{secrets.token_hex(8)}.out" for n, t in plan.tensors.items() if t.role in ("output", "inout")}
+        written = [name for name, tensor in plan.tensors.items() if tensor.role in ("output", "inout")]
+        files = {name: str(process.folder / f"{secrets.token_hex(8)}.out") for name in written}
         for name, file in files.items():
-            self._ask(process, "result", name, file)
-        self.outputs.append((content, {n: str(process.folder / f) for n, f in files.items()}))
+            self._ask(process, "result", name, Path(file).name)
+        self.outputs.append((content, files))

@@ -1,8 +1,7 @@
 """The child in the sandbox: compiles a candidate's variant and records its launches. Its answer is not trusted.
 
 ``planner ROOT VARIANT ARCH SHAPE…``: a variant of the suite in that folder. Writes ``{"shapes": {shape: [launches of
-some numbers…]}, "cubins": {file: base64}}``, or ``{"error": text, "incapable": bool}``, where the latter blames the
-machine.
+some numbers…]}, "cubins": {file: base64}}``; its exit code is that of an error.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import CapabilityError, FlashcoreError
+from flashcore.errors import FlashcoreError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
 from flashcore.measure.settings import Settings
@@ -33,7 +32,8 @@ def main() -> None:
     try:
         answer = _planned(*sys.argv[1:])
     except FlashcoreError as error:
-        answer = {"error": str(error), "incapable": isinstance(error, CapabilityError)}
+        print(error, flush=True)
+        os._exit(error.exit_code)
     answers.write(json.dumps(answer))
     answers.close()
     os._exit(0)  # whatever the candidate left running

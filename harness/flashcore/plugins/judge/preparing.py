@@ -1,26 +1,61 @@
-"""What is done to a candidate before any kernel of it runs: sealing, drawing shapes, planning, inspection."""
+"""What is done to a candidate before any kernel of it runs: sealing, drawing shapes, planning, inspection.
+
+Its launches on each shape are given, or the planner makes them in the sandbox.
+"""
 
 from __future__ import annotations
 
-import datetime
-import hashlib
+import base64
+import json
 import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import starmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from flashcore import __version__
+from pydantic import Field
+
 from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure.machine import python_process
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
-from flashcore.plugins.judge import candidate, draws, inspection, planning
-from flashcore.plugins.judge.candidate import Candidate
-from flashcore.plugins.judge.planning import Planned
-from flashcore.plugins.judge.text import untrusted
-from flashcore.plugins.judge.verdict import Verdict
+from flashcore.plugins.judge import candidate, draws, inspection, sandbox
+from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches, validated
+from flashcore.plugins.judge.verdict import Verdict, untrusted
+from flashcore.plugins.launcher.plan import Word
 from flashcore.suites import parts
+from flashcore.suites.schema import Form
+
+#: The candidate's as a variant.
+NAME = "judged_candidate"
+
+
+class _Answer(Form):
+    """What the planner writes."""
+
+    shapes: dict[str, Annotated[list[Launches], Field(max_length=64)]] = Field(default={})
+    cubins: dict[Word, str] = Field(default={}, max_length=256)
+
+
+class Planned(NamedTuple):
+    """A candidate's launches by shape, and the folder of their cubins."""
+
+    shapes: Mapping[str, Sequence[Launches]]
+    cubins: Path
+
+    def of(self, shape: str) -> Sequence[Launches]:
+        """The launches on a shape.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if launches := self.shapes.get(shape):
+            return launches
+        raise UsageError(f"launches: expected some on {shape}, found none")
 
 
 class Prepared(NamedTuple):
@@ -28,7 +63,7 @@ class Prepared(NamedTuple):
 
     candidate: Candidate
     shapes: Sequence[Shape]
-    planned: Planned
+    plans: Planned
     state: Sequence[tuple[str, str]]  # cubin and name of global variables
 
 
@@ -36,21 +71,19 @@ def begun(suite: Suite, source: Path) -> Verdict:
     """The verdict on a candidate that is not sealed yet."""
     files = (parts.MANIFEST, *suite.manifests, *(p.file for p in suite.problems.values()))
     return Verdict(
-        candidate=hashlib.sha256(b"path " + os.fsencode(source.absolute())).hexdigest(),
+        candidate=parts.digest({"path": os.fsencode(source.absolute())}),
         suite=suite.name,
         suite_hash=parts.digest({file: Path(suite.root, file).read_bytes() for file in files}),
         untrusted={"name": untrusted(source.name)},
-        made_by=f"flashcore {__version__}",
-        time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
-def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared | None:
-    """Prepares the candidate in ``source``; ``None`` if its cubins are refused. ``folder`` is made for its files. To
-    read its launches may take so many seconds.
+def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared:
+    """Prepares the candidate in ``source``. ``folder`` is made for its files. To read its launches may take so many
+    seconds.
 
     Raises:
-        UsageError: it is wrong.
+        UsageError: it is wrong, or its cubins are refused, for each of these reasons.
         CapabilityError: the machine is at fault, or it takes too long.
     """
     folder.mkdir()
@@ -62,27 +95,24 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
         if claims[key] not in allowed:
             raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
-    planned = planning.planned(suite, one, shapes, arch)
+    plans = planned(suite, one, shapes, arch)
     launched, until = set[tuple[str, str]](), time.monotonic() + seconds
     for shape in shapes:
         case = case_of(suite, one, shape)
-        for given in planned.of(shape.name):
+        for given in plans.of(shape.name):
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
             plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
             launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
-    inspected = {
-        name: inspection.inspect(planned.cubins / name, arch) for name in sorted({name for name, _ in launched})
-    }
+    inspected = {name: inspection.inspect(plans.cubins / name, arch) for name in sorted({name for name, _ in launched})}
     facts = {(name, k["kernel"]): k for name, each in inspected.items() for k in each.kernels}
     verdict.kernels = [facts[each] for each in facts if each in launched]
     reasons = [reason for each in inspected.values() for reason in each.reasons]
     reasons = reasons or [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys()]
     if reasons:
-        verdict.end("rejected", *reasons[:20])
-        return None
+        raise UsageError(*reasons[:20])
     state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-    return Prepared(one, shapes, planned, state)
+    return Prepared(one, shapes, plans, state)
 
 
 def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:
@@ -96,9 +126,105 @@ def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:
         problem_file=problem.file,
         params=dict(shape.params),
         arguments=problem.arguments,
-        library=None,
-        callable=None,
         tolerance=one.form.tolerance,
-        seeds=(),
-        flop=None,
     )
+
+
+def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
+    """The launches of a candidate.
+
+    Raises:
+        UsageError: it does not compile.
+        CapabilityError: nothing on this machine can confine its compilers.
+    """
+    form = one.form
+    if form.variant:
+        return compiled(suite, NAME, shapes, arch, one.folder.parent, one)
+    if isinstance(form.launches, dict):
+        return Planned(form.launches, one.folder)
+    usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
+    return Planned(dict.fromkeys((shape.name for shape in shapes), usual), one.folder)
+
+
+def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
+    """The launches of the suite's baseline on the shapes that it is timed on.
+
+    Raises:
+        FlashcoreError: it has none, or they cannot be planned.
+    """
+    variant = suite.variants[suite.baseline]
+    if variant.is_reference:
+        raise UsageError("it has no kernels of its own")
+    shapes = [s for s in suite.shapes.values() if variant.runs_on(s) and "bench" in s.stages]
+    return compiled(suite, variant.name, shapes, arch, folder)
+
+
+def needed(suite: Suite) -> set[Path]:
+    """The folders of a suite's files."""
+    root = Path(suite.root).resolve()
+    problems = ((root / problem.file).resolve().parent for problem in suite.problems.values())
+    return {root, *((root / path).resolve() for path in suite.include), *problems}
+
+
+def _left_out(folders: set[Path], folder: str, names: list[str]) -> set[str]:
+    """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
+    paths = {name: Path(folder, name) for name in names}
+    return {
+        name
+        for name, path in paths.items()
+        if name.startswith(".")
+        or (path.parent in folders and name in ("build", "profiles", "reports", "verdicts"))
+        or (path / MANIFEST).exists()
+        or not (path.is_dir() or path.is_file())
+    }
+
+
+def compiled(
+    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, one: Candidate | None = None
+) -> Planned:
+    """What the sandbox makes of a variant of the suite, or of a candidate that is added to it under that name.
+
+    Raises:
+        FlashcoreError: see :func:`planned`.
+    """
+    root, shown = Path(suite.root).resolve(), folder / "shown"
+    folders = needed(suite)
+    for path in folders:
+        if not folders.intersection(path.parents):
+            shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, folders))
+    copied = Path(f"{shown}{root}")
+    if one:
+        try:
+            shutil.copytree(one.folder, copied, dirs_exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"its files do not fit into the suite's: {error}") from None
+        manifest = (root / parts.MANIFEST).read_text("utf-8") + _tables(suite, one.form, shapes)
+        (copied / parts.MANIFEST).write_text(manifest, "utf-8")
+    words = (str(copied), variant, arch, *(shape.name for shape in shapes))
+    output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", *words), [shown])
+    try:
+        answer = validated(_Answer, json.loads(output), "the planner's answer")
+        contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the planner's answer is not one: {error}") from None
+    cubins = folder / "compiled"
+    cubins.mkdir()
+    for name, content in contents.items():
+        (cubins / name).write_bytes(content)
+    return Planned(answer.shapes, cubins)
+
+
+def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
+    """A candidate and its drawn shapes, as more tables of the suite's manifest."""
+    fixed = {"tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
+    drawn = [shape for shape in shapes if shape.name not in suite.shapes]
+    tables: dict[str, dict[str, Any]] = {
+        f"variant.{NAME}": {"technique": NAME, "tolerance_reason": NAME, **form.variant, **fixed}
+    }
+    tables |= {f"shape.{s.name}": {"params": dict(s.params), "problem": form.problem} for s in drawn}
+    return "".join(f"\n[{name}]\n{''.join(starmap(_toml, table.items()))}" for name, table in tables.items())
+
+
+def _toml(key: str, value: Any) -> str:
+    """A line of a table. JSON's values are TOML's, but for the sign after a key."""
+    return f"{json.dumps(key)} = {json.dumps(value, separators=(',', '='))}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import shutil
@@ -15,9 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import python_process, toolchain
-from flashcore.plugins.judge import confine
+from flashcore.plugins.launcher.program import built
 
 #: Of each process: CPU seconds, bytes of a file and of memory, files; threads of all.
 LIMITS = {
@@ -28,12 +27,12 @@ LIMITS = {
     "RLIMIT_NPROC": 512,
     "RLIMIT_CORE": 0,
 }
-_SECONDS, _POLL, _MOST_OUTPUT, _SIZE = 300.0, 0.1, 24 << 20, 2 << 30
+_SECONDS, _POLL, _MOST_OUTPUT = 300.0, 0.1, 24 << 20
 #: Resident bytes of all processes together: a quarter of the machine's, or less.
 MEMORY = min(16 << 30, os.sysconf("SC_PHYS_PAGES") * resource.getpagesize() // 4)
 _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
-    f" --remount-ro /dev --size {_SIZE} --tmpfs /tmp"
+    f" --remount-ro /dev --size {2 << 30} --tmpfs /tmp"
 )
 _running = set[int]()
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
@@ -46,11 +45,14 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
         folders: what it may read besides compilers and this package.
 
     Raises:
-        CapabilityError: neither bubblewrap nor namespaces of our own work here, or it took too long.
+        CapabilityError: neither bubblewrap nor namespaces of our own work here, it took too long, or its exit code says
+            that the machine is at fault.
         UsageError: the command failed, or wrote too much.
     """
     paths, bubblewrap = readable(folders), shutil.which("bwrap")
-    shown = [word for path in paths for word in ("--ro-bind", path, path)]
+    program = str(built("confine", source=Path(__file__).with_name("confine.cpp")))
+    limits = [f"{getattr(resource, name)}={most}" for name, most in LIMITS.items()]
+    shown = [word for path in (*paths, program) for word in ("--ro-bind", path, path)]
     outers = [list[str]()]
     if bubblewrap and os.getuid():  # root could change the mode of the host's /dev/null there
         outers.append([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--remount-ro", "/", "--chdir", "/tmp"])
@@ -58,12 +60,12 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
     for outer in outers:
         reader, writer = os.pipe()
         with open(reader, "rb") as confined:
-            settings = {} if outer else {"readable": paths, "size": _SIZE}
-            given = json.dumps({**settings, "limits": LIMITS, "confined": writer})
-            words = [*outer, sys.executable, "-P", confine.__file__, given, *command]
+            words = [*outer, program, str(writer), *limits, *(() if outer else paths), "--", *command]
             code, output, error = _ended(words, seconds, writer)
             began = confined.read() != b""
         text = error[-600:].decode(errors="replace")
+        if began and code == Exit.INCAPABLE:
+            raise CapabilityError(f"its compilers say: {text}", "see flashcore doctor")
         if began and code:
             raise UsageError(f"the sandbox ended with exit code {code}: {text}")
         if began:
@@ -92,7 +94,7 @@ def readable(folders: Sequence[Path]) -> list[str]:
         sys.prefix,
         sys.base_prefix,
         *roots,
-        Path(confine.__file__).parents[3],
+        Path(__file__).parents[3],
         *(p for p in packages if p and not here.is_relative_to(p)),
         *toolchain.site_packages(),
     )

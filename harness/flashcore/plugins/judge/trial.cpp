@@ -4,7 +4,7 @@
 //
 //   trial FOLDER    reads a command from each line of standard input, writes events as the launcher does
 //
-//   plan FILE            loads a plan instead of the last one
+//   plan FILE PLACES     loads a plan instead of the last one; its tensors lie anywhere, or the large ones on pages, as torch's
 //   state CUBIN NAME     a global variable, which is written before each call
 //   once K               a call on content K: the `hash` of its outputs, and what it `wrote` that it may not
 //   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, by the host's clock, and,
@@ -165,7 +165,8 @@ class Session {
     const int which = words.one_of({"plan", "once", "trial", "state", "result"});
     if (which > 0 && !plan_) words.refuse("a plan first");
     if (which == 0) {
-      open(words.file());
+      const std::string path = words.file();
+      open(path, words.one_of({"anywhere", "pages"}) == 1);
     } else if (which == 1) {
       read(words.integer(0, kMostContents));
       say("once", once());
@@ -208,7 +209,7 @@ class Session {
     CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
   }
 
-  void open(const std::string& path) {
+  void open(const std::string& path, bool on_pages) {
     if (arena_.bytes > 0) CUDA(cuMemFree, arena_.at);
     arena_ = {};
     states_.clear(), addresses_.clear();
@@ -228,12 +229,12 @@ class Session {
       CUDA(cuModuleLoadData, &module, text.c_str());
       CUDA(cuModuleGetFunction, &local_kernel_, module, "scrub_local");
     }
-    place();
+    place(on_pages);
     say("loaded");
   }
 
   // Lays the tensors out in an order and with gaps of chance.
-  void place() {
+  void place(bool on_pages) {
     const std::size_t count = plan_->tensors.size();
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -241,7 +242,9 @@ class Session {
     std::vector<Size> offsets(count);
     Size end = 0;
     for (const std::size_t i : order) {
-      offsets[i] = end + kGap + kStep * below(64);
+      const bool is_paged = on_pages && plan_->tensors[i].bytes >= kPage / 2;
+      const Size unit = is_paged ? kPage : kStep;
+      offsets[i] = rounded(end + kGap, unit) + unit * below(is_paged ? 4 : 64);
       end = rounded(offsets[i] + plan_->tensors[i].bytes, kStep);
     }
     const Size bytes = rounded(end + kGap, kPage);  // whole units: no byte beside it is reachable that nothing writes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -9,13 +10,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from flashcore import __version__
 from flashcore.model import plugin
 from flashcore.model.files import make_folder, write_atomically, writing
-from flashcore.plugins.judge.text import untrusted
+from flashcore.model.text import visible
 
 FORMAT = 1
 SUFFIX = ".verdict.json"
 Status = Literal["accepted", "rejected", "unmeasured"]
+
+
+def untrusted(text: object, most: int = 120) -> str:
+    """A candidate's text in our text: on one line, without characters that are not seen, shortened."""
+    line = " ".join(visible(str(text)[: 4 * most].encode(errors="replace").decode()).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 @dataclass(slots=True)
@@ -44,9 +52,9 @@ class Verdict:
     shapes: list[dict[str, Any]] = field(default_factory=list)
     kernels: Sequence[Mapping[str, Any]] = ()
     seconds: dict[str, float] = field(default_factory=dict)
-    made_by: str = ""
+    made_by: str = f"flashcore {__version__}"
     format: int = FORMAT
-    time: str = ""
+    time: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def end(self, status: Status, *reasons: object) -> None:
         """Sets the outcome; its reasons may have the candidate's text."""

@@ -23,10 +23,14 @@ class LauncherError(FlashcoreError):
     """The program refused a plan or a command, a call of the driver failed, or the process ended."""
 
 
-def built(name: str, *flags: str) -> Path:
-    """The program or, with flags, its library; compiled if this machine has none of this source yet."""
-    flags = (*flags, "-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
-    return host_program(Path(__file__).with_name("launcher.cpp"), flags, name)
+_SOURCE = Path(__file__).with_name("launcher.cpp")
+
+
+def built(name: str, *flags: str, source: Path = _SOURCE) -> Path:
+    """The program or, with flags, its library, or another program that runs plans; compiled if this machine has none of
+    this source yet."""
+    flags = (*flags, f"-I{_SOURCE.parent}", "-std=c++17", "-O2", "-static-libstdc++", "-static-libgcc", "-ldl")
+    return host_program(source, flags, name)
 
 
 class Launcher:
@@ -51,15 +55,11 @@ class Launcher:
         self.device: dict[str, Any] = {}
         self.sets = 0
 
-    def tell(self, *command: object) -> None:
-        """Gives it a command, whose answer is to be read."""
+    def ask(self, *command: object) -> Any:
+        """The answer to a command."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # its last event is still to be read
             self._process.stdin.write(" ".join(map(str, command)).encode() + b"\n")
-
-    def ask(self, *command: object) -> Any:
-        """The answer to a command."""
-        self.tell(*command)
         return self.event()
 
     def kill(self) -> None:
