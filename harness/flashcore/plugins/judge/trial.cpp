@@ -254,11 +254,6 @@ class Session {
     contents_.assign(count, ""), results_.assign(count, ""), content_ = -1;
   }
 
-  void run(Handle kernel, unsigned blocks, unsigned threads, unsigned shared, std::uint64_t a, std::uint64_t b, std::uint64_t c = 0) const {
-    void* arguments[] = {&a, &b, &c};
-    const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, machine_.stream, nullptr, 0};
-    CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
-  }
   unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
 
   // Reads a content's files. It is on the GPU from `before` its call on; those of later calls are nowhere in this process.
@@ -283,9 +278,9 @@ class Session {
   void before(unsigned value) {
     const auto sms = static_cast<unsigned>(machine_.sms);
     machine_.flush(value);
-    run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, shared_bytes_, value);
-    if (local_ > 0) run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, 0, value);
-    run(poison_, 4 * sms, kThreads, 0, arena_.at, value, arena_.bytes);
+    machine_.run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, value, 0, shared_bytes_);
+    if (local_ > 0) machine_.run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, value);
+    machine_.run(poison_, 4 * sms, kThreads, arena_.at, value, arena_.bytes);
     for (const Block& one : states_) {
       CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
     }
@@ -349,9 +344,9 @@ class Session {
     if (is_cold) machine_.flush(value + 1);
     machine_.record(0, 0);
     const auto at = reinterpret_cast<Address>(stamps_);
-    run(stamp_, sms, 32, 0, at, kLongSpacer);
+    machine_.run(stamp_, sms, 32, at, kLongSpacer);
     if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
-    run(stamp_, sms, 32, 0, at + sizeof *stamps_, 0);
+    machine_.run(stamp_, sms, 32, at + sizeof *stamps_, 0);
     machine_.record(0, 1);
     CUDA(cuStreamEndCapture, machine_.stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
@@ -391,7 +386,7 @@ class Session {
     CUDA(cuCtxResetPersistingL2Cache);
     for (std::size_t t = 0; t < contents_.size() && !is_cold; ++t) {
       const Size bytes = std::min(contents_[t].size(), static_cast<Size>(machine_.l2_bytes));
-      run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, 0, addresses_[t], 0, bytes);
+      machine_.run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, addresses_[t], 0, bytes);
     }
     const Handle without = captured(is_cold, false, value), with = captured(is_cold, true, value);
     const Times spacers = replayed(without), both = replayed(with);

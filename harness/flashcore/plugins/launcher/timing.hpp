@@ -92,6 +92,12 @@ class Machine {
     return value;
   }
   void wait() const { CUDA(cuStreamSynchronize, stream); }
+  // Launches a kernel of at most three numbers.
+  void run(Handle kernel, unsigned blocks, unsigned threads, std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, unsigned shared = 0) const {
+    void* arguments[] = {&a, &b, &c};
+    const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, shared, stream, nullptr, 0};
+    CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
+  }
   void spin(std::uint64_t clocks, unsigned blocks = 1) const { run(spin_, blocks, 32, clocks, 0); }
   void flush(std::uint64_t value) const { run(flush_, static_cast<unsigned>(l2_bytes) / 2048, 256, flushed_, value); }
   void record(int pair, int end) const { CUDA(cuEventRecordWithFlags, events_[pair][end], stream, kExternal); }
@@ -123,12 +129,6 @@ class Machine {
   }
 
  private:
-  void run(Handle kernel, unsigned blocks, unsigned threads, std::uint64_t first, std::uint64_t second) const {
-    void* arguments[] = {&first, &second};
-    const LaunchConfig config{{blocks, 1, 1}, {threads, 1, 1}, 0, stream, nullptr, 0};
-    CUDA(cuLaunchKernelEx, &config, kernel, arguments, nullptr);
-  }
-
   std::string kernels_;
   Handle spin_ = nullptr, flush_ = nullptr, events_[kEvents + 1][2] = {};
   Address flushed_ = 0;
