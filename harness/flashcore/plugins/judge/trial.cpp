@@ -39,22 +39,18 @@ constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back
 constexpr double kMostUs = 1e6;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
-// The blocks write memory together; each of them reads all of it.
+// The blocks write memory together, and sweep it; each of them touches all of it.
 constexpr char kPasses[] = FLASHCORE_HEADER R"(
 .extern .shared .align 16 .b8 room[];
 .visible .entry poison(.param .u64 to, .param .u64 value, .param .u64 bytes) {
   .reg .b64 %to, %end, %at, %step; .reg .b32 %a, %block, %size, %thread; .reg .pred %again;
   ld.param.u64 %to, [to]; ld.param.u32 %a, [value]; ld.param.u64 %end, [bytes];
-  cvta.to.global.u64 %to, %to;
-  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
+  cvta.to.global.u64 %to, %to; mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
   mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 16;
-  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16;
-  add.s64 %to, %to, %at;
+  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 16; add.s64 %to, %to, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
-  st.global.v4.u32 [%to], {%a, %a, %a, %a};
-  add.s64 %at, %at, %step; add.s64 %to, %to, %step;
-  bra loop;
+  st.global.v4.u32 [%to], {%a, %a, %a, %a}; add.s64 %at, %at, %step; add.s64 %to, %to, %step; bra loop;
 }
 .visible .entry stamp(.param .u64 to, .param .u64 clocks) {
   .reg .b64 %to, %limit, %start, %now; .reg .b32 %block, %thread; .reg .pred %again, %first;
@@ -69,15 +65,22 @@ loop:
 }
 .visible .entry touch(.param .u64 from, .param .u64 none, .param .u64 bytes) {
   .reg .b64 %from, %end, %at, %step, %word; .reg .b32 %size, %thread; .reg .pred %again;
-  ld.param.u64 %from, [from]; ld.param.u64 %end, [bytes];
-  cvta.to.global.u64 %from, %from;
+  ld.param.u64 %from, [from]; ld.param.u64 %end, [bytes]; cvta.to.global.u64 %from, %from;
   mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x; mul.wide.u32 %at, %thread, 32; mul.wide.u32 %step, %size, 32;
   add.s64 %from, %from, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
-  ld.volatile.global.u64 %word, [%from];
-  add.s64 %at, %at, %step; add.s64 %from, %from, %step;
-  bra loop;
+  ld.volatile.global.u64 %word, [%from]; add.s64 %at, %at, %step; add.s64 %from, %from, %step; bra loop;
+}
+.visible .entry sweep(.param .u64 from, .param .u64 none, .param .u64 bytes) {
+  .reg .b64 %to, %end, %at, %step, %word; .reg .b32 %block, %size, %thread; .reg .pred %again;
+  ld.param.u64 %to, [from]; ld.param.u64 %end, [bytes]; cvta.to.global.u64 %to, %to;
+  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
+  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 32;
+  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 32; add.s64 %to, %to, %at;
+loop:
+  setp.ge.u64 %again, %at, %end; @%again ret;
+  ld.volatile.global.u64 %word, [%to]; add.s64 %at, %at, %step; add.s64 %to, %to, %step; bra loop;
 }
 .visible .entry scrub_shared(.param .u64 bytes, .param .u64 value) {
   .reg .b32 %at, %end, %a, %step, %room; .reg .pred %again;
@@ -86,9 +89,7 @@ loop:
   add.s32 %end, %end, %room; add.s32 %at, %at, %room;
 loop:
   setp.ge.u32 %again, %at, %end; @%again ret;
-  st.volatile.shared.u32 [%at], %a;
-  add.s32 %at, %at, %step;
-  bra loop;
+  st.volatile.shared.u32 [%at], %a; add.s32 %at, %at, %step; bra loop;
 })";
 constexpr char kLocal[] = FLASHCORE_HEADER R"(
 .visible .entry scrub_local(.param .u64 sink, .param .u64 value) {
@@ -97,9 +98,7 @@ constexpr char kLocal[] = FLASHCORE_HEADER R"(
   ld.param.u64 %sink, [sink]; ld.param.u32 %a, [value];
   mov.u64 %frame, frame; mov.u64 %at, %frame; add.s64 %end, %frame, LOCAL;
 loop:
-  st.local.v4.u32 [%at], {%a, %a, %a, %a};
-  add.s64 %at, %at, 16; setp.lt.u64 %again, %at, %end;
-  @%again bra loop;
+  st.local.v4.u32 [%at], {%a, %a, %a, %a}; add.s64 %at, %at, 16; setp.lt.u64 %again, %at, %end; @%again bra loop;
   setp.eq.u64 %again, %sink, 0; @%again ret;
   add.s64 %at, %frame, %sink; ld.local.u32 %a, [%at]; st.global.u32 [%sink], %a;
   ret;
@@ -204,6 +203,7 @@ class Session {
     CUDA(cuModuleLoadData, &module, passes_.data());
     CUDA(cuModuleGetFunction, &poison_, module, "poison");
     CUDA(cuModuleGetFunction, &touch_, module, "touch");
+    CUDA(cuModuleGetFunction, &sweep_, module, "sweep");
     CUDA(cuModuleGetFunction, &stamp_, module, "stamp");
     CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
     CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
@@ -377,6 +377,18 @@ class Session {
     return {machine_.elapsed_us(0), host_us, is_late ? -1.0 : static_cast<double>(stamps_[1] - began) / 1000};
   }
 
+  // Brings the inputs into both halves of L2, or into one where all tensors would not stay in both.
+  void read_inputs() const {
+    Size all = 0;
+    for (const Tensor& one : plan_->tensors) all += one.role == Tensor::workspace ? 0 : one.bytes;
+    const auto sms = static_cast<unsigned>(machine_.sms);
+    const Size l2 = static_cast<Size>(machine_.l2_bytes);
+    for (std::size_t t = 0; t < contents_.size(); ++t) {
+      const Size bytes = std::min(contents_[t].size(), l2);
+      if (all <= l2 / 2) machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], 0, bytes);
+      else machine_.run(sweep_, 4 * sms, kThreads, addresses_[t], 0, bytes);
+    }
+  }
   // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
   // leaves persisting lines in L2.
   std::string trial(bool is_cold) {
@@ -384,10 +396,7 @@ class Session {
     machine_.load_kernels(), load_passes();
     before(value);
     CUDA(cuCtxResetPersistingL2Cache);
-    for (std::size_t t = 0; t < contents_.size() && !is_cold; ++t) {
-      const Size bytes = std::min(contents_[t].size(), static_cast<Size>(machine_.l2_bytes));
-      machine_.run(touch_, static_cast<unsigned>(machine_.sms), kMostThreadsOfBlock, addresses_[t], 0, bytes);
-    }
+    if (!is_cold) read_inputs();
     const Handle without = captured(is_cold, false, value), with = captured(is_cold, true, value);
     const Times spacers = replayed(without), both = replayed(with);
     CUDA(cuGraphExecDestroy, without);
@@ -406,7 +415,7 @@ class Session {
   std::mt19937_64 draw_;
   double spacer_us_ = 0;  // that it takes at least
   volatile std::uint64_t* stamps_ = nullptr;  // of the spacers, in nanoseconds
-  Handle poison_ = nullptr, touch_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  Handle poison_ = nullptr, touch_ = nullptr, sweep_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
   int local_ = 0;
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
