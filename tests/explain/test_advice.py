@@ -13,7 +13,7 @@ from flashcore.gate.expand import PLANNED
 from flashcore.model.catalogue import FACTS
 from flashcore.model.record import Facts, Launch, Plan, Record, Roof, Subject, Value
 from tests import factory
-from tests.conftest import ROOT, latest
+from tests.conftest import published
 
 KERNEL = "fast_kernel"
 Values = dict[str, Value | None]
@@ -251,21 +251,17 @@ def test_a_launch_stands_in_for_the_code_of_imported_kernels() -> None:
 
 
 def test_the_remedy_is_a_step_that_the_variant_was_not_made_from() -> None:
-    published = latest(ROOT / "profiles", "attention")
-    assert published is not None
-    line = {v.name: v.parent for v in published.suite.variants.values()}
-    first = advice(Readings(published), "tma_split_keys", "mission")[0]
+    line = {v.name: v.parent for v in published().suite.variants.values()}
+    first = advice(Readings(published()), "tma_split_keys", "mission")[0]
     assert first.rule == "stall-wait" and first.remedy and first.gain == pytest.approx(11.4, abs=0.1)
     assert line["tma_split_keys"] == "mma_split_keys" and first.remedy.variant == "split_keys"
     assert "split_keys cut stall wait from 39 to 18 % and was 1.32 × faster than register_o" in sentence(first)
 
 
 def test_a_remedy_at_an_identical_shape_counts() -> None:
-    published = latest(ROOT / "profiles", "attention")
-    assert published is not None
-    first = advice(Readings(published), "cluster_keys", "d64_s512_h8")[0]  # mission under another name
+    first = advice(Readings(published()), "cluster_keys", "d64_s512_h8")[0]  # mission under another name
     assert first.remedy and first.remedy.variant == "mma_split_keys"
-    nearer = {x.rule: x.remedy for x in advice(Readings(published), "tma_wgmma", "d64_s512_h8")}["few-blocks"]
+    nearer = {x.rule: x.remedy for x in advice(Readings(published()), "tma_wgmma", "d64_s512_h8")}["few-blocks"]
     assert nearer and nearer.variant == "attention"  # at its own shape; mma_split_keys is at the other one
 
 
