@@ -117,14 +117,17 @@ void filter(bool is_required) {
   if (library == nullptr && is_required) throw std::runtime_error(dlerror());
   if (library == nullptr) return;
   const auto number = function<int(const char*)>(library, "seccomp_syscall_resolve_name");
-  const auto add = function<int(void*, std::uint32_t, int, unsigned, const Comparison*)>(library, "seccomp_rule_add_array");
+  const auto rule = function<int(void*, std::uint32_t, int, unsigned, const Comparison*)>(library, "seccomp_rule_add_array");
   void* rules = function<void*(std::uint32_t)>(library, "seccomp_init")(kAllow);
+  const auto add = [&](std::uint32_t action, const char* name, unsigned count = 0, const Comparison* comparison = nullptr) {
+    if (rule(rules, action, number(name), count, comparison) != 0) throw std::runtime_error(std::string("seccomp_rule_add ") + name);
+  };
   for (const char* name : kRefused) {
-    if (number(name) >= 0) add(rules, kRefuse, number(name), 0, nullptr);
+    if (number(name) >= 0) add(kRefuse, name);
   }
   const Comparison new_user{0, kMaskedEqual, CLONE_NEWUSER, CLONE_NEWUSER};
-  add(rules, kRefuse, number("clone"), 1, &new_user);
-  add(rules, kUnknown, number("clone3"), 0, nullptr);  // programs have clone instead
+  add(kRefuse, "clone", 1, &new_user);
+  add(kUnknown, "clone3");  // programs have clone instead
   if (function<int(void*)>(library, "seccomp_load")(rules) != 0) throw std::runtime_error("seccomp_load: the filter was not accepted");
 }
 
