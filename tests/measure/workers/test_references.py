@@ -79,3 +79,14 @@ def test_an_output_without_a_reference_answer_is_the_problems_mistake() -> None:
     case = replace(CASE, arguments=(*CASE.arguments, second))
     with pytest.raises(UsageError, match=r"reference answer for every output; \['lse'\] have none"):
         References().get(case, problem(), "cpu", 0, "normal")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_partial_reference_without_any_answer_is_the_problems_mistake(value: float) -> None:
+    """It would call every number right."""
+    ours = problem(PARTIAL=True)
+    ours.reference = lambda inputs, params: {"out": torch.full((2,), value).double()}
+    with pytest.raises(UsageError, match=r"answers of some elements, although it is PARTIAL; \['out'\] have none"):
+        References().get(CASE, ours, "cpu", 0, "normal")
+    ours.reference = lambda inputs, params: {"out": torch.tensor([2.0, value]).double()}
+    assert References().get(CASE, ours, "cpu", 0, "normal").partial

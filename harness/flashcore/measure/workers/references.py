@@ -82,13 +82,16 @@ class References:
             ):
                 del self._shapes[next(iter(self._shapes))]
         exacts, results = self._shapes[shape] = self._shapes.pop(shape, ({}, {}))
-        params = dict(case.params)
+        params, partial = dict(case.params), getattr(problem, "PARTIAL", False)
         if (seed, kind) not in exacts:
             inputs = problem.make_inputs(dict(params), seed, device, kind)
             answers = problem.reference(inputs, params)
             if missing := [a.name for a in case.arguments if a.mutable and a.name not in answers]:
                 expected = "expected a reference answer for every output"
                 raise UsageError(f"{case.problem_file}: {expected}; {missing} have none")
+            if partial and (empty := [name for name, a in answers.items() if a.numel() and not a.isfinite().any()]):
+                expected = "expected the answers of some elements, although it is PARTIAL"
+                raise UsageError(f"{case.problem_file}: {expected}; {empty} have none: any number would be right")
             exacts[seed, kind] = inputs, answers
         inputs, exact = exacts[seed, kind]
         key = (seed, kind, case.tolerance)
@@ -102,7 +105,6 @@ class References:
             entitled = {
                 name: errors(_as_output(case, name, emulated[name]), answer) for name, answer in reference.items()
             }
-            partial = getattr(problem, "PARTIAL", False)
             results[key] = Expected(inputs, reference, entitled, cost, case.tolerance, problem.FENCE, partial)
         return results[key]
 
