@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flashcore.errors import CapabilityError
-from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Process, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Player, Process, Runnable, Trials
 from tests.plugins.launcher.conftest import machine, made, plan
 
 __all__ = ["machine", "made"]
@@ -26,15 +26,17 @@ Start = Callable[..., list[Process]]
 
 @pytest.fixture
 def start(stand_in: None, tmp_path: Path) -> Iterator[Start]:
-    """Starts processes whose folders have inputs of these numbers."""
+    """Starts processes, and makes inputs of these numbers."""
     started: list[Process] = []
 
     def start(count: int = PROCESSES, contents: Sequence[int] = CONTENTS) -> list[Process]:
-        made = [Process(Path(tempfile.mkdtemp(dir=tmp_path)), "GPU-a") for _ in range(count)]
+        inputs = tmp_path / "inputs"
+        inputs.mkdir(exist_ok=True)
+        for number in contents:
+            (inputs / f"x.{number}.raw").write_bytes(Random(number).randbytes(256))
+        made = [Process(Path(tempfile.mkdtemp(dir=tmp_path)), inputs, "GPU-a") for _ in range(count)]
         for one in made:
             one.ready()
-            for number in contents:
-                (one.folder / f"x.{number}.raw").write_bytes(Random(number).randbytes(256))
         started.extend(made)
         return made
 
@@ -54,13 +56,14 @@ def faults(one: Trials) -> list[str]:
 
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), made), range(200, 209))
+    contents = itertools.cycle(range(200, 209))
+    rival = Player(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), made), contents)
     both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
     assert not faults(both)
     for figures in both.times.values():
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
         assert figures["samples"] == PROCESSES * ROUNDS
-    assert both.compared == PROCESSES * (len(CONTENTS) - 1)
+    assert both.compared == PROCESSES * len(CONTENTS)
     assert {content for content, _ in both.outputs} <= {*CONTENTS[1:]}
 
 
@@ -90,18 +93,18 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
     ask = one._ask
 
     def counted(_: Trials, process: Process, *command: object) -> object:
-        taken[process] += command[2:] if command[0] == "trial" else ()
+        taken[process] += command[2:] if command[0] == "call" else ()
         return ask(process, *command)
 
     monkeypatch.setattr(Trials, "_ask", counted)
     one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
-    assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS[1:], key=str)] * PROCESSES
+    assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS, key=str)] * PROCESSES
 
 
 def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     us = itertools.cycle([1.0, 7.0, 7.0])  # one of three calls of each sample
-    monkeypatch.setattr(Trials, "_timed", lambda *_: (one := next(us), one, one))
     one = trials(start())
+    monkeypatch.setattr(Trials, "_call", lambda *words: (x := next(us) if words[2] else 0.0, x, x))
     one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
     assert {figures["us"] for figures in one.times.values()} == {7.0}
 
@@ -111,7 +114,7 @@ def test_outputs_of_so_many_inputs_are_kept_or_all(start: Start, made: Path, det
     one = trials(start())
     one.deterministic = deterministic
     one.time(Runnable(plan(), made), None, CONTENTS, 7, 2)
-    assert len(one.outputs) == kept and one.compared == PROCESSES * 3 * SAMPLES
+    assert len(one.outputs) == kept and one.compared == PROCESSES * len(CONTENTS)
     assert len(dict(one.outputs)) == (7 if deterministic else 3 * SAMPLES)
 
 
@@ -129,7 +132,7 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Rival(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), made), range(9))
+    rival = Player(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), made), itertools.cycle(range(9)))
     with pytest.raises(CapabilityError, match="baseline failed"):
         both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
 
@@ -159,7 +162,7 @@ def test_another_clock_that_sees_more_convicts(
         ask, clocks = process.ask, itertools.cycle(gpu)
 
         def answer(*command: object, ask: Any = ask, clocks: Iterator[float | None] = clocks) -> Any:
-            us = [7.0, host, *filter(None, [next(clocks)])] if command[0] == "trial" else []
+            us = [7.0, host, *filter(None, [next(clocks)])] if command[0] == "call" else []
             return {**ask(*command), **({"us": us} if us else {})}
 
         process.ask = answer  # type: ignore[method-assign]
@@ -169,14 +172,14 @@ def test_another_clock_that_sees_more_convicts(
     assert bool(one.reasons) is bool(convicts)
 
 
-def test_its_process_has_its_folder_only(start: Start, made: Path, tmp_path: Path) -> None:
+def test_its_process_has_its_folder_and_inputs_only(start: Start, made: Path, tmp_path: Path) -> None:
     (process,) = start(1)
     (tmp_path / "secret").write_bytes(bytes(256))
-    (process.folder / "x.2.raw").unlink()
-    (process.folder / "x.2.raw").symlink_to(tmp_path / "secret")
+    (tmp_path / "inputs" / "x.2.raw").unlink()
+    (tmp_path / "inputs" / "x.2.raw").symlink_to(tmp_path / "secret")
     one = trials([process])
     one.check(Runnable(plan(), made), CONTENTS[:3])
-    if not one.device["confined"]:
+    if not process.device["confined"]:
         pytest.skip("system: no Landlock")
     assert "x.2.raw: expected a file" in one.reasons[0] and {content for content, _ in one.outputs} == {0, 1}
 

@@ -29,7 +29,7 @@ from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
 from flashcore.plugins.judge import candidate, preparing, sandbox
 from flashcore.plugins.judge.answers import MIXED_TYPES, Answers
-from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Input, Process, Rival, Runnable, Trials
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Player, Process, Runnable, Trials
 from flashcore.plugins.judge.preparing import Planned, Prepared, begun, case_of, prepared
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import tensors_of
@@ -76,10 +76,9 @@ def judge_all(
         with tempfile.TemporaryDirectory(dir=place) as files:
             try:
                 one = prepared(verdict, suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
-                if arch:
-                    measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first
-                else:
-                    verdict.end("unmeasured", "no GPU of the suite's archs on this machine")
+                if not arch:
+                    raise CapabilityError("no GPU of the suite's archs on this machine", "see flashcore doctor")
+                measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first
             except (UsageError, RecursionError) as error:
                 verdict.end("rejected", *error.args)
             except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
@@ -120,13 +119,14 @@ class _Judge:
 
     Args:
         seconds: of a candidate.
+        inputs: the folder of a shape's inputs.
         baseline: the suite's launches.
     """
 
     suite: Suite
     gpu: str
     seconds: float
-    place: Path
+    inputs: Path
     baseline: Future[Planned]
     count: int
     _one: Prepared = field(init=False)  # the candidate that is judged, as are the next two
@@ -136,7 +136,7 @@ class _Judge:
     _spare: deque[Process] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        self.place.mkdir(exist_ok=True)
+        self.inputs.mkdir(exist_ok=True)
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
         self._answers = Answers(self.count, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu})
         self._refill()
@@ -144,7 +144,7 @@ class _Judge:
     def _refill(self) -> None:
         """Starts processes for the next candidate, while nothing is timed."""
         while len(self._spare) < _SPARE:
-            self._spare.append(Process(Path(tempfile.mkdtemp(dir=self.place)), self.gpu))
+            self._spare.append(Process(Path(tempfile.mkdtemp(dir=self.inputs.parent)), self.inputs, self.gpu))
 
     def close(self) -> None:
         """Ends all processes, and with them a candidate's verdict. The next verdict starts others."""
@@ -183,11 +183,12 @@ class _Judge:
             self.close()
             raise
         timed = [result for result in verdict.shapes if result["times"]]
-        missing = [] if timed else ["no shape of it is timed"]
-        for result in timed:
-            missing += [
-                f"{result['shape']}: no {mode} floor is known" for mode in result["times"].keys() - result["floor"]
-            ]
+        missing = [
+            f"{result['shape']}: no {mode} floor is known"
+            for result in timed
+            for mode in result["times"].keys() - result["floor"]
+        ]
+        missing = missing if timed else ["no shape of it is timed"]
         verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
     @contextlib.contextmanager
@@ -212,12 +213,14 @@ class _Judge:
                     return runs
             if stage == "bench":
                 shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
-                runs.append(timed)
-                while len(taken) <= PROCESSES + _FIRSTS and (runs[-1].first_us is None or runs[-1].reasons):
+                for _ in range(_FIRSTS):
                     taken.append(self._spare.popleft())
-                    runs[-1] = self._measured(shape, "first", taken[-1:], timed.times["cold"]["us"])
-                if runs[-1].first_us is None and not runs[-1].reasons:
+                    first = self._measured(shape, "first", taken[-1:], timed.times["cold"]["us"])
+                    if first.first_us is not None and not first.reasons:
+                        break
+                if first.first_us is None and not first.reasons:
                     raise CapabilityError("the host was late to time a first call", "judge on a host that does less")
+                runs.append(first)
             return runs
         finally:
             with self._adding("waits"):
@@ -234,59 +237,53 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        one, rival, processes = self._one, None, taken[:PROCESSES]
+        one, form = self._one, self._one.candidate.form
         case = case_of(self.suite, one.candidate, shape)
-        kinds = _kinds(case, shape, stage, _PER_SAMPLE if one.candidate.form.deterministic else 1)
+        kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
         with self._adding("inputs"):
-            inputs = self._inputs(case, processes, kinds)
-            groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
-            if stage == "bench":
-                if len(groups) > 1:
-                    expected = f"{case.shape}: expected numbers that do not depend on the seed"
-                    raise CapabilityError(expected, "fix the suite")
-                rival = self._rival_of(taken[-1], case, inputs[0]["scalars"], kinds)
-        trials = Trials(case, inputs, processes, one.state, one.candidate.form.deterministic, self._until)
+            inputs = self._answers.ask(case, [self._task(number, kind) for number, kind in enumerate(kinds)])
+        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
                 each.ready()
-        with self._adding("kernels"), contextlib.ExitStack() as stack:
-            for each in taken:
-                stack.callback(_remove, each.folder.glob("*.raw"))
+        self._verdict.device = taken[0].device
+        with self._adding("kernels"):
+            groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
             for text, contents in groups.items():
-                runnable = _runnable(case, one.plans, json.loads(text))
+                scalars = json.loads(text)
+                runnable = _runnable(case, one.plans, scalars)
                 if stage == "first":
                     trials.first(runnable, contents, us)
-                elif stage == "bench":
-                    most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
-                    trials.time(runnable, rival, contents, most, self.count + len(taken) + len(self._spare))
-                else:
+                elif stage == "check":
                     trials.check(runnable, contents)
+                elif len(groups) > 1:
+                    raise CapabilityError(f"{shape.name}: expected numbers that no seed changes", "fix the suite")
+                else:
+                    ours = len(kinds) // (SAMPLES + 1)  # as many are the rival's: what it answers is on the GPU
+                    rival = self._rival(taken[-1], case, scalars, contents[-ours:])
+                    most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
+                    processes = self.count + len(taken) + len(self._spare)
+                    trials.time(runnable, rival, contents[:-ours], most, processes)
+        _remove(self.inputs.iterdir())
         return trials
 
-    def _inputs(self, case: Case, processes: Sequence[Process], kinds: Sequence[str]) -> Sequence[Input]:
-        """Makes an input of each kind in the processes' folders."""
-        first, *others = processes
-        tasks = [
-            {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
-            for number, kind in enumerate(kinds)  # each process gets as many seeds
-        ]
-        inputs = self._answers.ask(case, [{**task, "folder": str(first.folder)} for task in tasks])
-        for other, file in itertools.product(others, first.folder.glob("*.raw")):
-            os.link(file, other.folder / file.name)
-        return inputs
+    def _task(self, number: int, kind: str) -> dict[str, Any]:
+        """To make an input. Each of the suite's processes gets as many seeds."""
+        seed = _DICE.randrange(1 << 28) * self.count + number
+        return {"task": "make", "seed": seed, "kind": kind, "number": number, "folder": str(self.inputs)}
 
-    def _rival_of(self, process: Process, case: Case, scalars: Mapping[str, Any], kinds: Sequence[str]) -> Rival | None:
-        """The suite's baseline, to be timed in turns with a candidate. What it answers is on the GPU, so that it has
-        inputs of its own."""
+    def _rival(
+        self, process: Process, case: Case, scalars: Mapping[str, Any], contents: Sequence[int]
+    ) -> Player | None:
+        """The suite's baseline, to be timed in turns with a candidate."""
         rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
         try:
             if self._one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")
-            runnable = _runnable(case, self.baseline.result(), scalars)
+            return Player(process, _runnable(case, self.baseline.result(), scalars), itertools.cycle(contents))
         except FlashcoreError as error:
             rival["lacking"] = untrusted(error, 300)
             return None
-        return Rival(process, runnable, range(len(self._inputs(case, [process], kinds[: _PER_SAMPLE + 1]))))
 
     def _wrong(self, run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
@@ -294,7 +291,7 @@ class _Judge:
         complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         _remove(file for _, files in run.outputs for file in files.values())
-        floor = _floor(run, self._one.candidate.form.roof) if run.times else {}
+        floor = _floor(run.case, self._one.candidate.form.roof, self._verdict.device["name"]) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
             if mode in floor and figures["us"] < _BELOW * floor[mode]:
@@ -309,7 +306,6 @@ class _Judge:
             "calls_compared": run.compared,
             **picked(run, "times", "gpu", "first_us"),
         }
-        self._verdict.device = run.device or self._verdict.device
         self._verdict.shapes.append(result)
         return [*dict.fromkeys([*run.reasons, *wrong])]
 
@@ -327,7 +323,7 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
     size = sum(8 * math.prod(t.sizes) for t in given)
     count = max(1, min(most, _TIMED_BYTES // max(size * SAMPLES, 1)))
     usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
-    return [_DICE.choice(usual) for _ in range(1 + count * SAMPLES if stage == "bench" else 1)]
+    return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1) if stage == "bench" else 1)]
 
 
 def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnable:
@@ -337,10 +333,10 @@ def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnabl
     raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 
-def _floor(run: Trials, roof: str) -> dict[str, Any]:
+def _floor(case: Case, roof: str, gpu: str) -> dict[str, Any]:
     """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
-    model = devices.find(str(run.device.get("name", "")))
-    work = work_of(load_problem(run.case.root, run.case.problem_file), run.case.params, roof)
+    model = devices.find(gpu)
+    work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
     bounds = roofline.bounds(work, roof, roofline.roofs(model)) if model else ()
     made: dict[str, Any] = {}
     for mode, without in (("cold", ()), ("isolated", ("dram", "l2"))):

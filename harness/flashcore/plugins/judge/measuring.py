@@ -11,7 +11,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ _CLOCKS = {"host": (1.1, 2.0), "gpu": (1.02, 0.5)}
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
+_PRIME = (1 << 61) - 1  # of hashes
 _DICE = secrets.SystemRandom()
 _PROGRAM = Path(__file__).with_name("trial.cpp")
 
@@ -51,19 +52,19 @@ class Runnable(NamedTuple):
 class Process(Launcher):
     """A process of the program, in a folder of its own. It starts before there is a plan.
 
-    Attributes:
+    Args:
+        inputs: the folder of the inputs, which it can read.
         gpu: the UUID of its GPU.
     """
 
-    def __init__(self, folder: Path, gpu: str) -> None:
+    def __init__(self, folder: Path, inputs: Path, gpu: str) -> None:
         usual = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
         super().__init__(
-            [program.built("trial", source=_PROGRAM), folder],
+            [program.built("trial", source=_PROGRAM), folder, inputs],
             folder,
             3 * _CALL_S,
             {**usual, "CUDA_VISIBLE_DEVICES": gpu},
         )
-        self.gpu = gpu
 
     def ready(self) -> None:
         """Waits until it has its context.
@@ -77,23 +78,19 @@ class Process(Launcher):
             raise CapabilityError(f"the GPU cannot be used: {error}", "see what nvidia-smi says") from None
 
 
-#: A content's ``seed`` and ``kind``, and the operator's numbers (``scalars``).
-Input = Mapping[str, Any]
-
-
-class Rival(NamedTuple):
-    """What is timed in turns with a candidate: its process, its plan, and the inputs in the process's folder."""
+class Player(NamedTuple):
+    """A process whose turn comes, its plan, and its inputs, from one for a call before all turns on. A candidate's
+    process meets each once: what a call keeps, wherever it keeps it, is no answer to a later call."""
 
     process: Process
     runnable: Runnable
-    contents: Sequence[int]
+    contents: Iterator[int]
 
 
+#: A content's ``seed`` and ``kind``, and the operator's numbers (``scalars``).
+Input = Mapping[str, Any]
 #: A call's time by the difference of events, and by the host's and the GPU's clock: NaN if the host was late.
 _Times = tuple[float, float, float]
-#: A process whose turn comes, and its inputs. A candidate's process meets each once: what a call keeps, wherever it
-#: keeps it, is no answer to a later call.
-_Player = tuple[Process, Iterator[int]]
 
 
 @dataclass(slots=True)
@@ -103,13 +100,13 @@ class Trials:
     Args:
         case: the shape's.
         inputs: of each content.
-        processes: those that run it, each with the inputs in its folder.
+        processes: those that run it.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
         outputs: those that the judge looks at: the content that each belongs to, and its files by tensor.
         times: mode → the verdict's figures.
-        compared: timed calls whose bytes were compared.
+        compared: calls whose bytes were compared.
         first_us: the time of a process's first call, unless the host was late to read the GPU's clock.
         gpu: the GPU's state while it timed, by the fact's name.
     """
@@ -120,35 +117,36 @@ class Trials:
     state: Sequence[tuple[str, str]]
     deterministic: bool
     until: float
-    device: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     outputs: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
     first_us: float | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
-    _looked_at: Collection[int] = ()  # contents whose outputs are judged in full, which no kernel can know
+    _looked_at: Collection[int] = ()  # contents whose calls are judged in full, which no kernel can know
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _point: int = field(default_factory=lambda: _DICE.randrange(1, _PRIME))  # at which outputs are hashed: a secret
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
-        """Two calls on each content. The bytes before them differ, so that unwritten elements differ too.
+        """Two calls on each content, as if they were timed. The bytes before them differ, so that unwritten elements
+        differ too.
 
         Raises:
             CapabilityError: the machine is at fault, or the time is up.
         """
-        (process,), self._looked_at = self.processes, contents
+        self._looked_at = contents
         with self._judged():
-            self._load(process, one, "anywhere")
+            player = self._loaded(self.processes[0], one, contents, "anywhere")
             for content in contents:
                 for _ in range(2):
-                    self._keep(one.plan, process, content, self._ask(process, "once", content))
+                    self._call(player, content, _DICE.choice(MODES))
 
-    def time(self, one: Runnable, rival: Rival | None, contents: Sequence[int], most: int, ours: int) -> None:
+    def time(self, one: Runnable, rival: Player | None, contents: Sequence[int], most: int, ours: int) -> None:
         """Times calls on the contents but the first, in turns with a rival's.
 
         Args:
             contents: enough that each process meets one once in all its replays.
-            most: contents whose outputs are judged in full; if equal inputs need not give equal bytes, all are.
+            most: contents whose calls are judged in full; if equal inputs need not give equal bytes, all are.
             ours: processes of ours on the GPU, most of which do nothing meanwhile.
 
         Raises:
@@ -157,33 +155,29 @@ class Trials:
         with self._judged():
             first, *others = contents
             self._looked_at = _DICE.sample(others, len(others))[: most if self.deterministic else None]
-            players: list[_Player] = [(each, iter(_DICE.sample(others, len(others)))) for each in self.processes]
-            if rival:
-                players.append((rival.process, iter(lambda: _DICE.choice(rival.contents), None)))
-                self._load(rival.process, rival.runnable)
-                self._ask(rival.process, "once", rival.contents[0])
-            for process in self.processes:
-                self._load(process, one)
-                self._ask(process, "once", first)
-            watch = Watch("cuda", self.processes[0].gpu, ours)
+            players = [self._loaded(each, one, [first, *_DICE.sample(others, len(others))]) for each in self.processes]
+            players += [self._loaded(*rival)] if rival else []
+            for player in players:
+                self._call(player, next(player.contents), MODES[0])
+            watch = Watch("cuda", self.processes[0].device["uuid"], ours)
             for mode in MODES:
-                self._take_turns(one.plan, players, len(others) // SAMPLES, watch, mode)
+                self._take_turns(players, len(others) // SAMPLES, watch, mode)
             self.gpu = state_values(watch.seen)
 
     def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
         """Times one cold call of a process that has run no kernel of the candidate, which took ``us`` otherwise. What
         earlier calls left, in our kernels' code or wherever it is, helps no more."""
-        (process,), self._looked_at = self.processes, contents[:1]
+        self._looked_at = contents
         with self._judged():
-            self._load(process, one)
-            us_by_events, _, us_by_gpu = self._timed(one.plan, process, contents[0], MODES[1])
+            player = self._loaded(self.processes[0], one, contents)
+            us_by_events, _, us_by_gpu = self._call(player, contents[0], MODES[1])
             if math.isnan(us_by_gpu):  # nothing confirms what the events say
                 return
             self.first_us = max(us_by_events, us_by_gpu)
             if self.first_us > _FIRST * us + _FIRST_US:
                 self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
 
-    def _take_turns(self, plan: Plan, players: Sequence[_Player], count: int, watch: Watch, mode: str) -> None:
+    def _take_turns(self, players: Sequence[Player], count: int, watch: Watch, mode: str) -> None:
         """Takes samples of so many calls, and compares the time by events with those by other clocks, which no forged
         event moves.
 
@@ -194,9 +188,9 @@ class Trials:
 
         samples = defaultdict[Process, list[list[_Times]]](list)
         for _ in range(ROUNDS):
-            for process, contents in _DICE.sample(players, len(players)):
-                calls = [self._timed(plan, process, content, mode) for content in itertools.islice(contents, count)]
-                samples[process].append(calls)
+            for player in _DICE.sample(players, len(players)):
+                calls = [self._call(player, content, mode) for content in itertools.islice(player.contents, count)]
+                samples[player.process].append(calls)
             watch.look()
         # By clock, process, sample and call. Calls that the host was late for are masked: they say nothing.
         events, host, gpu = numpy.moveaxis(numpy.array([samples.pop(process) for process in self.processes]), -1, 0)
@@ -204,26 +198,26 @@ class Trials:
         if 2 * more.count() < more.size:
             raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
         times = numpy.median(events, -1)  # a few calls that do no work change no time
-        us, by_gpu = times.ravel().tolist(), times + more.mean(-1)
+        us = times.ravel().tolist()
         median = intervals.quantiles([(each, 1.0) for each in us], {"us": 0.5})["us"]
         clocks = {
             "host": statistics.quantiles(host.mean(-1).ravel().tolist())[0],  # a busy host adds to some
-            "gpu": statistics.median(by_gpu.compressed().tolist()),
+            "gpu": statistics.median((times + more.mean(-1)).compressed().tolist()),
         }
-        ratios = {"a_a": intervals.ratio(*times.tolist(), paired=False)}
-        for rival in samples.values():
-            ratios["speedup"] = intervals.ratio(numpy.median(numpy.array(rival)[..., 0], -1).tolist(), us, paired=False)
-        self.times[mode] = {
+        figures = self.times[mode] = {
             "us": round(statistics.median(us), 4),
             "low": median.low,
             "high": median.high,
             "samples": len(us),
             **clocks,
-            **{name: asdict(ratio) for name, ratio in ratios.items()},
+            "a_a": asdict(intervals.ratio(*times.tolist(), paired=False)),
         }
+        for rival in samples.values():
+            rivals = numpy.median(numpy.array(rival)[..., 0], -1).tolist()
+            figures["speedup"] = asdict(intervals.ratio(rivals, us, paired=False))
         for name, (share, beyond) in _CLOCKS.items():
-            if clocks[name] > share * self.times[mode]["us"] + beyond:
-                text = f"{self.times[mode]['us']:.2f} us by events, {clocks[name]:.2f} us by the {name}'s clock"
+            if clocks[name] > share * figures["us"] + beyond:
+                text = f"{figures['us']:.2f} us by events, {clocks[name]:.2f} us by the {name}'s clock"
                 self.reasons.append(f"{mode}: the clocks disagree: {text}")
 
     @contextlib.contextmanager
@@ -251,35 +245,33 @@ class Trials:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
-    def _load(self, process: Process, one: Runnable, places: str = "pages") -> None:
-        """Has a process load a plan, with tensors at such places: some kernels are 2 % slower where no page begins."""
+    def _loaded(self, process: Process, one: Runnable, contents: Iterable[int], places: str = "pages") -> Player:
+        """A process that has loaded a plan, with tensors at such places: some kernels are 2 % slower where no page
+        begins."""
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, process.folder / name)
         (process.folder / "plan").write_text(one.plan.words())
-        self._ask(process, "plan", "plan", places)
-        if process in self.processes:
-            for cubin, name in self.state:
-                self._ask(process, "state", cubin, name)
-            self.device = {k: v for k, v in process.device.items() if k != "event"}
+        self._ask(process, "plan", "plan", places, self._point)
+        for variable in self.state if process in self.processes else ():
+            self._ask(process, "state", *variable)
+        return Player(process, one, iter(contents))
 
-    def _timed(self, plan: Plan, process: Process, content: int, mode: str) -> _Times:
-        answer = self._ask(process, "trial", mode, content)
+    def _call(self, player: Player, content: int, mode: str) -> _Times:
+        """A call's times. Keeps a candidate's hash, and if it is looked at its outputs (of equal bytes on an input one
+        is enough) and what it wrote that it may not."""
+        process = player.process
+        answer = self._ask(process, "call", mode, content)
         us, host, gpu = [*answer["us"], math.nan][:3]
         if process in self.processes:
             self.compared += 1
-            self._keep(plan, process, content, answer)
+            self._hashes[content].add(answer["hash"])
+        if process in self.processes and content in self._looked_at:
+            if wrote := self._ask(process, "wrote")["wrote"]:
+                self.reasons.append(f"it wrote{wrote}")
+            if not (self.deterministic and content in dict(self.outputs)):
+                tensors = player.runnable.plan.tensors.items()
+                files = {name: f"{secrets.token_hex(8)}.out" for name, t in tensors if t.role in ("output", "inout")}
+                for name, file in files.items():
+                    self._ask(process, "result", name, file)
+                self.outputs.append((content, {name: str(process.folder / file) for name, file in files.items()}))
         return us, host, gpu
-
-    def _keep(self, plan: Plan, process: Process, content: int, answer: Mapping[str, Any]) -> None:
-        """Keeps a call's faults and hash, and its outputs if they are looked at. Of equal bytes on an input one is
-        enough."""
-        self._hashes[content].add(answer["hash"])
-        if wrote := answer.get("wrote"):
-            self.reasons.append(f"it wrote{wrote}")
-        if content not in self._looked_at or (self.deterministic and content in dict(self.outputs)):
-            return
-        written = [name for name, tensor in plan.tensors.items() if tensor.role in ("output", "inout")]
-        files = {name: str(process.folder / f"{secrets.token_hex(8)}.out") for name in written}
-        for name, file in files.items():
-            self._ask(process, "result", name, Path(file).name)
-        self.outputs.append((content, files))

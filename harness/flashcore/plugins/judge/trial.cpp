@@ -2,17 +2,17 @@
 // whose outputs leave it before the next. It adds nothing that a candidate brings but its kernels.
 // docs/explanation/judge.md says why each step is there.
 //
-//   trial FOLDER    reads a command from each line of standard input, writes events as the launcher does
+//   trial FOLDER INPUTS    reads a command from each line of standard input, writes events as the launcher does
 //
-//   plan FILE PLACES     loads a plan instead of the last one; its tensors lie anywhere, or the large ones on pages, as torch's
-//   state CUBIN NAME     a global variable, which is written before each call
-//   once K               a call on content K: the `hash` of its outputs, and what it `wrote` that it may not
-//   trial MODE K         a call on content K: `us` that it adds between events around it and spacers, by the host's clock, and,
-//                        unless the host was late to read it, by the GPU's; the `hash` of its outputs; of some calls, drawn
-//                        after them, what they `wrote`
-//   result TENSOR FILE   an output of the last call
+//   plan FILE PLACES POINT   loads a plan instead of the last one; its tensors lie anywhere, or the large ones on pages, as
+//                            torch's; outputs are hashed at a secret point
+//   state CUBIN NAME         a global variable, which is written before each call
+//   call MODE K              a call on content K: `us` that it adds between events around it and spacers, by the host's clock,
+//                            and, unless the host was late to read it, by the GPU's; the `hash` of its outputs
+//   wrote                    what the last call `wrote` that it may not
+//   result TENSOR FILE       an output of the last call
 //
-// Content K of tensor x is in the file x.K.raw of the folder.
+// Content K of tensor x is in the file x.K.raw of INPUTS.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -24,7 +24,6 @@
 #include <memory>
 #include <numeric>
 #include <random>
-#include <string_view>
 
 #include "launch.hpp"
 
@@ -34,12 +33,12 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kMostKiloHertz = 13, kLocalBytes = 3;  // of devices; of functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
-constexpr Size kSeen = 4;  // of so many timed calls, one's inputs are looked at, which takes as long as to bring them
+constexpr std::uint64_t kPrime = (std::uint64_t{1} << 61) - 1;  // of hashes
 constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
 constexpr double kMostUs = 1e6;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
 #define FLASHCORE_HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
-// The blocks write memory together, and sweep it; each of them touches all of it.
+// Blocks write memory together; so many of them that it has parts read all of it.
 constexpr char kPasses[] = FLASHCORE_HEADER R"(
 .extern .shared .align 16 .b8 room[];
 .visible .entry poison(.param .u64 to, .param .u64 value, .param .u64 bytes) {
@@ -63,24 +62,15 @@ loop:
   @%again bra loop;
   ret;
 }
-.visible .entry touch(.param .u64 from, .param .u64 none, .param .u64 bytes) {
-  .reg .b64 %from, %end, %at, %step, %word; .reg .b32 %size, %thread; .reg .pred %again;
-  ld.param.u64 %from, [from]; ld.param.u64 %end, [bytes]; cvta.to.global.u64 %from, %from;
-  mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x; mul.wide.u32 %at, %thread, 32; mul.wide.u32 %step, %size, 32;
-  add.s64 %from, %from, %at;
+.visible .entry touch(.param .u64 from, .param .u64 parts, .param .u64 bytes) {
+  .reg .b64 %from, %end, %at, %step, %word; .reg .b32 %block, %parts, %size, %thread; .reg .pred %again;
+  ld.param.u64 %from, [from]; ld.param.u32 %parts, [parts]; ld.param.u64 %end, [bytes]; cvta.to.global.u64 %from, %from;
+  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x; rem.u32 %block, %block, %parts;
+  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 32;
+  mul.lo.s32 %size, %size, %parts; mul.wide.u32 %step, %size, 32; add.s64 %from, %from, %at;
 loop:
   setp.ge.u64 %again, %at, %end; @%again ret;
   ld.volatile.global.u64 %word, [%from]; add.s64 %at, %at, %step; add.s64 %from, %from, %step; bra loop;
-}
-.visible .entry sweep(.param .u64 from, .param .u64 none, .param .u64 bytes) {
-  .reg .b64 %to, %end, %at, %step, %word; .reg .b32 %block, %size, %thread; .reg .pred %again;
-  ld.param.u64 %to, [from]; ld.param.u64 %end, [bytes]; cvta.to.global.u64 %to, %to;
-  mov.u32 %block, %ctaid.x; mov.u32 %size, %ntid.x; mov.u32 %thread, %tid.x;
-  mad.lo.s32 %thread, %block, %size, %thread; mul.wide.u32 %at, %thread, 32;
-  mov.u32 %block, %nctaid.x; mul.lo.s32 %size, %size, %block; mul.wide.u32 %step, %size, 32; add.s64 %to, %to, %at;
-loop:
-  setp.ge.u64 %again, %at, %end; @%again ret;
-  ld.volatile.global.u64 %word, [%to]; add.s64 %at, %at, %step; add.s64 %to, %to, %step; bra loop;
 }
 .visible .entry scrub_shared(.param .u64 bytes, .param .u64 value) {
   .reg .b32 %at, %end, %a, %step, %room; .reg .pred %again;
@@ -105,9 +95,9 @@ loop:
 })";
 
 // With heterogeneous memory management, kernels may reach this process's memory, and then whatever it may do. So it gives
-// up (by Landlock) all files but libraries, devices and the plan's folder, all programs, and, where the system can, TCP and
-// signals to others. Returns whether the system can do it.
-bool confine(const std::filesystem::path& folder) {
+// up (by Landlock) all files but libraries, devices, inputs and the plan's folder, all programs, and, where the system can,
+// TCP and signals to others. Returns whether the system can do it.
+bool confine(const std::filesystem::path& folder, const std::filesystem::path& inputs) {
   constexpr std::uint64_t kWrite = 1 << 1, kRead = 1 << 2, kList = 1 << 3, kMake = 1 << 5 | 1 << 8, kAll = (1 << 13) - 1;
   constexpr long kCreate = 444, kAdd = 445, kRestrict = 446;
   constexpr std::uint64_t kRefused[] = {kAll, 3, 3};  // of files, TCP ports, sockets and processes outside
@@ -131,7 +121,7 @@ bool confine(const std::filesystem::path& folder) {
     const std::string name = entry.path().filename();
     if (name.rfind("nvidia", 0) == 0 || name == "null" || name == "zero" || name == "urandom" || name == "shm") allow(entry.path(), kRead | kWrite | kList | kMake);
   }
-  allow(folder, kRead | kWrite | kList | kMake);
+  allow(folder, kRead | kWrite | kList | kMake), allow(inputs, kRead | kList);
   return syscall(kRestrict, rules, 0) == 0;
 }
 
@@ -144,8 +134,8 @@ struct Block {
 
 class Session {
  public:
-  explicit Session(std::filesystem::path folder)
-      : folder_(std::move(folder)), is_confined_(confine(folder_)), driver(machine_.driver), passes_(machine_.translated(kPasses)) {
+  Session(std::filesystem::path folder, std::filesystem::path inputs)
+      : folder_(std::move(folder)), inputs_(std::move(inputs)), is_confined_(confine(folder_, inputs_)), driver(machine_.driver), passes_(machine_.translated(kPasses)) {
     std::random_device chance;
     std::seed_seq seeds{chance(), chance(), chance(), chance(), chance(), chance(), chance(), chance()};
     draw_.seed(seeds);
@@ -161,18 +151,19 @@ class Session {
   // Carries out a command, and says so. Throws Refused.
   void command(const std::string& line) {
     Words words(line, folder_);
-    const int which = words.one_of({"plan", "once", "trial", "state", "result"});
+    const int which = words.one_of({"plan", "call", "wrote", "state", "result"});
     if (which > 0 && !plan_) words.refuse("a plan first");
     if (which == 0) {
       const std::string path = words.file();
-      open(path, words.one_of({"anywhere", "pages"}) == 1);
+      const bool on_pages = words.one_of({"anywhere", "pages"}) == 1;
+      point_ = static_cast<std::uint64_t>(words.integer(1, kPrime - 1));
+      open(path, on_pages);
     } else if (which == 1) {
-      read(words.integer(0, kMostContents));
-      say("once", once());
-    } else if (which == 2) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
       read(words.integer(0, kMostContents));
-      say("trial", trial(is_cold));
+      say("call", call(is_cold));
+    } else if (which == 2) {
+      say("wrote", wrote());
     } else if (which == 3) {
       const auto module = modules_.find(words.name());
       if (module == modules_.end()) words.refuse("a cubin of the plan");
@@ -203,7 +194,6 @@ class Session {
     CUDA(cuModuleLoadData, &module, passes_.data());
     CUDA(cuModuleGetFunction, &poison_, module, "poison");
     CUDA(cuModuleGetFunction, &touch_, module, "touch");
-    CUDA(cuModuleGetFunction, &sweep_, module, "sweep");
     CUDA(cuModuleGetFunction, &stamp_, module, "stamp");
     CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
     CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
@@ -254,15 +244,13 @@ class Session {
     contents_.assign(count, ""), results_.assign(count, ""), content_ = -1;
   }
 
-  unsigned byte4() { return (1 + static_cast<unsigned>(below(254))) * 0x01010101u; }
-
   // Reads a content's files. It is on the GPU from `before` its call on; those of later calls are nowhere in this process.
   void read(std::int64_t content) {
     if (content == content_) return;
     content_ = -1;
     for (std::size_t t = 0; t < plan_->tensors.size(); ++t) {
       if (!is_given(t)) continue;
-      const std::string path = folder_ / (plan_->tensors[t].name + "." + std::to_string(content) + ".raw");
+      const std::string path = inputs_ / (plan_->tensors[t].name + "." + std::to_string(content) + ".raw");
       std::error_code error;
       const auto bytes = static_cast<std::streamsize>(plan_->tensors[t].bytes);
       contents_[t].resize(plan_->tensors[t].bytes);
@@ -275,14 +263,14 @@ class Session {
   }
 
   // Overwrites all that a kernel may have left anywhere, then brings the inputs.
-  void before(unsigned value) {
+  void before() {
     const auto sms = static_cast<unsigned>(machine_.sms);
-    machine_.flush(value);
-    machine_.run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, value, 0, shared_bytes_);
-    if (local_ > 0) machine_.run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, value);
-    machine_.run(poison_, 4 * sms, kThreads, arena_.at, value, arena_.bytes);
+    machine_.flush(value_);
+    machine_.run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, value_, 0, shared_bytes_);
+    if (local_ > 0) machine_.run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, value_);
+    machine_.run(poison_, 4 * sms, kThreads, arena_.at, value_, arena_.bytes);
     for (const Block& one : states_) {
-      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value), one.bytes, machine_.stream);
+      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value_), one.bytes, machine_.stream);
     }
     machine_.wait();
     for (std::size_t t = 0; t < contents_.size(); ++t) {
@@ -290,27 +278,27 @@ class Session {
     }
     CUDA(cuStreamSynchronize, nullptr);
   }
-  // Takes a call's outputs; their hash.
+  // Takes a call's outputs; their hash: a polynomial of their words at the secret point, without which nobody can tell two
+  // outputs of one hash.
   std::string taken() {
-    std::uint64_t whole = 0;
+    std::uint64_t hash = 1;
     for (std::size_t t = 0; t < results_.size(); ++t) {
       if (!is_written(t)) continue;
       results_[t].resize(plan_->tensors[t].bytes);
       CUDA(cuMemcpyDtoH, results_[t].data(), addresses_[t], results_[t].size());
-      whole = whole * 0x100000001b3u + std::hash<std::string_view>()(results_[t]);
+      for (Size at = 0; at < results_[t].size(); at += sizeof(std::uint32_t)) {
+        std::uint32_t word = 0;
+        std::memcpy(&word, &results_[t][at], std::min(sizeof word, results_[t].size() - at));
+        const auto product = static_cast<unsigned __int128>(hash) * point_ + word;
+        hash = static_cast<std::uint64_t>(product & kPrime) + static_cast<std::uint64_t>(product >> 61);
+        hash = (hash & kPrime) + (hash >> 61);
+      }
     }
-    return member("hash", std::to_string(whole));
+    return member("hash", std::to_string(hash));
   }
 
-  std::string once() {
-    const unsigned value = byte4();
-    before(value);
-    launch(driver, *plan_, addresses_, machine_.stream);
-    machine_.wait();
-    return wrote(value) + taken();
-  }
-  // What the last call wrote that it may not: inputs, and what lies beside the tensors, where each byte was `value`.
-  std::string wrote(unsigned value) {
+  // What the last call wrote that it may not: inputs, and what lies beside the tensors.
+  std::string wrote() {
     std::map<Size, Size> tensors{{arena_.bytes, arena_.bytes}};  // from, to
     std::string made;
     const auto copy = [this](Size from, Size bytes) {  // into room that the next call has, too
@@ -329,7 +317,7 @@ class Session {
     Size at = 0;
     for (const auto& [from, to] : tensors) {
       if (at < from) copy(at, from - at);
-      for (Size i = 0; at < from; ++at, ++i) outside += static_cast<unsigned char>(copy_[i]) != (value & 255);
+      for (Size i = 0; at < from; ++at, ++i) outside += static_cast<unsigned char>(copy_[i]) != (value_ & 255);
       at = to;
     }
     if (outside > 0) made += " " + std::to_string(outside) + " bytes outside its tensors";
@@ -337,11 +325,11 @@ class Session {
   }
 
   // A graph of a call between spacers, or without it, and events around these.
-  Handle captured(bool is_cold, bool is_there, unsigned value) {
+  Handle captured(bool is_cold, bool is_there) {
     const auto sms = static_cast<unsigned>(machine_.sms);
     Handle graph = nullptr, made = nullptr;
     CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    if (is_cold) machine_.flush(value + 1);
+    if (is_cold) machine_.flush(value_ + 1);
     machine_.record(0, 0);
     const auto at = reinterpret_cast<Address>(stamps_);
     machine_.run(stamp_, sms, 32, at, kLongSpacer);
@@ -385,37 +373,38 @@ class Session {
     const Size l2 = static_cast<Size>(machine_.l2_bytes);
     for (std::size_t t = 0; t < contents_.size(); ++t) {
       const Size bytes = std::min(contents_[t].size(), l2);
-      if (all <= l2 / 2) machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], 0, bytes);
-      else machine_.run(sweep_, 4 * sms, kThreads, addresses_[t], 0, bytes);
+      machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], all <= l2 / 2 ? 1 : sms, bytes);
     }
   }
   // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
   // leaves persisting lines in L2.
-  std::string trial(bool is_cold) {
-    const unsigned value = byte4();
+  std::string call(bool is_cold) {
+    value_ = (1 + static_cast<unsigned>(below(254))) * 0x01010101u;
     machine_.load_kernels(), load_passes();
-    before(value);
+    before();
     CUDA(cuCtxResetPersistingL2Cache);
     if (!is_cold) read_inputs();
-    const Handle without = captured(is_cold, false, value), with = captured(is_cold, true, value);
+    const Handle without = captured(is_cold, false), with = captured(is_cold, true);
     const Times spacers = replayed(without), both = replayed(with);
     CUDA(cuGraphExecDestroy, without);
     CUDA(cuGraphExecDestroy, with);
     std::vector<double> us{std::max(both.us - spacers.us, kResolutionUs), both.host_us - spacers.host_us};
     if (spacers.gpu_us >= 0 && both.gpu_us >= 0) us.push_back(both.gpu_us - spacers.gpu_us);
-    return member("us", us) + (below(kSeen) == 0 ? wrote(value) : "") + taken();
+    return member("us", us) + taken();
   }
 
-  const std::filesystem::path folder_;
+  const std::filesystem::path folder_, inputs_;
   const bool is_confined_;  // before the driver starts threads
   Machine machine_;
   const Driver& driver;
   const std::string passes_;
   std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
+  unsigned value_ = 0;       // of all memory of ours before the last call: one byte, four times
+  std::uint64_t point_ = 0;
   double spacer_us_ = 0;  // that it takes at least
   volatile std::uint64_t* stamps_ = nullptr;  // of the spacers, in nanoseconds
-  Handle poison_ = nullptr, touch_ = nullptr, sweep_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
+  Handle poison_ = nullptr, touch_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
   int local_ = 0;
   unsigned shared_bytes_ = 0;
   std::map<std::string, Handle> modules_;
@@ -432,10 +421,10 @@ class Session {
 
 int main(int count, char** words) {
   using namespace flashcore;
-  if (count != 2) std::_Exit(failed(2, "usage", "expected FOLDER"));
+  if (count != 3) std::_Exit(failed(2, "usage", "expected FOLDER INPUTS"));
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // also while it waits for a kernel that does not end
   std::_Exit(run([&] {
-    Session session(words[1]);
+    Session session(words[1], words[2]);
     answer(session);
   }));
 }

@@ -86,7 +86,7 @@ class Launcher:
         event = json.loads(line)
         if event.get("kind") == "machine":
             raise CapabilityError(f"launcher: {event['message']}", "see what nvidia-smi says")
-        if event["event"] == "error":
+        if event.pop("event") == "error":
             raise LauncherError(f"launcher: {event['message']}")
         return event
 
