@@ -11,7 +11,7 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,36 +21,40 @@ from flashcore.plugins.judge.verdict import untrusted
 from flashcore.readers import cubin
 from flashcore.readers.cubin import Section, Symbol
 
+#: A section's name, kind and flags (writable, code, compressed), in hexadecimal. Only variables and shared memory have no
+#: content in the file (kind 8); compilers do not use CUDA's own kinds of variables any more.
+_KIND, _FLAGS = r" (?!8 |7000000[78a] )\w+ ", 0x805
 _SECTIONS = re.compile(
-    r"|\.(shstrtab|strtab|symtab|symtab_shndx|debug_.*|nv_debug.*|note\.nv\..*|rela?\..*|text\..*"
-    r"|nv\.(info|compat|callgraph|prototype|constant\d|shared|rel\.action|host|tileir\.debug|capmerc\.text|merc)(\..*|_.*)?)"
+    rf"\.text\..*{_KIND}[04]|\.nv\.global(?: 8 |{_KIND})[01]|\.nv\.global\.init{_KIND}[01]"
+    rf"|\.nv\.shared\.reserved\..* 8 [01]|\.nv\.shared(?:[._].*)?{_KIND}[01]|\.rela?\..* [49] 0"
+    r"|(?:|\.(?:shstrtab|strtab|symtab|symtab_shndx|debug_.*|nv_debug.*|note\.nv\..*"
+    rf"|nv\.(?:info|compat|callgraph|prototype|constant\d|rel\.action|host|tileir\.debug)(?:[._].*)?)){_KIND}0"
 )
-_STATE, _TABLES = ".nv.global", ".nv.global.init"
+#: Sections that the driver translates again, from this architecture on; those whose relocations change no code or data.
+_OF_BLACKWELL, _TRANSLATED = re.compile(r"\.nv\.(?:capmerc\.text(?:[._].*)? \w+ 0|merc(?:[._].*)? \w+ [01])"), 100
+_UNUSED = re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
+_VARIABLES, _TABLES = ".nv.global", ".nv.global.init"
 _GLOBAL_OBJECT, _NAME = 0x11, re.compile(r"[\w$.]*", re.ASCII)
-#: SHA-256 of the tables of CUDA's sine and cosine, which compilers put among initialized variables.
-_MATH = {
-    "af58a7804afd16e4e7a715bd29412e82374ac0eb2196ae5f00fbd5835af8006d",  # __cudart_i2opi_f
-    "bf6a9587812432cf5649f28013165faa5a19d2ad0f66fd69cbf13096c2ea4263",  # __cudart_sin_cos_coeffs
-    "7ede62875c004cc8c2847b487cb377f75c153593f45bab10b272128e31690cde",  # __cudart_i2opi_d
-}
+#: SHA-256 of the tables of CUDA's sine and cosine, which compilers put among initialized variables; their most bytes.
+_MATH, _MOST_TABLE = (
+    {
+        "af58a7804afd16e4e7a715bd29412e82374ac0eb2196ae5f00fbd5835af8006d",  # __cudart_i2opi_f
+        "bf6a9587812432cf5649f28013165faa5a19d2ad0f66fd69cbf13096c2ea4263",  # __cudart_sin_cos_coeffs
+        "7ede62875c004cc8c2847b487cb377f75c153593f45bab10b272128e31690cde",  # __cudart_i2opi_d
+    },
+    296,
+)
 _RESERVED = ".nv.reservedSmem."
 #: Relocations: 64-bit addresses in constants, and the parts of addresses in instructions.
 _RELOCATIONS = {0x02, 0x38, 0x39, 0x3A, 0x3E, 0x3F}
 #: Where the type is in a row of sections of the kinds RELA and REL.
 _RELOCATED = {4: "<8xI12x", 9: "<8xI4x"}
-_WRITE, _CODE, _COMPRESSED = 1, 4, 0x800
 #: Bytes of a program's header, if there is one, and of a section's.
 _SIZES = {(56, 64), (0, 64)}
-#: Sections that a kernel may write to; those that the driver translates again, from this architecture on; those whose
-#: relocations change no code or data.
-_MEMORY, _OF_BLACKWELL = re.compile(r"\.nv\.(global$|global\.init$|shared\.|merc\.)"), re.compile(r"\.nv\.(cap)?merc")
-_TRANSLATED, _UNUSED = 100, re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
 #: Opcodes that read a special register (S2R, CS2R, S2UR), whose number is in bits 72 to 79, and %globaltimer's numbers.
 _READS, _TIMERS = {0x919, 0x805, 0x9C3}, {0x52, 0x53, 0x54}
-#: Memory that has no content in the file, and CUDA's kinds of variables, which compilers use no more.
-_NOBITS, _KINDS, _RESERVED_SHARED = 8, {0x70000007, 0x70000008, 0x7000000A}, ".nv.shared.reserved."
 #: Compilers make a few dozen; reading takes their product.
-_MOST_SECTIONS, _MOST_SYMBOLS, _MOST_TABLE = 4096, 100_000, 296
+_MOST_SECTIONS, _MOST_SYMBOLS = 4096, 100_000
 _FACTS = ("registers", "stack_bytes", "static_smem", "spills", "code_bytes")
 
 
@@ -77,15 +81,18 @@ def inspect(path: Path, arch: str) -> Inspected:
             raise ValueError(f"at most {_MOST_SYMBOLS} symbols")
         inside = grouped((sections[s.section].name, s) for s in symbols if 0 < s.section < len(sections))
         count = Counter(s.name for s in symbols)
-        exported = [s for s in inside.get(_STATE, ()) if s.info == _GLOBAL_OBJECT and count[s.name] == 1]
-        inside[_STATE] = [s for s in exported if _NAME.fullmatch(s.name)]
-        reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, inside))
+        variables = [
+            s
+            for s in inside.get(_VARIABLES, ())
+            if s.info == _GLOBAL_OBJECT and count[s.name] == 1 and _NAME.fullmatch(s.name)
+        ]
+        reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, variables, inside.get(_TABLES, ())))
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
         return Inspected([f"{name}: expected a cubin of {arch}: {text}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
-    return Inspected([f"{name}: {reason}" for reason in reasons], facts, [s.name for s in inside[_STATE]])
+    return Inspected([f"{name}: {reason}" for reason in reasons], facts, [s.name for s in variables])
 
 
 def _reasons(
@@ -93,35 +100,26 @@ def _reasons(
     arch: str,
     sections: Sequence[Section],
     symbols: Sequence[Symbol],
-    inside: Mapping[str, Sequence[Symbol]],
+    variables: Sequence[Symbol],
+    tables: Sequence[Symbol],
 ) -> Iterator[str]:
     of_shared = {s.name.replace(".text.", ".nv.shared.", 1) for s in sections if s.name.startswith(".text.")}
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
     for section in sections:
-        name, is_code = section.name, section.name.startswith(".text.")
-        is_of_blackwell = _OF_BLACKWELL.match(name)
-        if name == _STATE:
-            if unknown := _hidden(section.size, inside[_STATE]):
-                yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-        elif name == _TABLES:
-            content = section.content(data)
-            tables = [s for s in inside.get(_TABLES, ()) if _is_math(s, content)]
-            if unknown := _hidden(section.size, tables):
-                yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
-        elif not _SECTIONS.fullmatch(name) or (is_of_blackwell and not is_translated):
-            yield f"the section {name} is not understood"
-        is_memory = name == _STATE or name in of_shared or name.startswith(_RESERVED_SHARED)
-        is_odd = name.startswith(".rel") and section.kind not in _RELOCATED
-        if (is_odd or section.kind in _KINDS or (section.kind == _NOBITS and not is_memory)) and not is_of_blackwell:
-            yield f"the kind of section {name} is not understood"
-        allowed = (_CODE if is_code else 0) | (_WRITE if _MEMORY.match(name) else 0)
-        if section.flags & (_COMPRESSED | _CODE | _WRITE) & ~allowed:
-            yield f"the flags of section {name} are not understood"
-        code = section.content(data) if is_code else b""
+        name, content = section.name, section.content(data)
+        if name == _VARIABLES and (unknown := _hidden(section.size, variables)):
+            yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
+        elif name == _TABLES and (unknown := _hidden(section.size, [s for s in tables if _is_math(s, content)])):
+            yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
+        shown = ".nv.shared.reserved.0" if name in of_shared else name
+        text = f"{shown} {section.kind:x} {section.flags & _FLAGS:x}"
+        if not (_SECTIONS.fullmatch(text) or (is_translated and _OF_BLACKWELL.fullmatch(text))):
+            yield f"the section {name} is not understood (kind {section.kind:#x}, flags {section.flags:#x})"
+        code = content if name.startswith(".text.") else b""
         if any(word & 0xFFF in _READS and register in _TIMERS for word, register in _rows("<H7xB6x", code)):
             yield "it reads %globaltimer"
         if section.kind in _RELOCATED and not _UNUSED.match(sections[section.info].name):
-            for (kind,) in {*_rows(_RELOCATED[section.kind], section.content(data))}:
+            for (kind,) in {*_rows(_RELOCATED[section.kind], content)}:
                 if kind not in _RELOCATIONS:
                     yield f"a relocation of type {kind:#x} is not understood"
     for symbol in symbols:
