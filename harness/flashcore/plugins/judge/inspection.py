@@ -21,8 +21,8 @@ from flashcore.plugins.judge.verdict import untrusted
 from flashcore.readers import cubin
 from flashcore.readers.cubin import Section, Symbol
 
-#: A section's name, kind and flags (writable, code, compressed), in hexadecimal. Only variables and shared memory have no
-#: content in the file (kind 8); compilers do not use CUDA's own kinds of variables any more.
+#: A section's name, kind and flags (writable, code, compressed), in hexadecimal. Only variables and shared memory have
+#: no content in the file (kind 8); compilers do not use CUDA's own kinds of variables any more.
 _KIND, _FLAGS = r" (?!8 |7000000[78a] )\w+ ", 0x805
 _SECTIONS = re.compile(
     rf"\.text\..*{_KIND}[04]|\.nv\.global(?: 8 |{_KIND})[01]|\.nv\.global\.init{_KIND}[01]"

@@ -79,7 +79,7 @@ def judge_all(
                 if not arch:
                     raise CapabilityError("no GPU of the suite's archs on this machine", "see flashcore doctor")
                 measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first
-            except (UsageError, RecursionError) as error:
+            except UsageError as error:
                 verdict.end("rejected", *error.args)
             except Exception as error:  # of the machine, the suite or us: the next candidate may not pay for it
                 verdict.end("unmeasured", f"{type(error).__name__}: {error}")

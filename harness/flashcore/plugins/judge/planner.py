@@ -47,8 +47,8 @@ def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     build = str(Path("build").resolve())
     context = open_context(Settings(root, build=build, variant=name, shapes=shapes, upto=None, launcher=launcher))
     variant = context.suite.variants[name]
-    suite, options = replace(context.suite, variants={name: variant}), replace(context.options, plans_only=True)
-    context = replace(context, suite=suite, gpu_arch=arch, options=options)
+    suite = replace(context.suite, variants={name: variant})  # others may need compilers that are not there
+    context = replace(context, suite=suite, gpu_arch=arch, options=replace(context.options, plans_only=True))
     context = replace(context, built=compile_all(context))
     artifact = context.built.artifact(name, arch)
     if artifact is None or artifact.status != "ok":
@@ -66,9 +66,9 @@ def _numbers(case: Case) -> list[dict[str, Any]]:
         return [{}]
     problem = load_problem(case.root, case.problem_file)
     kinds = all_kinds(problem) if case.library else problem.KINDS[:1]  # as recorded
-    inputs = [problem.make_inputs(dict(case.params), 0, "cpu", kind) for kind in kinds]
-    numbers = [{k: v for k, v in each.items() if k in wanted and isinstance(v, int | float)} for each in inputs]
-    return [each for i, each in enumerate(numbers) if each not in numbers[:i]]
+    inputs = (problem.make_inputs(dict(case.params), 0, "cpu", kind) for kind in kinds)
+    numbers = ({k: v for k, v in each.items() if k in wanted and isinstance(v, int | float)} for each in inputs)
+    return [*{json.dumps(each): each for each in numbers}.values()]
 
 
 def _launches(case: Case, numbers: Mapping[str, Any], artifact: Artifact, folder: Path) -> dict[str, Any]:

@@ -5,18 +5,16 @@ Its launches on each shape are given, or the planner makes them in the sandbox.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Base64Bytes, Field
 
 from flashcore.errors import CapabilityError, UsageError
 from flashcore.measure.machine import python_process
@@ -38,7 +36,7 @@ class _Answer(Form):
     """What the planner writes."""
 
     shapes: dict[str, Annotated[list[Launches], Field(max_length=64)]] = Field(default={})
-    cubins: dict[Word, str] = Field(default={}, max_length=256)
+    cubins: dict[Word, Base64Bytes] = Field(default={}, max_length=256)
 
 
 class Planned(NamedTuple):
@@ -142,8 +140,7 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
         return compiled(suite, NAME, shapes, arch, one.folder.parent, one)
     if isinstance(form.launches, dict):
         return Planned(form.launches, one.folder)
-    usual = [Launches(launches=form.launches, workspaces=form.workspaces)]
-    return Planned(dict.fromkeys((shape.name for shape in shapes), usual), one.folder)
+    return Planned(dict.fromkeys((shape.name for shape in shapes), [form]), one.folder)
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
@@ -168,11 +165,10 @@ def needed(suite: Suite) -> set[Path]:
 
 def _left_out(folders: set[Path], folder: str, names: list[str]) -> set[str]:
     """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
-    paths = {name: Path(folder, name) for name in names}
     return {
         name
-        for name, path in paths.items()
-        if name.startswith(".")
+        for name in names
+        if (path := Path(folder, name)).name.startswith(".")
         or (path.parent in folders and name in ("build", "profiles", "reports", "verdicts"))
         or (path / MANIFEST).exists()
         or not (path.is_dir() or path.is_file())
@@ -202,14 +198,10 @@ def compiled(
         (copied / parts.MANIFEST).write_text(manifest, "utf-8")
     words = (str(copied), variant, arch, *(shape.name for shape in shapes))
     output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", *words), [shown])
-    try:
-        answer = validated(_Answer, json.loads(output), "the planner's answer")
-        contents = {name: base64.b64decode(text, validate=True) for name, text in answer.cubins.items()}
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the planner's answer is not one: {error}") from None
+    answer = validated(_Answer, output, "the planner's answer")
     cubins = folder / "compiled"
     cubins.mkdir()
-    for name, content in contents.items():
+    for name, content in answer.cubins.items():
         (cubins / name).write_bytes(content)
     return Planned(answer.shapes, cubins)
 
@@ -222,9 +214,9 @@ def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
         f"variant.{NAME}": {"technique": NAME, "tolerance_reason": NAME, **form.variant, **fixed}
     }
     tables |= {f"shape.{s.name}": {"params": dict(s.params), "problem": form.problem} for s in drawn}
-    return "".join(f"\n[{name}]\n{''.join(starmap(_toml, table.items()))}" for name, table in tables.items())
-
-
-def _toml(key: str, value: Any) -> str:
-    """A line of a table. JSON's values are TOML's, but for the sign after a key."""
-    return f"{json.dumps(key)} = {json.dumps(value, separators=(',', '='))}\n"
+    lines = list[str]()
+    for name, table in tables.items():
+        lines.append(f"\n[{name}]\n")
+        # JSON's values are TOML's, but for the sign after a key.
+        lines += [f"{json.dumps(key)} = {json.dumps(x, separators=(',', '='))}\n" for key, x in table.items()]
+    return "".join(lines)
