@@ -71,13 +71,16 @@ def test_only_equal_questions_share_a_rank(tmp_path: Path) -> None:
     assert len(titles(tmp_path)) == 10
 
 
-def test_a_later_rejection_takes_a_candidate_off_its_rank(tmp_path: Path) -> None:
-    write(verdict("a", 3.0, time="2026-01-02"), tmp_path, None)
-    write(verdict("b", 3.0, time="2026-01-02"), tmp_path, None)
-    for digest, time in (("a", "2026-01-03"), ("b", "2026-01-01")):
-        write(verdict(digest, 0.0, status="rejected", device={}, time=time), tmp_path, None)
-    ranks = page(tmp_path).partition("Not accepted")[0]
-    assert "b" * 16 in ranks and "a" * 16 not in ranks
+@pytest.mark.parametrize("device", [{}, {"name": "H", "uuid": "GPU-1"}])
+def test_a_rejection_takes_a_candidate_off_its_rank_whenever_it_was(tmp_path: Path, device: dict[str, str]) -> None:
+    outcomes = [("a", "accepted"), ("a", "rejected"), ("b", "rejected"), ("b", "accepted"), ("c", "accepted")]
+    for digest, status in outcomes:
+        more = {"device": device} if status == "rejected" else {}
+        write(verdict(digest, 3.0, status=status, **more), tmp_path, None)
+    write(verdict("c", 3.0, status="rejected", suite_hash="6" * 64), tmp_path, None)  # another suite
+    ranks, _, others = page(tmp_path).partition("Not accepted")
+    assert {name for name in "abc" if name * 16 in ranks} == {"c"}
+    assert all(name * 16 in others for name in "abc")
 
 
 def test_a_verdict_under_another_name_is_refused(tmp_path: Path) -> None:

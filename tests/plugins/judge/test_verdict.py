@@ -30,14 +30,16 @@ def test_a_signature_is_of_the_verdicts_bytes(tmp_path: Path) -> None:
         write(one, tmp_path / "v", str(tmp_path / "none"))
 
 
-def test_another_suite_gpu_or_candidate_overwrites_no_verdict(tmp_path: Path) -> None:
+def test_another_suite_gpu_outcome_or_candidate_overwrites_no_verdict(tmp_path: Path) -> None:
     one = Verdict(candidate="a" * 64, suite="s", suite_hash="1", untrusted={}, device={"uuid": "GPU-1"})
     others = (
         replace(one, suite_hash="2"),
         replace(one, device={"uuid": "GPU-2"}),
         replace(one, candidate="a" * 63 + "b"),
+        replace(one, status="rejected"),
+        replace(one, status="accepted"),
     )
-    assert len({write(each, tmp_path, None) for each in (one, *others, one)}) == 4
+    assert len({write(each, tmp_path, None) for each in (one, *others, one)}) == 6
 
 
 @pytest.mark.parametrize("place", ["suite", "problems"])

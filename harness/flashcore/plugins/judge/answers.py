@@ -65,34 +65,25 @@ class Answers:
             process.close()
 
 
-@functools.cache
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def main() -> None:
     """Answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # prints of the suite are no answers
     import torch
 
-    torch.empty(1, device=_device())  # its context takes long
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.empty(1, device=device)  # its context takes long
     for line in sys.stdin:
         try:
-            answer = {"event": "answer", **_performed(json.loads(line))}
+            task = json.loads(line)
+            case = Case.from_json(task["case"])
+            problem = load_problem(case.root, case.problem_file)
+            mix(problem)
+            answer = {"event": "answer", **{"make": make, "judge": judge}[task["task"]](case, problem, task, device)}
         except Exception as error:  # of the suite
             answer = {"event": "error", "message": f"{type(error).__name__}: {error}"}
         torch.cuda.empty_cache()  # nothing without a GPU
         answers.write(json.dumps(answer) + "\n")
-
-
-def _performed(task: Mapping[str, Any]) -> dict[str, Any]:
-    case = Case.from_json(task["case"])
-    problem = load_problem(case.root, case.problem_file)
-    mix(problem)
-    return {"make": make, "judge": judge}[task["task"]](case, problem, task)
 
 
 @functools.cache
@@ -125,32 +116,30 @@ def _part(dice: random.Random, size: int) -> slice:
     return slice(start, start + count)
 
 
-def make(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+def make(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Writes the inputs; returns the operator's numbers."""
     import torch
 
-    inputs = problem.make_inputs(dict(case.params), task["seed"], _device(), task["kind"])
+    inputs = problem.make_inputs(dict(case.params), task["seed"], device, task["kind"])
     for a in case.arguments:
         if a.kind != "tensor" or a.absent(case.params) or (a.mutable and not a.inout):
             continue
         value = initial(case, a, inputs) if a.inout else inputs[a.name]
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         raw.numpy().tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
-    numbers = (int, float)
-    return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, numbers)}}
+    return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, int | float)}}
 
 
-def judge(case: Case, problem: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+def judge(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Complaints about the outputs in ``files``, by output."""
     import numpy
     import torch
 
-    expected = References().get(case, problem, _device(), task["seed"], task["kind"])
-    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, _device())
+    expected = References().get(case, problem, device, task["seed"], task["kind"])
+    outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, device)
     for name, file in task["files"].items():
-        output = outputs[name]
         raw = torch.from_numpy(numpy.fromfile(file, "uint8"))
-        output.copy_(raw.view(output.dtype).reshape(output.shape))
+        outputs[name].copy_(raw.view(outputs[name].dtype).reshape(outputs[name].shape))
     return {"complaints": expected.complaints(outputs)}
 
 

@@ -140,7 +140,7 @@ def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) ->
         return compiled(suite, NAME, shapes, arch, one.folder.parent, one)
     if isinstance(form.launches, dict):
         return Planned(form.launches, one.folder)
-    return Planned(dict.fromkeys((shape.name for shape in shapes), [form]), one.folder)
+    return Planned({shape.name: [form] for shape in shapes}, one.folder)
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:

@@ -65,8 +65,9 @@ class Verdict:
 
 
 def file_name(verdict: Mapping[str, Any]) -> str:
-    """The name of a verdict's file: on another GPU, or of another suite, it is another verdict."""
-    judged = f"{verdict['suite_hash']} {verdict['device'].get('uuid')}"
+    """The name of a verdict's file: on another GPU, of another suite, or with another outcome it is another verdict, so
+    that none that is accepted takes the place of a rejection."""
+    judged = f"{verdict['suite_hash']} {verdict['device'].get('uuid')} {verdict['status']}"
     return f"{verdict['candidate']}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
 
 
