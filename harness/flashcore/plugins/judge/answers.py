@@ -1,8 +1,8 @@
 """The process that runs the suite's code: makes inputs, and, when the kernels' process has ended, judges outputs.
 
 :class:`Answers` starts some. Each answers one JSON object per line, ``{"task": "make" or "judge", "case": …, "seed": …,
-"kind": …, "folder": …, "number": …}``. Contents and outputs are raw files in ``folder``: ``x.3.raw``. Expected answers
-exist only while it compares.
+"kind": …, "number": …}``. Contents are raw files in the folder that is its argument, such as ``x.3.raw``. Expected
+answers exist only while it compares.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MIXED_TYPES = {"float16", "bfloat16", "float32", "float64"}
 
 
 class Answers:
-    """Some such processes."""
+    """Some such processes, which work in a folder."""
 
-    def __init__(self, count: int, variables: Mapping[str, str]) -> None:
+    def __init__(self, count: int, folder: Path, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
-        command = python_process.command(__name__)
-        self._processes = [Launcher(command, Path(), _LIMIT_S, environment) for _ in range(count)]
+        command = python_process.command(__name__, str(folder))
+        self._processes = [Launcher(command, folder, _LIMIT_S, environment) for _ in range(count)]
         self._threads = [ThreadPoolExecutor(1) for _ in range(count)]  # one for each process
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def make(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict
             continue
         value = initial(case, a, inputs) if a.inout else inputs[a.name]
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        raw.numpy().tofile(Path(task["folder"], f"{a.name}.{task['number']}.raw"))
+        raw.numpy().tofile(Path(sys.argv[1], f"{a.name}.{task['number']}.raw"))
     return {"scalars": {name: value for name, value in inputs.items() if isinstance(value, int | float)}}
 
 

@@ -11,7 +11,7 @@ import secrets
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,8 @@ _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
+#: Resources that bound no call of a mode: inputs may be in L2.
+_WITHOUT = {"cold": (), "isolated": ("dram", "l2")}
 
 
 def judge_all(
@@ -138,7 +140,9 @@ class _Judge:
     def __post_init__(self) -> None:
         self.inputs.mkdir(exist_ok=True)
         threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
-        self._answers = Answers(self.count, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu})
+        self._answers = Answers(
+            self.count, self.inputs, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu}
+        )
         self._refill()
 
     def _refill(self) -> None:
@@ -177,8 +181,6 @@ class _Judge:
                 with self._adding("answers"):
                     for run in runs:
                         reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
-        except UsageError:
-            raise
         except Exception:
             self.close()
             raise
@@ -240,8 +242,12 @@ class _Judge:
         one, form = self._one, self._one.candidate.form
         case = case_of(self.suite, one.candidate, shape)
         kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
+        tasks = [
+            {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
+            for number, kind in enumerate(kinds)  # each of the suite's processes gets as many seeds
+        ]
         with self._adding("inputs"):
-            inputs = self._answers.ask(case, [self._task(number, kind) for number, kind in enumerate(kinds)])
+            inputs = self._answers.ask(case, tasks)
         trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
@@ -264,13 +270,9 @@ class _Judge:
                     most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
                     processes = self.count + len(taken) + len(self._spare)
                     trials.time(runnable, rival, contents[:-ours], most, processes)
-        _remove(self.inputs.iterdir())
+        for file in self.inputs.iterdir():
+            file.unlink()
         return trials
-
-    def _task(self, number: int, kind: str) -> dict[str, Any]:
-        """To make an input. Each of the suite's processes gets as many seeds."""
-        seed = _DICE.randrange(1 << 28) * self.count + number
-        return {"task": "make", "seed": seed, "kind": kind, "number": number, "folder": str(self.inputs)}
 
     def _rival(
         self, process: Process, case: Case, scalars: Mapping[str, Any], contents: Sequence[int]
@@ -290,7 +292,8 @@ class _Judge:
         tasks = [{**run.inputs[content], "task": "judge", "files": files} for content, files in run.outputs]
         complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
-        _remove(file for _, files in run.outputs for file in files.values())
+        for file in itertools.chain(*(files.values() for _, files in run.outputs)):
+            os.unlink(file)
         floor = _floor(run.case, self._one.candidate.form.roof, self._verdict.device["name"]) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
@@ -334,17 +337,9 @@ def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnabl
 
 
 def _floor(case: Case, roof: str, gpu: str) -> dict[str, Any]:
-    """us that no kernel can be below, by mode: from the datasheet; inputs may be in L2 in the isolated mode."""
+    """us that no kernel can be below, by mode: from the datasheet."""
     model = devices.find(gpu)
     work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
     bounds = roofline.bounds(work, roof, roofline.roofs(model)) if model else ()
-    made: dict[str, Any] = {}
-    for mode, without in (("cold", ()), ("isolated", ("dram", "l2"))):
-        if floor := roofline.floor(bounds, (*without, "launch")):
-            made |= {mode: floor.us, f"{mode}_by": floor.resource}
-    return made
-
-
-def _remove(files: Iterable[str | Path]) -> None:
-    for file in files:
-        os.unlink(file)
+    floors = {mode: roofline.floor(bounds, ("launch", *without)) for mode, without in _WITHOUT.items()}
+    return {mode: floor.us for mode, floor in floors.items() if floor}

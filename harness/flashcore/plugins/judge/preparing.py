@@ -93,7 +93,13 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
         if claims[key] not in allowed:
             raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
-    plans = planned(suite, one, shapes, arch)
+    if one.form.variant:
+        plans = compiled(suite, NAME, shapes, arch, folder, one)
+    else:
+        every = (
+            one.form.launches if isinstance(one.form.launches, dict) else {shape.name: [one.form] for shape in shapes}
+        )
+        plans = Planned(every, one.folder)
     launched, until = set[tuple[str, str]](), time.monotonic() + seconds
     for shape in shapes:
         case = case_of(suite, one, shape)
@@ -126,21 +132,6 @@ def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:
         arguments=problem.arguments,
         tolerance=one.form.tolerance,
     )
-
-
-def planned(suite: Suite, one: Candidate, shapes: Sequence[Shape], arch: str) -> Planned:
-    """The launches of a candidate.
-
-    Raises:
-        UsageError: it does not compile.
-        CapabilityError: nothing on this machine can confine its compilers.
-    """
-    form = one.form
-    if form.variant:
-        return compiled(suite, NAME, shapes, arch, one.folder.parent, one)
-    if isinstance(form.launches, dict):
-        return Planned(form.launches, one.folder)
-    return Planned({shape.name: [form] for shape in shapes}, one.folder)
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
@@ -181,7 +172,8 @@ def compiled(
     """What the sandbox makes of a variant of the suite, or of a candidate that is added to it under that name.
 
     Raises:
-        FlashcoreError: see :func:`planned`.
+        UsageError: it does not compile.
+        CapabilityError: nothing on this machine can confine its compilers.
     """
     root, shown = Path(suite.root).resolve(), folder / "shown"
     folders = needed(suite)

@@ -118,9 +118,8 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
         _running.add(process.pid)
         until = time.monotonic() + seconds
         try:
-            while process.returncode is None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL)
+            while process.poll() is None:
+                time.sleep(_POLL)
                 if time.monotonic() > until:
                     late = f"expected an answer of the sandbox within {seconds:g} s"
                     raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")

@@ -192,10 +192,8 @@ class Session {
   void load_passes() {
     Handle module = nullptr;
     CUDA(cuModuleLoadData, &module, passes_.data());
-    CUDA(cuModuleGetFunction, &poison_, module, "poison");
-    CUDA(cuModuleGetFunction, &touch_, module, "touch");
-    CUDA(cuModuleGetFunction, &stamp_, module, "stamp");
-    CUDA(cuModuleGetFunction, &shared_, module, "scrub_shared");
+    const std::map<const char*, Handle*> kernels{{"poison", &poison_}, {"touch", &touch_}, {"stamp", &stamp_}, {"scrub_shared", &shared_}};
+    for (const auto& [name, kernel] : kernels) CUDA(cuModuleGetFunction, kernel, module, name);
     CUDA(cuFuncSetAttribute, shared_, kMostDynamicShared, static_cast<int>(shared_bytes_));
   }
 
@@ -244,7 +242,7 @@ class Session {
     contents_.assign(count, ""), results_.assign(count, ""), content_ = -1;
   }
 
-  // Reads a content's files. It is on the GPU from `before` its call on; those of later calls are nowhere in this process.
+  // Reads a content's files. It is on the GPU from its call on; those of later calls are nowhere in this process.
   void read(std::int64_t content) {
     if (content == content_) return;
     content_ = -1;
@@ -262,22 +260,6 @@ class Session {
     content_ = content;
   }
 
-  // Overwrites all that a kernel may have left anywhere, then brings the inputs.
-  void before() {
-    const auto sms = static_cast<unsigned>(machine_.sms);
-    machine_.flush(value_);
-    machine_.run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, value_, 0, shared_bytes_);
-    if (local_ > 0) machine_.run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, value_);
-    machine_.run(poison_, 4 * sms, kThreads, arena_.at, value_, arena_.bytes);
-    for (const Block& one : states_) {
-      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value_), one.bytes, machine_.stream);
-    }
-    machine_.wait();
-    for (std::size_t t = 0; t < contents_.size(); ++t) {
-      if (is_given(t)) CUDA(cuMemcpyHtoD, addresses_[t], contents_[t].data(), contents_[t].size());
-    }
-    CUDA(cuStreamSynchronize, nullptr);
-  }
   // Takes a call's outputs; their hash: a polynomial of their words at the secret point, without which nobody can tell two
   // outputs of one hash.
   std::string taken() {
@@ -365,25 +347,32 @@ class Session {
     return {machine_.elapsed_us(0), host_us, is_late ? -1.0 : static_cast<double>(stamps_[1] - began) / 1000};
   }
 
-  // Brings the inputs into both halves of L2, or into one where all tensors would not stay in both.
-  void read_inputs() const {
-    Size all = 0;
-    for (const Tensor& one : plan_->tensors) all += one.role == Tensor::workspace ? 0 : one.bytes;
-    const auto sms = static_cast<unsigned>(machine_.sms);
-    const Size l2 = static_cast<Size>(machine_.l2_bytes);
-    for (std::size_t t = 0; t < contents_.size(); ++t) {
-      const Size bytes = std::min(contents_[t].size(), l2);
-      machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], all <= l2 / 2 ? 1 : sms, bytes);
-    }
-  }
-  // The kernels of ours that run from here on are new copies, which no kernel of the plan has met. No call before this one
-  // leaves persisting lines in L2.
+  // A call, before which all that a kernel may have left anywhere is overwritten, then the inputs are brought. The kernels of
+  // ours that run from here on are new copies, which no kernel of the plan has met. No earlier call leaves persisting lines.
   std::string call(bool is_cold) {
+    const auto sms = static_cast<unsigned>(machine_.sms);
     value_ = (1 + static_cast<unsigned>(below(254))) * 0x01010101u;
     machine_.load_kernels(), load_passes();
-    before();
+    machine_.flush(value_);
+    machine_.run(shared_, sms, kMostThreadsOfBlock, shared_bytes_, value_, 0, shared_bytes_);
+    if (local_ > 0) machine_.run(local_kernel_, 2 * sms, kMostThreadsOfBlock, 0, value_);
+    machine_.run(poison_, 4 * sms, kThreads, arena_.at, value_, arena_.bytes);
+    for (const Block& one : states_) {
+      CUDA(cuMemsetD8Async, one.at, static_cast<unsigned char>(value_), one.bytes, machine_.stream);
+    }
+    machine_.wait();
+    Size all = 0;
+    for (std::size_t t = 0; t < contents_.size(); ++t) {
+      if (is_given(t)) CUDA(cuMemcpyHtoD, addresses_[t], contents_[t].data(), contents_[t].size());
+      if (is_given(t) || is_written(t)) all += plan_->tensors[t].bytes;
+    }
+    CUDA(cuStreamSynchronize, nullptr);
     CUDA(cuCtxResetPersistingL2Cache);
-    if (!is_cold) read_inputs();
+    // Brings the inputs into both halves of L2, or into one where all tensors would not stay in both.
+    const Size l2 = static_cast<Size>(machine_.l2_bytes);
+    for (std::size_t t = 0; t < contents_.size() && !is_cold; ++t) {
+      machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], all <= l2 / 2 ? 1 : sms, std::min(contents_[t].size(), l2));
+    }
     const Handle without = captured(is_cold, false), with = captured(is_cold, true);
     const Times spacers = replayed(without), both = replayed(with);
     CUDA(cuGraphExecDestroy, without);
