@@ -64,7 +64,7 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
         assert figures["samples"] == PROCESSES * ROUNDS
     assert both.compared == PROCESSES * len(CONTENTS)
-    assert {content for content, _ in both.outputs} <= {*CONTENTS[1:]}
+    assert {content for content, _ in both.outputs} <= {*CONTENTS}
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -109,13 +109,13 @@ def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, mo
     assert {figures["us"] for figures in one.times.values()} == {7.0}
 
 
-@pytest.mark.parametrize(("deterministic", "kept"), [(True, 7), (False, PROCESSES * 3 * SAMPLES)])
+@pytest.mark.parametrize(("deterministic", "kept"), [(True, 1 + 7), (False, PROCESSES * len(CONTENTS))])
 def test_outputs_of_so_many_inputs_are_kept_or_all(start: Start, made: Path, deterministic: bool, kept: int) -> None:
     one = trials(start())
     one.deterministic = deterministic
     one.time(Runnable(plan(), made), None, CONTENTS, 7, 2)
     assert len(one.outputs) == kept and one.compared == PROCESSES * len(CONTENTS)
-    assert len(dict(one.outputs)) == (7 if deterministic else 3 * SAMPLES)
+    assert len(dict(one.outputs)) == (1 + 7 if deterministic else len(CONTENTS))
 
 
 def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> None:
@@ -184,20 +184,33 @@ def test_its_process_has_its_folder_and_inputs_only(start: Start, made: Path, tm
     assert "x.2.raw: expected a file" in one.reasons[0] and {content for content, _ in one.outputs} == {0, 1}
 
 
-def test_a_first_call_that_only_events_timed_is_not_measured(start: Start, made: Path) -> None:
-    (process,) = start(1)
-    ask = process.ask
-    process.ask = lambda *words: {**ask(*words), "us": [0.1, 0.1]}  # type: ignore[method-assign]
-    one = trials([process])
-    one.first(Runnable(plan(), made), CONTENTS[:1], 3.0)
-    assert one.first_us is None and not one.reasons
-
-
-@pytest.mark.parametrize(("us", "convicts"), [(3.0, False), (0.1, False), (-3.0, True)])
+@pytest.mark.parametrize(
+    ("firsts", "outcome"),
+    [
+        ([7.0, 7.0], "accepted"),
+        ([7.0, 90.0], "accepted"),  # one of the processes may be disturbed
+        ([90.0, 90.0], "rejected"),
+        ([None, 90.0], "rejected"),
+        ([None, None], "unmeasured"),  # only events timed it
+    ],
+)
 def test_a_first_call_that_is_slower_than_later_ones_convicts(
-    start: Start, made: Path, us: float, convicts: bool
+    start: Start, made: Path, firsts: list[float | None], outcome: str
 ) -> None:
-    one = trials(start(1))
-    one.first(Runnable(plan(), made), CONTENTS[:1], us)
-    assert one.first_us == 3.0 and [content for content, _ in one.outputs] == [CONTENTS[0]]
-    assert bool(one.reasons) is convicts
+    processes = start()
+    for process, first in zip(processes, firsts, strict=True):
+        ask, clocks = process.ask, itertools.chain([first], itertools.repeat(7.0))
+
+        def answer(*command: object, ask: Any = ask, clocks: Iterator[float | None] = clocks) -> Any:
+            us = [7.0, 7.0, *filter(None, [next(clocks)])] if command[0] == "call" else []
+            return {**ask(*command), **({"us": us} if us else {})}
+
+        process.ask = answer  # type: ignore[method-assign]
+    for new in (True, False):
+        one = trials(processes)
+        one.new = new
+        unmeasured = new and outcome == "unmeasured"
+        with pytest.raises(CapabilityError, match="first call") if unmeasured else contextlib.nullcontext():
+            one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
+        assert bool(one.reasons) is (new and outcome == "rejected")
+        assert (one.first_us is None) is (unmeasured or not new)

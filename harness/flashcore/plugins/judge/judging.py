@@ -40,10 +40,8 @@ SECONDS = 60.0
 _PER_SAMPLE, _TIMED_BYTES, _SEEDS = 6, 4 << 30, 2
 #: Inputs of a check whose rows are of several kinds: a kernel that tells kinds apart by a few elements fails on them.
 _MIXED = 4
-#: Processes whose first calls must all be slow to convict; those that are started ahead, which a candidate takes, with
-#: its rival's.
-_FIRSTS = 2
-_SPARE = 1 + PROCESSES + 1 + _FIRSTS
+#: Processes that are started ahead, which a candidate takes, with its rival's.
+_SPARE = 1 + PROCESSES + 1
 #: Inputs of timed calls whose answers are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
@@ -204,25 +202,14 @@ class _Judge:
             spent[what] = round(spent.get(what, 0.0) + time.monotonic() - start, 3)
 
     def _runs(self, shapes: Sequence[Shape], stage: str) -> list[Trials]:
-        """A candidate's runs on shapes until one fails; if it is timed, the first call of a process, too, on one of
-        them. Its processes end."""
+        """A candidate's runs on shapes until one fails. Its processes end."""
         runs = list[Trials]()
         taken = [self._spare.popleft() for _ in range(PROCESSES + 1 if stage == "bench" else 1)]
         try:
             for shape in shapes:
-                runs.append(self._measured(shape, stage, taken))
+                runs.append(self._measured(shape, stage, taken, new=not runs))
                 if runs[-1].reasons:
-                    return runs
-            if stage == "bench":
-                shape, timed = _DICE.choice([*zip(shapes, runs, strict=True)])
-                for _ in range(_FIRSTS):
-                    taken.append(self._spare.popleft())
-                    first = self._measured(shape, "first", taken[-1:], timed.times["cold"]["us"])
-                    if first.first_us is not None and not first.reasons:
-                        break
-                if first.first_us is None and not first.reasons:
-                    raise CapabilityError("the host was late to time a first call", "judge on a host that does less")
-                runs.append(first)
+                    break
             return runs
         finally:
             with self._adding("waits"):
@@ -231,9 +218,9 @@ class _Judge:
                 for each in taken:
                     each.close()
 
-    def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], us: float = 0.0) -> Trials:
-        """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival, or for the
-        ``first`` call of a process, which took ``us`` otherwise.
+    def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], *, new: bool) -> Trials:
+        """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival. Processes are
+        ``new`` on the first shape.
 
         Raises:
             UsageError: the plan is wrong.
@@ -248,7 +235,7 @@ class _Judge:
         ]
         with self._adding("inputs"):
             inputs = self._answers.ask(case, tasks)
-        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until)
+        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until, new)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
                 each.ready()
@@ -258,9 +245,7 @@ class _Judge:
             for text, contents in groups.items():
                 scalars = json.loads(text)
                 runnable = _runnable(case, one.plans, scalars)
-                if stage == "first":
-                    trials.first(runnable, contents, us)
-                elif stage == "check":
+                if stage == "check":
                     trials.check(runnable, contents)
                 elif len(groups) > 1:
                     raise CapabilityError(f"{shape.name}: expected numbers that no seed changes", "fix the suite")
@@ -326,7 +311,7 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
     size = sum(8 * math.prod(t.sizes) for t in given)
     count = max(1, min(most, _TIMED_BYTES // max(size * SAMPLES, 1)))
     usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
-    return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1) if stage == "bench" else 1)]
+    return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1))]
 
 
 def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnable:

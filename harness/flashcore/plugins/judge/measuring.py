@@ -104,10 +104,11 @@ class Trials:
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
+        new: whether the processes have run no kernel of the candidate.
         outputs: those that the judge looks at: the content that each belongs to, and its files by tensor.
         times: mode → the verdict's figures.
         compared: calls whose bytes were compared.
-        first_us: the time of a process's first call, unless the host was late to read the GPU's clock.
+        first_us: the time of the first call of ``new`` processes.
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
@@ -117,6 +118,7 @@ class Trials:
     state: Sequence[tuple[str, str]]
     deterministic: bool
     until: float
+    new: bool = False
     reasons: list[str] = field(default_factory=list)
     outputs: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -142,7 +144,7 @@ class Trials:
                     self._call(player, content, _DICE.choice(MODES))
 
     def time(self, one: Runnable, rival: Player | None, contents: Sequence[int], most: int, ours: int) -> None:
-        """Times calls on the contents but the first, in turns with a rival's.
+        """Times calls on the contents, but a cold one on the first, in turns with a rival's.
 
         Args:
             contents: enough that each process meets one once in all its replays.
@@ -154,28 +156,31 @@ class Trials:
         """
         with self._judged():
             first, *others = contents
-            self._looked_at = _DICE.sample(others, len(others))[: most if self.deterministic else None]
+            self._looked_at = [first, *_DICE.sample(others, len(others))[: most if self.deterministic else None]]
             players = [self._loaded(each, one, [first, *_DICE.sample(others, len(others))]) for each in self.processes]
             players += [self._loaded(*rival)] if rival else []
-            for player in players:
-                self._call(player, next(player.contents), MODES[0])
+            calls = [self._call(player, next(player.contents), MODES[1]) for player in players]
             watch = Watch("cuda", self.processes[0].device["uuid"], ours)
             for mode in MODES:
                 self._take_turns(players, len(others) // SAMPLES, watch, mode)
             self.gpu = state_values(watch.seen)
+            if self.new and not self.reasons:
+                self._compare_first(calls[: len(self.processes)])
 
-    def first(self, one: Runnable, contents: Sequence[int], us: float) -> None:
-        """Times one cold call of a process that has run no kernel of the candidate, which took ``us`` otherwise. What
-        earlier calls left, in our kernels' code or wherever it is, helps no more."""
-        self._looked_at = contents
-        with self._judged():
-            player = self._loaded(self.processes[0], one, contents)
-            us_by_events, _, us_by_gpu = self._call(player, contents[0], MODES[1])
-            if math.isnan(us_by_gpu):  # nothing confirms what the events say
-                return
-            self.first_us = max(us_by_events, us_by_gpu)
-            if self.first_us > _FIRST * us + _FIRST_US:
-                self.reasons.append(f"the first call of a process took {self.first_us:.2f} us, later ones {us:.2f} us")
+    def _compare_first(self, calls: Sequence[_Times]) -> None:
+        """Compares the first calls of processes with later ones. What earlier calls left, in our kernels' code or
+        wherever it is, does not help them.
+
+        Raises:
+            CapabilityError: the host was late to read the GPU's clock: nothing confirms what the events say.
+        """
+        us = [max(events, gpu) for events, _, gpu in calls if not math.isnan(gpu)]
+        if not us:
+            raise CapabilityError("the host was late to time a first call", "judge on a host that does less")
+        self.first_us, usual = min(us), self.times[MODES[1]]["us"]
+        if self.first_us > _FIRST * usual + _FIRST_US:
+            text = f"the first call of a process took {self.first_us:.2f} us, later ones {usual:.2f} us"
+            self.reasons.append(text)
 
     def _take_turns(self, players: Sequence[Player], count: int, watch: Watch, mode: str) -> None:
         """Takes samples of so many calls, and compares the time by events with those by other clocks, which no forged
