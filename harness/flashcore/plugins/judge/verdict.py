@@ -35,8 +35,8 @@ class Verdict:
         untrusted: texts that the candidate chose. ``claims``: what else it says, which is checked.
         rival: the suite's baseline, which was timed in turns with it, or what it was ``lacking``.
         shapes: of each check, then of each timing: the shape's name and ``params``, whether it was ``drawn``, ``seeds``
-            and complaints (``right``) by kind of input, ``times`` and ``floor`` in us by mode, ``first_us`` of first calls in
-            new processes, the ``gpu``'s state, and how many calls were judged, and compared by their bytes.
+            and complaints (``right``) by kind of input, ``times`` and ``floor`` in us by mode, ``first_us`` of new
+            processes' first calls, the ``gpu``'s state, and how many calls were judged, and compared by their bytes.
         seconds: what making inputs, running kernels, and judging answers took.
     """
 
