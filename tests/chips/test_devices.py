@@ -98,3 +98,11 @@ def test_a_name_is_of_one_device() -> None:
 )
 def test_a_device_is_called_by_whole_words(gpu: str | None, device: str, called: bool) -> None:
     assert devices.is_called(gpu, device) is called
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("H200", True), ("h100_pcie", True), ("A100", True), ("NVIDIA Unlisted 1", True), ("H20O", False), ("", False)],
+)
+def test_a_device_is_of_the_table_or_has_its_whole_name(text: str, expected: bool) -> None:
+    assert devices.is_name(text) is expected

@@ -251,6 +251,11 @@ MEANING: list[tuple[Change, str]] = [
     ({"budget.0.max": ...}, "budget[0]: expected a `min`, a `max` or both, found neither"),
     ({"budget.0.min": 64}, "budget[0]: expected min <= max, found 64.0 > 32.0"),
     (
+        {"budget.0.device": "H20O"},
+        "budget[0].device: expected a GPU of the device table, or its whole name (NVIDIA …), found 'H20O' (did you mean"
+        " h200?)",
+    ),
+    (
         {"budget.0.variants": ["plan*"]},
         "budget[0].variants: expected globs that match a variant, found 'plan*' (did you mean plain?)",
     ),

@@ -93,6 +93,12 @@ def is_called(gpu: str | None, device: str) -> bool:
     return listed is not None and listed == find(gpu)
 
 
+def is_name(text: str) -> bool:
+    """Whether a GPU may be called so: one of the table, or by a whole name of the driver, which starts with NVIDIA."""
+    names = (name for device in load().values() for name in (device.title, *device.names))
+    return text.startswith("NVIDIA ") or find(text) is not None or any(is_called(name, text) for name in names)
+
+
 def _all_names(device: Device) -> set[str]:
     return {_plain(name) for name in (*device.names, device.title, device.key)}
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from flashcore.chips import devices
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import gate_policy
 from flashcore.model.catalogue import DECISION, FACTS, GROUP_STAGE, FactSpec, spec_of
@@ -58,6 +59,9 @@ def _check_limits(key: str, form: BudgetForm, mistakes: Mistakes) -> None:
         mistakes.add(key, "a `min`, a `max` or both", "neither")
     elif low is not None and high is not None and low > high:
         mistakes.add(key, "min <= max", f"{low} > {high}")
+    if form.device is not None and not devices.is_name(form.device):
+        expected = "a GPU of the device table, or its whole name (NVIDIA …)"
+        mistakes.add(f"{key}.device", expected, misspelled(form.device, devices.load()))
 
 
 # --- a manifest -----------------------------------------------------------------------------------
