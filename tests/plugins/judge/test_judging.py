@@ -53,8 +53,8 @@ def test_inputs_are_of_several_kinds_if_one_tensor_can_be(tmp_path: Path) -> Non
     (suite / "suite.toml").write_text(text)
     for root, are_mixed in ((SUITE, False), (suite, True)):
         loaded, form = load(root), SimpleNamespace(problem="copy", tolerance="exact")
-        one, shape = cast(Any, SimpleNamespace(form=form)), loaded.shapes["small"]
-        kinds = [*_kinds(case_of(loaded, one, shape), shape, "check", 1)]
+        shape = loaded.shapes["small"]
+        kinds = [*_kinds(case_of(loaded, cast(Any, form), shape), shape, "check", 1)]
         assert {"random", "ones"} <= {*kinds} and any("+" in kind for kind in kinds) == are_mixed
 
 

@@ -12,6 +12,7 @@ import site
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TextIO
 
 #: The folder that contains this package.
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -25,6 +26,13 @@ def command(module: str, *arguments: str) -> list[str]:
 def child(module: str, *words: str) -> Callable[[Path, Path], list[str]]:
     """(task file, journal) → the command line of a child module, with these words after them."""
     return lambda task_file, journal: command(module, str(task_file), str(journal), *words)
+
+
+def answers() -> TextIO:
+    """This process's standard output, for its answers alone: what a suite's code prints goes to standard error."""
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    return stream
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

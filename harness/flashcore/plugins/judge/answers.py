@@ -67,8 +67,7 @@ class Answers:
 
 def main() -> None:
     """Answers until the input ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # prints of the suite are no answers
+    answers = python_process.answers()
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"

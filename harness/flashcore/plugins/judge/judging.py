@@ -226,16 +226,16 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        one, form = self._one, self._one.candidate.form
-        case = case_of(self.suite, one.candidate, shape)
-        kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
+        one, deterministic = self._one, self._one.form.deterministic
+        case = case_of(self.suite, one.form, shape)
+        kinds = _kinds(case, shape, stage, _PER_SAMPLE if deterministic else 1)
         tasks = [
             {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
             for number, kind in enumerate(kinds)  # each of the suite's processes gets as many seeds
         ]
         with self._adding("inputs"):
             inputs = self._answers.ask(case, tasks)
-        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until, new)
+        trials = Trials(case, inputs, taken[:PROCESSES], one.state, deterministic, self._until, new)
         with self._adding("waits"):  # to make contexts would disturb times
             for each in (*taken, *(self._spare if stage != "check" else ())):
                 each.ready()
@@ -265,7 +265,7 @@ class _Judge:
         """The suite's baseline, to be timed in turns with a candidate."""
         rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
         try:
-            if self._one.candidate.form.problem != self.suite.variants[self.suite.baseline].problem:
+            if self._one.form.problem != self.suite.variants[self.suite.baseline].problem:
                 raise UsageError("it solves another problem")
             return Player(process, _runnable(case, self.baseline.result(), scalars), itertools.cycle(contents))
         except FlashcoreError as error:
@@ -279,7 +279,7 @@ class _Judge:
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         for file in itertools.chain(*(files.values() for _, files in run.outputs)):
             os.unlink(file)
-        floor = _floor(run.case, self._one.candidate.form.roof, self._verdict.device["name"]) if run.times else {}
+        floor = _floor(run.case, self._one.form.roof, self._verdict.device["name"]) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
             if mode in floor and figures["us"] < _BELOW * floor[mode]:

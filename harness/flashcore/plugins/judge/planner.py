@@ -18,6 +18,7 @@ from typing import Any
 from flashcore.errors import FlashcoreError
 from flashcore.measure.cases import child_cases
 from flashcore.measure.compiling import compile_all
+from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import all_kinds, load_problem
@@ -27,8 +28,7 @@ from flashcore.plugins.launcher import cuda_source, planned
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    answers = python_process.answers()
     try:
         answer = _planned(*sys.argv[1:])
     except FlashcoreError as error:

@@ -59,7 +59,7 @@ class Planned(NamedTuple):
 class Prepared(NamedTuple):
     """A candidate that may run, with its shapes and launches."""
 
-    candidate: Candidate
+    form: CandidateForm
     shapes: Sequence[Shape]
     plans: Planned
     state: Sequence[tuple[str, str]]  # cubin and name of global variables
@@ -102,7 +102,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         plans = Planned(every, one.folder)
     launched, until = set[tuple[str, str]](), time.monotonic() + seconds
     for shape in shapes:
-        case = case_of(suite, one, shape)
+        case = case_of(suite, one.form, shape)
         for given in plans.of(shape.name):
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
@@ -116,12 +116,12 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
     if reasons:
         raise UsageError(*reasons[:20])
     state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
-    return Prepared(one, shapes, plans, state)
+    return Prepared(one.form, shapes, plans, state)
 
 
-def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:
+def case_of(suite: Suite, form: CandidateForm, shape: Shape) -> Case:
     """The candidate on a shape."""
-    problem = suite.problems[one.form.problem]
+    problem = suite.problems[form.problem]
     return Case(
         variant="candidate",
         shape=shape.name,
@@ -130,7 +130,7 @@ def case_of(suite: Suite, one: Candidate, shape: Shape) -> Case:
         problem_file=problem.file,
         params=dict(shape.params),
         arguments=problem.arguments,
-        tolerance=one.form.tolerance,
+        tolerance=form.tolerance,
     )
 
 
