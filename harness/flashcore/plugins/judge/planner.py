@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,10 +42,8 @@ def main() -> None:
 
 def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     os.environ["CUDA_ARCH"] = arch.removeprefix("sm_")
-    made = Path("made").resolve()
-    made.mkdir()
+    made, build = Path(tempfile.mkdtemp()), tempfile.mkdtemp()
     launcher = "flashcore.plugins.launcher.program:target"
-    build = str(Path("build").resolve())
     context = open_context(Settings(root, build=build, variant=name, shapes=shapes, upto=None, launcher=launcher))
     variant = context.suite.variants[name]
     suite = replace(context.suite, variants={name: variant})  # others may need compilers that are not there

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -100,22 +101,24 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
             one.form.launches if isinstance(one.form.launches, dict) else {shape.name: [one.form] for shape in shapes}
         )
         plans = Planned(every, one.folder)
-    launched, until = set[tuple[str, str]](), time.monotonic() + seconds
+    launched, until = defaultdict[str, set[str]](set), time.monotonic() + seconds
     for shape in shapes:
         case = case_of(suite, one.form, shape)
         for given in plans.of(shape.name):
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
             plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
-            launched.update((launch.cubin, untrusted(launch.kernel)) for launch in plan.launches)
-    inspected = {name: inspection.inspect(plans.cubins / name, arch) for name in sorted({name for name, _ in launched})}
-    facts = {(name, k["kernel"]): k for name, each in inspected.items() for k in each.kernels}
-    verdict.kernels = [facts[each] for each in facts if each in launched]
-    reasons = [reason for each in inspected.values() for reason in each.reasons]
-    reasons = reasons or [f"{cubin}: it has no kernel {kernel}" for cubin, kernel in launched - facts.keys()]
+            for launch in plan.launches:
+                launched[launch.cubin].add(untrusted(launch.kernel))
+    reasons, state = list[str](), list[tuple[str, str]]()
+    for name, kernels in sorted(launched.items()):
+        inspected = inspection.inspect(plans.cubins / name, arch)
+        facts = {each["kernel"]: each for each in inspected.kernels}
+        verdict.kernels += [facts[kernel] for kernel in facts if kernel in kernels]
+        reasons += inspected.reasons or [f"{name}: it has no kernel {kernel}" for kernel in kernels - facts.keys()]
+        state += [(name, variable) for variable in inspected.state]
     if reasons:
         raise UsageError(*reasons[:20])
-    state = [(cubin, name) for cubin, each in inspected.items() for name in each.state]
     return Prepared(one.form, shapes, plans, state)
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from flashcore.errors import CapabilityError, Exit, UsageError
@@ -84,7 +84,7 @@ def stop() -> None:
             os.killpg(process, signal.SIGKILL)
 
 
-def readable(folders: Sequence[Path]) -> list[str]:
+def readable(folders: Iterable[Path]) -> list[str]:
     """What a command may read: these folders, compilers, and this package with what it imports."""
     nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
     roots = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []

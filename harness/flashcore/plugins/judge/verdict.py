@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +50,7 @@ class Verdict:
     device: Mapping[str, Any] = field(default_factory=dict)
     rival: dict[str, str] = field(default_factory=dict)
     shapes: list[dict[str, Any]] = field(default_factory=list)
-    kernels: Sequence[Mapping[str, Any]] = ()
+    kernels: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     made_by: str = f"flashcore {__version__}"
     format: int = FORMAT
