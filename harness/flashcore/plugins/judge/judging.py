@@ -167,15 +167,13 @@ class _Judge:
         try:
             if not self._spare:
                 self.__post_init__()
-            self._refill()
             for stage in ("check", "bench"):
                 wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
                 if not wanted or reasons:
                     break
                 runs = self._runs(wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
-                if stage == "bench":
-                    self._refill()
+                self._refill()
                 with self._adding("answers"):
                     for run in runs:
                         reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -34,6 +35,7 @@ _BUBBLEWRAP = (
     "--unshare-all --die-with-parent --new-session --cap-drop ALL --proc /proc --remount-ro /proc --dev /dev"
     f" --remount-ro /dev --size {2 << 30} --tmpfs /tmp"
 )
+_VARIABLES = re.compile("PATH|PYTHONPATH|LANG|NVCC|CUDA_HOME|CXX|NVCC_(CCBIN|PREPEND_FLAGS|APPEND_FLAGS)")
 _running = set[int]()
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 
@@ -106,9 +108,8 @@ def readable(folders: Iterable[Path]) -> list[str]:
 def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a command, which gets the file descriptor ``writer``; kills it with all that it
     started."""
-    keep = ("PATH", "LANG", "NVCC", "CUDA_HOME", "CXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-    named = {name: os.environ[name] for name in keep if name in os.environ}
-    environment = python_process.environment({**named, "HOME": "/tmp", "PYTHONPATH": os.environ.get("PYTHONPATH", "")})
+    kept = {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name)}
+    environment = python_process.environment({**kept, "HOME": "/tmp"})
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, env=environment, start_new_session=True,
