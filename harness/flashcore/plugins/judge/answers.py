@@ -41,8 +41,9 @@ class Answers:
     def __init__(self, count: int, folder: Path, variables: Mapping[str, str]) -> None:
         environment = python_process.environment({**os.environ, **variables})
         command = python_process.command(__name__, str(folder))
-        self._processes = [Launcher(command, folder, _LIMIT_S, environment) for _ in range(count)]
-        self._threads = [ThreadPoolExecutor(1) for _ in range(count)]  # one for each process
+        self._processes = [  # each with a thread that asks it
+            (Launcher(command, folder, _LIMIT_S, environment), ThreadPoolExecutor(1)) for _ in range(count)
+        ]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Each task with its answer; those with the same seed are one process's.
@@ -52,16 +53,15 @@ class Answers:
         """
         given, answers = asdict(case), list[Future[dict[str, Any]]]()
         for task in tasks:
-            number = task["seed"] % len(self._processes)
-            text = json.dumps({**task, "case": given})
-            answers.append(self._threads[number].submit(self._processes[number].ask, text))
+            process, thread = self._processes[task["seed"] % len(self._processes)]
+            answers.append(thread.submit(process.ask, json.dumps({**task, "case": given})))
         try:
             return [{**task, **answer.result()} for task, answer in zip(tasks, answers, strict=True)]
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 
     def close(self) -> None:
-        for process in self._processes:
+        for process, _ in self._processes:
             process.close()
 
 

@@ -263,8 +263,6 @@ class _Judge:
         """The suite's baseline, to be timed in turns with a candidate."""
         rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
         try:
-            if self._one.form.problem != self.suite.variants[self.suite.baseline].problem:
-                raise UsageError("it solves another problem")
             return Player(process, _runnable(case, self.baseline.result(), scalars), itertools.cycle(contents))
         except FlashcoreError as error:
             rival["lacking"] = untrusted(error, 300)
