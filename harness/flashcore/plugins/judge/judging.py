@@ -186,7 +186,8 @@ class _Judge:
             for result in timed
             for mode in result["times"].keys() - result["floor"]
         ]
-        missing = missing if timed else ["no shape of it is timed"]
+        if not timed:
+            missing = ["no shape of it is timed"]
         verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
     @contextlib.contextmanager
