@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Base64Bytes, Field
 
@@ -203,12 +203,17 @@ def compiled(
 
 def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
     """A candidate and its drawn shapes, as more tables of the suite's manifest."""
-    fixed = {"tolerance": form.tolerance, "roof": form.roof, "problem": form.problem}
-    drawn = [shape for shape in shapes if shape.name not in suite.shapes]
-    tables: dict[str, dict[str, Any]] = {
-        f"variant.{NAME}": {"technique": NAME, "tolerance_reason": NAME, **form.variant, **fixed}
+    variant = {
+        "technique": NAME,
+        "tolerance_reason": NAME,
+        **form.variant,
+        **picked(form, "problem", "tolerance", "roof"),
     }
-    tables |= {f"shape.{s.name}": {"params": dict(s.params), "problem": form.problem} for s in drawn}
+    tables = {f"variant.{NAME}": variant} | {
+        f"shape.{s.name}": {"params": dict(s.params), "problem": form.problem}
+        for s in shapes
+        if s.name not in suite.shapes
+    }
     lines = list[str]()
     for name, table in tables.items():
         lines.append(f"\n[{name}]\n")
