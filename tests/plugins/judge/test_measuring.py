@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flashcore.errors import CapabilityError
@@ -214,3 +215,17 @@ def test_a_first_call_that_is_slower_than_later_ones_convicts(
             one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
         assert bool(one.reasons) is (new and outcome == "rejected")
         assert (one.first_us is None) is (unmeasured or not new)
+
+
+def test_outputs_are_hashed_at_a_secret_point(start: Start, made: Path) -> None:
+    (process,) = start(1)
+    points, prime = set[int](), (1 << 61) - 1
+    for _ in range(2):
+        one = trials([process])
+        one._loaded(process, Runnable(plan(), made), [0])
+        expected = 1
+        for word in np.frombuffer(Random(0).randbytes(256), "<u4").tolist():
+            expected = (expected * one._point + word) % prime
+        assert int(process.ask("call", "isolated", 0)["hash"]) % prime == expected
+        points.add(one._point)
+    assert len(points) == 2
