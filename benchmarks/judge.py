@@ -28,12 +28,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from benchmarks import raw
 from flashcore.errors import Exit, FlashcoreError
@@ -42,6 +44,8 @@ from flashcore.model.groups import grouped
 from flashcore.model.suite import Shape
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge import candidate, judging, preparing
+from flashcore.plugins.judge.answers import Answers
+from flashcore.plugins.judge.measuring import Process
 from flashcore.plugins.judge.verdict import Verdict
 from flashcore.readers import cubin
 from flashcore.suites.load import load
@@ -302,9 +306,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if options.batch:
             wanted = _batch(wanted, options.batch, Path(made))
         start = written = time.monotonic()
-        with contextlib.closing(_judged([] if options.no_judging else wanted)) as verdicts:
+        with _steps() as spent, contextlib.closing(_judged([] if options.no_judging else wanted)) as verdicts:
             for place, verdict in verdicts:
-                one = json.loads(verdict.to_json()) | {"at_s": round(time.monotonic() - start, 2)}
+                one = json.loads(verdict.to_json())
+                one |= {"at_s": round(time.monotonic() - start, 2), "seconds": spent.get(verdict.candidate, {})}
                 results[place.name] = one
                 message = f"{one['at_s']:.1f} s {one['seconds']} {one['reasons'][:1] or _times(one)}"
                 print(f"{place.name} {one['status']} {message}", file=sys.stderr)
@@ -314,6 +319,46 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 if time.monotonic() > start + options.seconds:
                     break
         return results
+
+
+@contextlib.contextmanager
+def _steps() -> Iterator[Mapping[str, Mapping[str, float]]]:
+    """Candidate's hash → seconds by what the judge spent them on, while the ``with`` block runs: inputs, answers, waits
+    for processes to start and end, and the rest, which is the kernels'."""
+    spent: dict[str, dict[str, float]] = {}
+    of_thread = threading.local()  # each measures one candidate at a time
+
+    def timed(function: Any, step: Callable[..., str]) -> Any:
+        def call(*words: Any) -> Any:
+            start, steps = time.monotonic(), getattr(of_thread, "steps", {})
+            try:
+                return function(*words)
+            finally:
+                name = step(*words)
+                steps[name] = round(steps.get(name, 0.0) + time.monotonic() - start, 3)
+
+        return call
+
+    def judge(self: Any, one: Any, verdict: Verdict, original: Any = judging._Judge.judge) -> None:
+        steps = of_thread.steps = spent.setdefault(verdict.candidate, {})
+        start = time.monotonic()
+        try:
+            original(self, one, verdict)
+        finally:
+            steps["kernels"] = round(time.monotonic() - start - sum(steps.values()), 3)
+            of_thread.steps = {}
+
+    def of_tasks(_: Any, case: Any, tasks: Any) -> str:
+        return "answers" if any(task["task"] == "judge" for task in tasks) else "inputs"
+
+    with contextlib.ExitStack() as stack:
+        for owner, name, function in (
+            (judging._Judge, "judge", judge),
+            (Answers, "ask", timed(Answers.ask, of_tasks)),
+            *((Process, name, timed(getattr(Process, name), lambda *_: "waits")) for name in ("ready", "close")),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, function))
+        yield spent
 
 
 def _judged(candidates: Sequence[Path]) -> Generator[tuple[Path, Verdict]]:

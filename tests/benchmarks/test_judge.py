@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.judge import CONTROL, busy, table, verdict
+from benchmarks.judge import CONTROL, _steps, busy, table, verdict
+from tests.plugins.judge.conftest import Judge, gpus, judge, machine, made, stand_in
+
+__all__ = ["gpus", "judge", "machine", "made", "stand_in"]
 
 
 def judged(status: str, low: float = 0.0, high: float = 0.0, reasons: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -55,3 +58,11 @@ def test_a_gpu_is_busy_while_it_has_a_candidate() -> None:
     on = [{**judged("accepted"), "device": {"uuid": gpu}, "seconds": seconds, "at_s": 4.0} for gpu in "aab"]
     elsewhere = {**judged("rejected"), "at_s": 9.0}  # before it needs a GPU
     assert busy({f"batch.{i}": one for i, one in enumerate([*on, elsewhere])}) == {"a": 0.75, "b": 0.375}
+
+
+def test_the_steps_of_a_candidate_are_timed(judge: Judge) -> None:
+    with _steps() as spent:
+        one = judge()
+    steps = spent[one.candidate]
+    assert one.status == "accepted" and {*steps} == {"inputs", "answers", "kernels", "waits"}
+    assert 0 < sum(steps.values()) <= one.seconds + 0.01 and all(seconds > 0 for seconds in steps.values())

@@ -11,7 +11,7 @@ import secrets
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,9 +88,11 @@ def judge_all(
     def measured(folder: Path, one: Prepared, verdict: Verdict) -> None:
         judge = idle.pop()
         say(f"judge {untrusted(folder.name)} {judge.gpu}")
+        start = time.monotonic()
         try:
             judge.judge(one, verdict)
         finally:
+            verdict.seconds = round(time.monotonic() - start, 3)
             idle.append(judge)
 
     with (
@@ -174,9 +176,8 @@ class _Judge:
                 runs = self._runs(wanted, stage)
                 # Every process of the candidate's kernels has ended: from here on there are answers.
                 self._refill()
-                with self._adding("answers"):
-                    for run in runs:
-                        reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
+                for run in runs:
+                    reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
         except Exception:
             self.close()
             raise
@@ -190,16 +191,6 @@ class _Judge:
             missing = ["no shape of it is timed"]
         verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
-    @contextlib.contextmanager
-    def _adding(self, what: str) -> Iterator[None]:
-        """Adds the seconds that the ``with`` block takes."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            spent = self._verdict.seconds
-            spent[what] = round(spent.get(what, 0.0) + time.monotonic() - start, 3)
-
     def _runs(self, shapes: Sequence[Shape], stage: str) -> list[Trials]:
         """A candidate's runs on shapes until one fails. Its processes end."""
         runs = list[Trials]()
@@ -211,11 +202,10 @@ class _Judge:
                     break
             return runs
         finally:
-            with self._adding("waits"):
-                for each in taken:  # all at once: to free a context takes long
-                    each.kill()
-                for each in taken:
-                    each.close()
+            for each in taken:  # all at once: to free a context takes long
+                each.kill()
+            for each in taken:
+                each.close()
 
     def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], *, new: bool) -> Trials:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival. Processes are
@@ -232,28 +222,25 @@ class _Judge:
             {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
             for number, kind in enumerate(kinds)  # each of the suite's processes gets as many seeds
         ]
-        with self._adding("inputs"):
-            inputs = self._answers.ask(case, tasks)
+        inputs = self._answers.ask(case, tasks)
         trials = Trials(case, inputs, taken[:PROCESSES], one.state, deterministic, self._until, new)
-        with self._adding("waits"):  # to make contexts would disturb times
-            for each in (*taken, *(self._spare if stage != "check" else ())):
-                each.ready()
+        for each in (*taken, *(self._spare if stage != "check" else ())):  # to make contexts would disturb times
+            each.ready()
         self._verdict.device = taken[0].device
-        with self._adding("kernels"):
-            groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
-            for text, contents in groups.items():
-                scalars = json.loads(text)
-                runnable = _runnable(case, one.plans, scalars)
-                if stage == "check":
-                    trials.check(runnable, contents)
-                elif len(groups) > 1:
-                    raise CapabilityError(f"{shape.name}: expected numbers that no seed changes", "fix the suite")
-                else:
-                    ours = len(kinds) // (SAMPLES + 1)  # as many are the rival's: what it answers is on the GPU
-                    rival = self._rival(taken[-1], case, scalars, contents[-ours:])
-                    most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
-                    processes = self.count + len(taken) + len(self._spare)
-                    trials.time(runnable, rival, contents[:-ours], most, processes)
+        groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
+        for text, contents in groups.items():
+            scalars = json.loads(text)
+            runnable = _runnable(case, one.plans, scalars)
+            if stage == "check":
+                trials.check(runnable, contents)
+            elif len(groups) > 1:
+                raise CapabilityError(f"{shape.name}: expected numbers that no seed changes", "fix the suite")
+            else:
+                ours = len(kinds) // (SAMPLES + 1)  # as many are the rival's: what it answers is on the GPU
+                rival = self._rival(taken[-1], case, scalars, contents[-ours:])
+                most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
+                processes = self.count + len(taken) + len(self._spare)
+                trials.time(runnable, rival, contents[:-ours], most, processes)
         for file in self.inputs.iterdir():
             file.unlink()
         return trials

@@ -37,7 +37,7 @@ class Verdict:
         shapes: of each check, then of each timing: the shape's name and ``params``, whether it was ``drawn``, ``seeds``
             and complaints (``right``) by kind of input, ``times`` and ``floor`` in us by mode, ``first_us`` of new
             processes' first calls, the ``gpu``'s state, and how many calls were judged, and compared by their bytes.
-        seconds: what making inputs, running kernels, and judging answers took.
+        seconds: how long a GPU was the candidate's.
     """
 
     candidate: str
@@ -51,7 +51,7 @@ class Verdict:
     rival: dict[str, str] = field(default_factory=dict)
     shapes: list[dict[str, Any]] = field(default_factory=list)
     kernels: list[dict[str, Any]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
     made_by: str = f"flashcore {__version__}"
     format: int = FORMAT
     time: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
