@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from flashcore.errors import CapabilityError
 from flashcore.plugins.judge.measuring import PROCESSES, ROUNDS, SAMPLES, Player, Process, Runnable, Trials
+from flashcore.plugins.launcher.plan import Plan
 from tests.plugins.launcher.conftest import machine, made, plan
 
 __all__ = ["machine", "made"]
@@ -217,15 +217,25 @@ def test_a_first_call_that_is_slower_than_later_ones_convicts(
         assert (one.first_us is None) is (unmeasured or not new)
 
 
-def test_outputs_are_hashed_at_a_secret_point(start: Start, made: Path) -> None:
+def test_hashes_are_of_all_bytes_and_of_a_secret(start: Start, made: Path) -> None:
     (process,) = start(1)
-    points, prime = set[int](), (1 << 61) - 1
+    inputs = process.folder.parent / "inputs"
+
+    def hashed(number: int, content: bytes) -> str:
+        (inputs / f"x.{number}.raw").write_bytes(content)
+        return str(process.ask("call", "isolated", number)["hash"])
+
+    size, every = 4099, list[str]()
+    data = plan(
+        arguments=[[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": size.to_bytes(4, "little").hex()}]]
+    ).model_dump()
+    for tensor in data["tensors"].values():
+        tensor["sizes"] = [size]
     for _ in range(2):
         one = trials([process])
-        one._loaded(process, Runnable(plan(), made), [0])
-        expected = 1
-        for word in np.frombuffer(Random(0).randbytes(256), "<u4").tolist():
-            expected = (expected * one._point + word) % prime
-        assert int(process.ask("call", "isolated", 0)["hash"]) % prime == expected
-        points.add(one._point)
-    assert len(points) == 2
+        one._loaded(process, Runnable(Plan.model_validate(data), made), [0])
+        contents = [bytes(size)] + [bytes(at) + b"\1" + bytes(size - 1 - at) for at in (0, 3, 4, 1023, 1024, size - 1)]
+        hashes = [hashed(100 + number, content) for number, content in enumerate(contents)]
+        assert len({*hashes}) == len(contents) and hashed(200, contents[3]) == hashes[3]
+        every += hashes[1:]
+    assert len({*every}) == len(every), "another secret gives other hashes"

@@ -37,7 +37,6 @@ _CLOCKS = {"host": (1.1, 2.0), "gpu": (1.02, 0.5)}
 #: A process's first call may take this share longer, and so many us, for code that no call has loaded.
 _FIRST, _FIRST_US = 1.1, 3.0
 _VARIABLES = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH")
-_PRIME = (1 << 61) - 1  # of hashes
 _DICE = secrets.SystemRandom()
 _PROGRAM = Path(__file__).with_name("trial.cpp")
 
@@ -127,7 +126,7 @@ class Trials:
     gpu: dict[str, Any] = field(default_factory=dict)
     _looked_at: Collection[int] = ()  # contents whose calls are judged in full, which no kernel can know
     _hashes: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _point: int = field(default_factory=lambda: _DICE.randrange(1, _PRIME))  # at which outputs are hashed: a secret
+    _secret: int = field(default_factory=lambda: secrets.randbits(63))  # that hashes depend on
 
     def check(self, one: Runnable, contents: Sequence[int]) -> None:
         """Two calls on each content, as if they were timed. The bytes before them differ, so that unwritten elements
@@ -256,7 +255,7 @@ class Trials:
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, process.folder / name)
         (process.folder / "plan").write_text(one.plan.words())
-        self._ask(process, "plan", "plan", places, self._point)
+        self._ask(process, "plan", "plan", places, self._secret)
         for variable in self.state if process in self.processes else ():
             self._ask(process, "state", *variable)
         return Player(process, one, iter(contents))

@@ -4,8 +4,8 @@
 //
 //   trial FOLDER INPUTS    reads a command from each line of standard input, writes events as the launcher does
 //
-//   plan FILE PLACES POINT   loads a plan instead of the last one; its tensors lie anywhere, or the large ones on pages, as
-//                            torch's; outputs are hashed at a secret point
+//   plan FILE PLACES SECRET  loads a plan instead of the last one; its tensors lie anywhere, or the large ones on pages, as
+//                            torch's; hashes of outputs depend on the secret
 //   state CUBIN NAME         a global variable, which is written before each call
 //   call MODE K              a call on content K: `us` that it adds between events around it and spacers, by the host's clock,
 //                            and, unless the host was late to read it, by the GPU's; the `hash` of its outputs
@@ -18,9 +18,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -33,7 +35,6 @@ namespace {
 constexpr int kOptinShared = 97, kPageable = 88, kMostKiloHertz = 13, kLocalBytes = 3;  // of devices; of functions
 constexpr unsigned kThreads = 256, kMostThreadsOfBlock = 1024;
 constexpr std::int64_t kMostContents = 1 << 20;
-constexpr std::uint64_t kPrime = (std::uint64_t{1} << 61) - 1;  // of hashes
 constexpr std::uint64_t kLongSpacer = 20000;  // clocks, in which L2 writes back what it was given before
 constexpr double kMostUs = 1e6;
 constexpr Size kPage = Size{2} << 20, kStep = 256, kGap = 1 << 12;  // an allocation's unit, an alignment, a gap's least
@@ -156,7 +157,8 @@ class Session {
     if (which == 0) {
       const std::string path = words.file();
       const bool on_pages = words.one_of({"anywhere", "pages"}) == 1;
-      point_ = static_cast<std::uint64_t>(words.integer(1, kPrime - 1));
+      std::mt19937_64 secrets(static_cast<std::uint64_t>(words.integer(0, std::numeric_limits<std::int64_t>::max())));
+      for (std::uint64_t& key : keys_) key = secrets() | 1;
       open(path, on_pages);
     } else if (which == 1) {
       const bool is_cold = words.one_of({"isolated", "cold"}) == 1;
@@ -260,21 +262,23 @@ class Session {
     content_ = content;
   }
 
-  // Takes a call's outputs; their hash: a polynomial of their words at the secret point, without which nobody can tell two
-  // outputs of one hash.
+  // Takes a call's outputs; their hash: sums of secret multiples of their words, without which nobody can make two outputs
+  // of one hash.
   std::string taken() {
-    std::uint64_t hash = 1;
+    std::uint64_t hash = 0;
     for (std::size_t t = 0; t < results_.size(); ++t) {
       if (!is_written(t)) continue;
-      results_[t].resize(plan_->tensors[t].bytes);
-      CUDA(cuMemcpyDtoH, results_[t].data(), addresses_[t], results_[t].size());
-      for (Size at = 0; at < results_[t].size(); at += sizeof(std::uint32_t)) {
-        std::uint32_t word = 0;
-        std::memcpy(&word, &results_[t][at], std::min(sizeof word, results_[t].size() - at));
-        const auto product = static_cast<unsigned __int128>(hash) * point_ + word;
-        hash = static_cast<std::uint64_t>(product & kPrime) + static_cast<std::uint64_t>(product >> 61);
-        hash = (hash & kPrime) + (hash >> 61);
+      std::string& bytes = results_[t];
+      std::uint32_t word = 0;
+      bytes.resize(rounded(plan_->tensors[t].bytes, sizeof word));
+      CUDA(cuMemcpyDtoH, bytes.data(), addresses_[t], plan_->tensors[t].bytes);
+      for (Size at = 0; at < bytes.size(); hash *= keys_[0]) {
+        for (Size i = 0; i < keys_.size() && at < bytes.size(); ++i, at += sizeof word) {
+          std::memcpy(&word, &bytes[at], sizeof word);
+          hash += keys_[i] * word;
+        }
       }
+      bytes.resize(plan_->tensors[t].bytes);
     }
     return member("hash", std::to_string(hash));
   }
@@ -390,7 +394,7 @@ class Session {
   std::unique_ptr<Plan> plan_;
   std::mt19937_64 draw_;
   unsigned value_ = 0;       // of all memory of ours before the last call: one byte, four times
-  std::uint64_t point_ = 0;
+  std::array<std::uint64_t, 256> keys_ = {};
   double spacer_us_ = 0;  // that it takes at least
   volatile std::uint64_t* stamps_ = nullptr;  // of the spacers, in nanoseconds
   Handle poison_ = nullptr, touch_ = nullptr, stamp_ = nullptr, shared_ = nullptr, local_kernel_ = nullptr;
