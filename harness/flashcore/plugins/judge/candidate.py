@@ -45,8 +45,11 @@ class Launches(Form):
     they are for: all, if it names none."""
 
     launches: list[Any]
-    workspaces: dict[Word, int | str] = Field(default={})
-    numbers: dict[Word, int | float] = Field(default={})
+    workspaces: dict[Word, int | str] = Field({})
+    numbers: dict[Word, int | float] = Field({})
+
+
+ByShape = dict[str, Annotated[list[Launches], Field(max_length=64)]]
 
 
 class _Launch(Launch):
@@ -68,9 +71,9 @@ class CandidateForm(Launches):
     #: Calls on equal inputs give equal bytes.
     deterministic: bool = True
     #: The shapes that it supports; none: all.
-    shapes: list[Name] = Field(default=[], max_length=1000)
-    launches: list[Any] | dict[Name, Annotated[list[Launches], Field(max_length=64)]] = Field(default=[])  # type: ignore[assignment]
-    variant: dict[str, Any] = Field(default={})
+    shapes: list[Name] = Field([], max_length=1000)
+    launches: list[Any] | ByShape = Field([])  # type: ignore[assignment]
+    variant: dict[str, Any] = Field({})
 
 
 class Candidate(NamedTuple):

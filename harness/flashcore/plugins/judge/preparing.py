@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Base64Bytes, Field
 
@@ -23,7 +23,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, sandbox
-from flashcore.plugins.judge.candidate import MANIFEST, Candidate, CandidateForm, Launches, validated
+from flashcore.plugins.judge.candidate import MANIFEST, ByShape, Candidate, CandidateForm, Launches, validated
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites import parts
@@ -36,8 +36,8 @@ NAME = "judged_candidate"
 class _Answer(Form):
     """What the planner writes."""
 
-    shapes: dict[str, Annotated[list[Launches], Field(max_length=64)]] = Field(default={})
-    cubins: dict[Word, Base64Bytes] = Field(default={}, max_length=256)
+    shapes: ByShape
+    cubins: dict[Word, Base64Bytes] = Field(max_length=256)
 
 
 class Planned(NamedTuple):
