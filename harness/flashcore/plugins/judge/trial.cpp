@@ -313,21 +313,16 @@ class Session {
   // A graph of a call between spacers, or without it, and events around these.
   Handle captured(bool is_cold, bool is_there) {
     const auto sms = static_cast<unsigned>(machine_.sms);
-    Handle graph = nullptr, made = nullptr;
-    CUDA(cuStreamBeginCapture, machine_.stream, kRelaxedCapture);
-    if (is_cold) machine_.flush(value_ + 1);
-    machine_.record(0, 0);
     const auto at = reinterpret_cast<Address>(stamps_);
-    machine_.run(stamp_, sms, 32, at, kLongSpacer);
-    if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
-    machine_.run(stamp_, sms, 32, at + sizeof *stamps_, 0);
-    machine_.record(0, 1);
-    CUDA(cuStreamEndCapture, machine_.stream, &graph);
-    CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
-    CUDA(cuGraphDestroy, graph);
-    CUDA(cuGraphUpload, made, machine_.stream);
-    machine_.wait();
-    return made;
+    const auto enqueue = [&](int) {
+      if (is_cold) machine_.flush(value_ + 1);
+      machine_.record(0, 0);
+      machine_.run(stamp_, sms, 32, at, kLongSpacer);
+      if (is_there) launch(driver, *plan_, addresses_, machine_.stream);
+      machine_.run(stamp_, sms, 32, at + sizeof *stamps_, 0);
+      machine_.record(0, 1);
+    };
+    return machine_.captured(1, enqueue, false);
   }
   // Times (us) of a graph's replay: between the events, of all by the host's clock, and by the GPU's from the spacer before
   // the call to the one after it. The host takes the former while the spacer still runs: no call can change it after that.
@@ -378,6 +373,7 @@ class Session {
       machine_.run(touch_, sms, kMostThreadsOfBlock, addresses_[t], all <= l2 / 2 ? 1 : sms, std::min(contents_[t].size(), l2));
     }
     const Handle without = captured(is_cold, false), with = captured(is_cold, true);
+    machine_.wait();
     const Times spacers = replayed(without), both = replayed(with);
     CUDA(cuGraphExecDestroy, without);
     CUDA(cuGraphExecDestroy, with);

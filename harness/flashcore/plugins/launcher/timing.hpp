@@ -107,15 +107,16 @@ class Machine {
     CUDA(cuEventElapsedTime, &milliseconds, events_[pair][0], events_[pair][1]);
     return milliseconds * 1000.0;
   }
-  // A graph of what `enqueue` does with each of `count` numbers; replayed once, which uploads it.
-  Handle captured(int count, const std::function<void(int)>& enqueue) const {
+  // A graph of what `enqueue` does with each of `count` numbers; replayed once, which uploads it, or only uploaded.
+  Handle captured(int count, const std::function<void(int)>& enqueue, bool is_replayed = true) const {
     Handle graph = nullptr, made = nullptr;
     CUDA(cuStreamBeginCapture, stream, kRelaxedCapture);
     for (int i = 0; i < count; ++i) enqueue(i);
     CUDA(cuStreamEndCapture, stream, &graph);
     CUDA(cuGraphInstantiateWithFlags, &made, graph, 0);
     CUDA(cuGraphDestroy, graph);
-    replay(made);
+    if (is_replayed) replay(made);
+    else CUDA(cuGraphUpload, made, stream);
     return made;
   }
   // Device time (us) of the work that `work` enqueues, while a spin covers the host's time.
