@@ -63,9 +63,9 @@ def judge_all(
     Raises:
         UsageError: the suite's ranges are of no problem.
     """
-    if unknown := [name for name in suite.tables.get("judge", {}) if name not in suite.problems]:
-        other = misspelled(unknown[0], suite.problems)
-        raise UsageError(f"{suite.root}: judge.{unknown[0]}: expected a problem of the suite, found {other}")
+    for name in suite.tables.get("judge", {}).keys() - suite.problems:
+        other = misspelled(name, suite.problems)
+        raise UsageError(f"{suite.root}: judge.{name}: expected a problem of the suite, found {other}")
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     arch = next((gpu.arch_of(suite.archs) for gpu in gpus.values()), None)
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
