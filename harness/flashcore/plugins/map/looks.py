@@ -2,8 +2,8 @@
 
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
-same rounds, also in a second look, is timed no further: its times are its looks, less what the looks of the other cases
-exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
+same rounds, also in a second look, is timed no further: its time is that of its looks, less what the looks of the other
+cases exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
 samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
@@ -136,7 +136,7 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str] = ()) -> dict[s
         variants[name] = asdict(
             CaseTimes(
                 # More than the fastest choice, which won in the same rounds: later the clock may have fallen. Rounded.
-                samples={mode: [round(max(x - excess, least + 1e-4), 4) for x in one.warm]},
+                samples={mode: [round(max(median_low(one.warm) - excess, least + 1e-4), 4)]},
                 calls={},
                 kernel_clock={},
                 kernels=None,
