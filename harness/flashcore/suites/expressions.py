@@ -30,11 +30,11 @@ class Word(str):
 
 
 def parse(text: str, names: Collection[str], functions: Collection[str] = ()) -> CodeType:
-    """Compiles the expression for :func:`holds` and :func:`value`.
+    """Compiles the expression for :func:`evaluated`.
 
     Args:
         names: the names that it may contain.
-        functions: the names that it may call, whose functions are among the values.
+        functions: the names that it may call.
 
     Raises:
         ValueError: it is not one.
@@ -71,12 +71,13 @@ def _is_operand(node: ast.expr) -> bool:
     )
 
 
-def holds(condition: CodeType, values: Mapping[str, object]) -> bool:
-    """Whether a parsed condition is true of these values; raises as :func:`value`."""
-    return bool(value(condition, values))
+def value(text: str, values: Mapping[str, object], functions: Mapping[str, object] = {}) -> Any:
+    """The value of an expression of the names of ``values``, which may call ``functions``; raises as :func:`parse` and
+    :func:`evaluated`."""
+    return evaluated(parse(text, values, functions), {**values, **functions})
 
 
-def value(expression: CodeType, values: Mapping[str, object]) -> Any:
+def evaluated(expression: CodeType, values: Mapping[str, object]) -> Any:
     """A parsed expression's value.
 
     Raises:

@@ -195,7 +195,7 @@ def filled(part: Any, names: Mapping[str, int | float]) -> Any:
 
 def _value(text: str, names: Mapping[str, int | float]) -> int | float:
     try:
-        number = expressions.value(expressions.parse(text, names, _FUNCTIONS), {**names, **_FUNCTIONS})
+        number = expressions.value(text, names, _FUNCTIONS)
         if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MOST_NUMBER:
             raise ValueError("not a number below 2**63")
         return number

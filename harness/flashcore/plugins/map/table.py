@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from flashcore.errors import UsageError
-from flashcore.model.suite import Params, Regime, Shape, Suite
+from flashcore.model.suite import Regime, Shape, Suite
 from flashcore.model.text import matches_any
-from flashcore.suites.expressions import parse, value
+from flashcore.suites.expressions import value
 from flashcore.suites.schema import Form, Name, Scalar, TableForm, Text
 
 _MOST_DRAWS = 1000  # for each point
@@ -75,11 +75,6 @@ class MapForm(TableForm):
                 yield "features", "arithmetic, which is the same in C++", repr(text)
 
 
-def computed(text: str, params: Params) -> Any:
-    """The value of an expression; raises as :func:`flashcore.suites.expressions.value`."""
-    return value(parse(text, params), params)
-
-
 def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suite:
     """The suite of a map's variants and of its first ``count`` different points: drawn with the seed, or the most
     frequent in the CSV file, which may have fewer. Without budgets, which are on the suite's shapes. ``name``: by
@@ -101,22 +96,22 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
         try:
             for param, text in table["derived"].items():
-                drawn[param] = computed(text, drawn)
+                drawn[param] = value(text, drawn)
             dims = suite.problems[drawn["problem"]].dims
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
-            met = all(computed(text, drawn) for text in table["conditions"])
-            for text in table["features"] if met else ():
-                computed(text, drawn)
+            if not all(value(text, drawn) for text in table["conditions"]):
+                continue
+            for text in table["features"]:
+                value(text, drawn)
         except ValueError as error:
             raise UsageError(
                 f"map.{name}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
             ) from error
-        if met:
-            digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
-            shape = Shape(f"p{digest[:8]}", drawn.pop("problem"), drawn, ("bench",), table["rank_by"])
-            shapes.setdefault(shape.name, shape)
-            weights.setdefault(shape.name, weight)
+        digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
+        shape = Shape(f"p{digest[:8]}", drawn.pop("problem"), drawn, ("bench",), table["rank_by"])
+        shapes.setdefault(shape.name, shape)
+        weights.setdefault(shape.name, weight)
         if len(shapes) == count:
             break
     if len(shapes) < (1 if table["csv"] else count):

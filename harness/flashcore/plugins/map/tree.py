@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flashcore.errors import UsageError
 from flashcore.plugins.map.regions import Regions, Spot
-from flashcore.plugins.map.table import computed
+from flashcore.suites.expressions import value
 
 _DEPTH, _LEAST, _FOLDS = 6, 2, 10
 #: A split must save this mean regret over all points. Where a variant has no time, choosing it costs this regret: the
@@ -43,7 +43,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str]) -> list[Part]:
     variants = [*dict.fromkeys(v for spot in spots for v in spot.choices)]
     losses = np.array([[s.weight * min(s.regret(v) - 1, _REFUSED) for v in variants] for s in spots])
     gain = _GAIN * sum(spot.weight for spot in spots)
-    at = np.array([[int(computed(f, s.params)) for f in features] for s in spots])
+    at = np.array([[int(value(f, s.params)) for f in features] for s in spots])
 
     def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
@@ -88,7 +88,7 @@ def dispatcher(regions: Regions) -> str:
             fold = order[i::_FOLDS]
             parts = fitted([spot for spot in spots if spot not in fold], features)
             for spot in fold:
-                part = next(part for part in parts if all(computed(test, spot.params) for test in part.tests))
+                part = next(part for part in parts if all(value(test, spot.params) for test in part.tests))
                 regrets[spot] = part.regret(spot)
         lines += [
             "",

@@ -11,7 +11,7 @@ from flashcore.errors import UsageError
 from flashcore.model.suite import Suite, Variant
 from flashcore.model.text import did_you_mean
 from flashcore.plugins.tune.space import Space, spaces_of
-from flashcore.suites.expressions import holds, parse
+from flashcore.suites.expressions import evaluated, parse
 
 Point = dict[str, int | str]
 _SHARED = ("kind", "problem", "tolerance")  # shared by all variants of a space
@@ -64,7 +64,7 @@ class Grid:
         values = {**self.constants, **self.point(index)}
         for text, condition in self._conditions.items():
             try:
-                if not holds(condition, values):
+                if not evaluated(condition, values):
                     return text
             except ValueError as error:
                 raise UsageError(f"space.{self.space.name}.conditions: {text!r}: {error} at {values}") from error
