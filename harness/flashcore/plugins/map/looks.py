@@ -3,8 +3,8 @@
 A look is some calls back to back, enqueued while the device waits, and takes far less time than the graphs of a case.
 In each round of looks the cases take turns in random order. A case that is slower than the fastest right one of the
 same rounds, also in a second look, is timed no further: its time is that of its looks, less what the looks of the other
-cases exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with fewer
-samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
+cases exceed their times by, and its answer is not checked. The others and the dispatchers are timed as in bench, with
+fewer samples; if a dispatcher is then behind, which may be chance, they get more. Without a race it is bench's child.
 
 Run as ``python -m flashcore.plugins.map.looks TASKFILE JOURNAL [DISPATCHER...]``, this module is that process.
 """

@@ -12,7 +12,7 @@ import math
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -48,17 +48,17 @@ class MapForm(TableForm):
     """
 
     problems: list[Name] = Field(min_length=1)
-    params: dict[Text, Scalar | Annotated[list[Scalar], Field(min_length=1)] | RangeForm] = Field(default={})
-    derived: dict[Text, Text] = Field(default={})
-    conditions: list[Text] = Field(default=[])
+    params: Mapping[Text, Scalar | Annotated[list[Scalar], Field(min_length=1)] | RangeForm] = {}
+    derived: Mapping[Text, Text] = {}
+    conditions: Sequence[Text] = []
     csv: Text | None = None
     file: Text | None = None
     seed: int = 0
     rank_by: Regime = "back_to_back"
-    variants: list[Text] = Field(default=["*"])
-    dispatchers: list[Name] = Field(default=[])
-    features: list[Text] = Field(default=[])
-    regret: dict[Literal["p50", "p90", "p99", "p100"], Annotated[float | int, Field(ge=1)]] = Field(default={})
+    variants: Sequence[Text] = ["*"]
+    dispatchers: Sequence[Name] = []
+    features: Sequence[Text] = []
+    regret: Mapping[Literal["p50", "p90", "p99", "p100"], Annotated[float | int, Field(ge=1)]] = {}
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
