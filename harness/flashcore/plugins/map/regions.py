@@ -39,20 +39,20 @@ class Spot:
         times, references: us by variant and by reference, fastest first.
         choices: the times without the dispatcher's.
         best: the fastest choice.
-        ran, dispatched: the problem's dispatcher, and its regret, infinite if it has no time here; empty without one.
+        dispatched: the regret of the problem's dispatcher: infinite if it has no time here, NaN without one.
         figures: ``margin``, the second fastest choice's time over the fastest's; ``dispatched``; ``share``, the floor
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
     def __init__(self, row: Row, weight: float, ran: str, shares: Mapping[Subject, float]) -> None:
         variants = row.readings.record.suite.variants
-        self.shape, self.weight, self.ran = row.shape, weight, ran
+        self.shape, self.weight = row.shape, weight
         self.params = {"problem": self.shape.problem, **self.shape.params}
-        self.references = {name: us for name, us in row.times.items() if variants[name].is_reference}
-        self.times = {name: us for name, us in row.times.items() if name not in self.references}
+        self.times = dict(row.times)
+        self.references = {name: self.times.pop(name) for name in row.times if variants[name].is_reference}
         self.choices = {name: us for name, us in self.times.items() if name != ran}
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        value, low, high = row.over(next(iter(self.times)), self.ran) or [math.inf if self.ran else math.nan] * 3
+        value, low, high = row.over(next(iter(self.times)), ran) or [math.inf if ran else math.nan] * 3
         self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
             "margin": second / least,
@@ -81,8 +81,8 @@ class Regions:
                 f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
             )
         (self.name, self.table), self.record = maps[0], record
-        gaps = ((b.subject, b.gap(f"{self.table['rank_by']}_p50")) for b in case_bounds(record))
-        shares = {subject: gap.least_us / gap.time_us for subject, gap in gaps if gap}
+        time = f"{self.table['rank_by']}_p50"
+        shares = {b.subject: gap.least_us / gap.time_us for b in case_bounds(record) if (gap := b.gap(time))}
         dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
         self.spots = list[Spot]()
         for point, weight in self.table["points"].items():
