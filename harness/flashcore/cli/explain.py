@@ -73,7 +73,7 @@ def _advice(record: Record, glob: str | None, shapes: list[str]) -> Iterator[Adv
     rows = [row for row in rows if not shapes or {s.name for s in row.shapes} & {*shapes}]
     fastest = any(row.times for row in rows)
     for row in rows:
-        timed = [name for name in row.times if not suite.variants[name].is_reference]
+        timed = [name for name in row.times if name not in row.references]
         names = [n for n in row.cases if n in variants] if glob else timed[:1] if fastest else list(row.cases)
         for name in names:
             yield from advice(readings, name, row.cases[name].name)

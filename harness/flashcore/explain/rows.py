@@ -46,9 +46,15 @@ class Row:
         return time if time > 0 else inf
 
     @cached_property
+    def references(self) -> Mapping[str, float]:
+        """The times of the references."""
+        variants = self.readings.record.suite.variants
+        return {name: time for name, time in self.times.items() if variants[name].is_reference}
+
+    @property
     def reference(self) -> str | None:
         """The fastest reference."""
-        return next((name for name in self.times if self.readings.record.suite.variants[name].is_reference), None)
+        return next(iter(self.references), None)
 
     def over(self, variant: str, other: str | None) -> Speedup | None:
         """The speedup of a variant over another of the row; ``None`` unless both were timed."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flashcore.model.text import significant
+from flashcore.model.text import UNMEASURED, significant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,8 +43,8 @@ class Ratio:
 
     @property
     def text(self) -> str:
-        """``1.031 [1.012, 1.040]``."""
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        """``1.031 [1.012, 1.040]``; ``unmeasured`` for NaN."""
+        return UNMEASURED if math.isnan(self.value) else f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from flashcore.model.gate_policy import AS_PLANNED
 from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, quantiles
 from flashcore.model.record import Record, Subject
-from flashcore.model.text import UNMEASURED
 
 REGRET = FactSpec("regret", "1", None, Kind.NONE, "a dispatcher's time over the fastest variant's, over a map's points")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
@@ -45,11 +44,9 @@ class Spot:
     """
 
     def __init__(self, row: Row, weight: float, ran: str, shares: Mapping[Subject, float]) -> None:
-        variants = row.readings.record.suite.variants
-        self.shape, self.weight = row.shape, weight
+        self.shape, self.weight, self.references = row.shape, weight, row.references
         self.params = {"problem": self.shape.problem, **self.shape.params}
-        self.times = dict(row.times)
-        self.references = {name: self.times.pop(name) for name in row.times if variants[name].is_reference}
+        self.times = {name: us for name, us in row.times.items() if name not in row.references}
         self.choices = {name: us for name, us in self.times.items() if name != ran}
         self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
         value, low, high = row.over(next(iter(self.times)), ran) or [math.inf if ran else math.nan] * 3
@@ -83,19 +80,18 @@ class Regions:
         (self.name, self.table), self.record = maps[0], record
         time = f"{self.table['rank_by']}_p50"
         shares = {b.subject: gap.least_us / gap.time_us for b in case_bounds(record) if (gap := b.gap(time))}
-        dispatchers = {suite.variants[name].problem: name for name in self.table["dispatchers"]}
         self.spots = list[Spot]()
         for point, weight in self.table["points"].items():
             row = Row(readings, [suite.shapes[point]])
-            ran = dispatchers.get(row.shape.problem, "")
-            if not all(name == ran or suite.variants[name].is_reference for name in row.times):
+            ran = next((name for name in self.table["dispatchers"] if name in row.cases), "")
+            if {*row.times} - {*row.references, ran}:
                 self.spots.append(Spot(row, weight, ran, shares))
         self.untimed = len(self.table["points"]) - len(self.spots)
 
     def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
-        """The weighted quantiles of the points' figures, without those that are NaN; empty if all are."""
+        """The weighted quantiles of the points' figures, without those that are NaN; NaN if all are."""
         pairs = [(value, s.weight) for value, s in zip(figures, self.spots, strict=True) if not math.isnan(value)]
-        return quantiles(pairs, QUANTILES) if pairs else {}
+        return quantiles(pairs or [(math.nan, 1.0)], QUANTILES)
 
     @property
     def tables(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
@@ -106,8 +102,8 @@ class Regions:
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
         rows = []
         for name, title in FIGURES.items():
-            ratios = self.quantiles(spot.figures[name] for spot in self.spots)
-            rows.append([title, *(ratios[p].text if ratios else UNMEASURED for p in QUANTILES)])
+            ratios = self.quantiles(spot.figures[name] for spot in self.spots).values()
+            rows.append([title, *(ratio.text for ratio in ratios)])
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
         rows = [
@@ -120,7 +116,7 @@ class Regions:
         """The limits on the dispatcher's regret; unmeasured unless the times tell that one is kept or missed."""
         regrets = [self.quantiles(getattr(s.dispatched, end) for s in self.spots) for end in ("low", "value")]
         for name, limit in self.table["regret"].items():
-            low, value = (of[name].value if of else math.nan for of in regrets)
+            low, value = (of[name].value for of in regrets)
             cause: Cause | None = None
             if math.isnan(value) or (value <= limit and self.untimed):
                 cause = NotTimed()
