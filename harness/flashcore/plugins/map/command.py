@@ -11,7 +11,7 @@ from functools import partial
 
 from flashcore.cli import options, progress
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit, UsageError, worst
+from flashcore.errors import Exit, UsageError
 from flashcore.gate.wording import sentence
 from flashcore.measure.machine import python_process
 from flashcore.pipeline import run as pipeline
@@ -25,7 +25,6 @@ EXAMPLES = (
     ("flashcore map --points 200", "time every variant at 200 points of the suite's distribution"),
     ("flashcore map --dispatch", "fit a dispatcher to the newest map"),
 )
-_CODES = {"pass": Exit.OK, "fail": Exit.FAILED, "unmeasured": Exit.UNMEASURED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:
         records = [options.recorded(arguments)]
-    codes = [Exit.OK]
+    statuses = set[str]()
     for regions in map(Regions, records):
         if arguments.dispatch:
             print(dispatcher(regions))
@@ -75,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"\n{title}\n{grid(heads, rows)}")
         for verdict in regions.verdicts:
             print(f"\n{verdict.status}: {sentence(verdict)}")
-            codes.append(_CODES[verdict.status])
+            statuses.add(verdict.status)
         if not regions.spots:
-            codes.append(Exit.UNMEASURED)
-    return worst(codes)
+            statuses.add("unmeasured")
+    if "fail" in statuses:
+        return Exit.FAILED
+    return Exit.UNMEASURED if "unmeasured" in statuses else Exit.OK

@@ -166,9 +166,8 @@ def dropped(entrants: Sequence[Entrant], share: float) -> list[Entrant]:
 
     slow = [one for one in entrants if far(one)]
     for one in slow:  # something may have disturbed a look
-        before = one.us.pop()
         one.look()
-        one.us[-1] = min(one.us[-1], before)
+        one.us.append(min(one.us.pop(), one.us.pop()))
     return [one for one in slow if far(one)]
 
 

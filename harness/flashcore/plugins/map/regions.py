@@ -139,13 +139,12 @@ class Regions:
             )
 
 
-def verdicts(record: Record, others: Sequence[Verdict]) -> Iterator[Verdict]:
+def verdicts(record: Record, others: Sequence[Verdict]) -> Sequence[Verdict]:
     """The others, without those on points that a variant refuses, and the map's."""
     try:
         regions = Regions(record)
     except UsageError:
-        yield from others
-        return
+        return others
     refused = {(plan.variant, plan.shape) for plan in record.plans if plan.cause and not plan.crashed}
-    yield from (v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused)
-    yield from regions.verdicts
+    judged = [v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused]
+    return [*judged, *regions.verdicts]

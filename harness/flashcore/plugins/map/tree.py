@@ -47,7 +47,7 @@ def fitted(spots: Sequence[Spot], features: Sequence[str]) -> list[Part]:
 
     def grown(rows: Sequence[int], tests: Mapping[str, int], depth: int) -> Iterator[Part]:
         loss = losses[rows].sum(axis=0)
-        least, split = loss.min() - gain, None
+        least, split = loss.min() - gain, dict[str, Sequence[int]]()
         for i, feature in enumerate(features if depth else ()):
             order = sorted(rows, key=lambda row: at[row, i])
             below, values = losses[order].cumsum(axis=0), at[order, i]
@@ -55,13 +55,11 @@ def fitted(spots: Sequence[Spot], features: Sequence[str]) -> list[Part]:
             for cut in range(_LEAST, len(rows) - _LEAST + 1):
                 low, high = values[cut - 1 : cut + 1]
                 if lost[cut - 1] < least and low < high:
-                    most = math.isqrt(low * high) if low > 0 else low
-                    least, split = lost[cut - 1], (feature, most, order[:cut], order[cut:])
-        if split:
-            feature, most, *parts = split
-            for sign, part in zip(("<=", ">"), parts, strict=True):
-                yield from grown(part, {**tests, f"{feature} {sign}": most}, depth - 1)
-        else:
+                    least, most = lost[cut - 1], math.isqrt(low * high) if low > 0 else low
+                    split = {f"{feature} <=": order[:cut], f"{feature} >": order[cut:]}
+        for test, part in split.items():
+            yield from grown(part, {**tests, test: most}, depth - 1)
+        if not split:
             ranked = [variants[v] for v in loss.argsort(kind="stable")]
             last = next((n for n, v in enumerate(ranked) if all(v in s.times for s in spots)), len(ranked))
             yield Part([f"{f} {most}" for f, most in tests.items()], ranked[: last + 1], [spots[row] for row in rows])
