@@ -93,8 +93,8 @@ class Finals(Race):
 
     def stopped(self, mode: str, samples: Series, *, early: bool = False) -> set[str]:
         us = medians(self.near, samples)
-        pairs = ((us[a], us[b]) for a in us if a.is_dispatcher for b in us if b.is_choice)
-        return set() if any(a > _BEHIND * b for a, b in pairs) else {*samples}
+        is_behind = any(us[a] > _BEHIND * us[b] for a in us if a.is_dispatcher for b in us if b.is_choice)
+        return set() if is_behind else {*samples}
 
 
 def medians(entrants: Sequence[Entrant], samples: Series) -> dict[Entrant, float]:

@@ -100,10 +100,10 @@ class Regions:
         total = sum(map(sum, won.values())) / 100
         rows = [[name, f"{len(won[name])}", f"{sum(won[name]) / total:.1f}"] for name in sorted(won)]
         yield "Winners", ("fastest variant", "points", "% of weight"), rows
-        rows = []
-        for name, title in FIGURES.items():
-            ratios = self.quantiles(spot.figures[name] for spot in self.spots).values()
-            rows.append([title, *(ratio.text for ratio in ratios)])
+        rows = [
+            [title, *(ratio.text for ratio in self.quantiles(s.figures[name] for s in self.spots).values())]
+            for name, title in FIGURES.items()
+        ]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
         rows = [
@@ -145,6 +145,6 @@ def verdicts(record: Record, others: Sequence[Verdict]) -> Sequence[Verdict]:
         regions = Regions(record)
     except UsageError:
         return others
-    refused = {(plan.variant, plan.shape) for plan in record.plans if plan.cause and not plan.crashed}
-    judged = [v for v in others if v.budget != AS_PLANNED or (v.subject.variant, v.subject.shape) not in refused]
+    refused = {f"{plan.variant}/{plan.shape}" for plan in record.plans if plan.cause and not plan.crashed}
+    judged = (v for v in others if v.budget != AS_PLANNED or v.subject.case not in refused)
     return [*judged, *regions.verdicts]

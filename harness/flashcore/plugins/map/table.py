@@ -11,7 +11,7 @@ import json
 import math
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -64,8 +64,7 @@ class MapForm(TableForm):
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
         if lacking := {*self.problems} - {*of_problems.values()}:
             yield "problems", f"problems with variants that match {self.variants}", repr(sorted(lacking))
-        judged = {of_problems.get(name) for name in self.dispatchers}
-        if len(judged) < len(self.dispatchers) or not judged <= {*self.problems}:
+        if not Counter(of_problems.get(name) for name in self.dispatchers) <= Counter({*self.problems}):
             yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)
         for name, given in self.params.items():
             if isinstance(given, RangeForm) and given.high // given.step * given.step < given.low:
