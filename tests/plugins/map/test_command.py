@@ -66,6 +66,14 @@ def test_a_point_that_a_variant_refuses_is_no_failure(tmp_path: Path, capsys: py
     assert main.main(["gate", run, "--profiles", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
+def test_the_gate_of_one_shape_judges_the_regret_at_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = maps.record(regret={"p99": 9.0})
+    run, shape = stored(tmp_path, record), next(iter(record.suite.shapes))
+    assert main.main(["gate", run, "--profiles", str(tmp_path), "--shape", shape, "--format", "json"]) == 0
+    (verdict,) = (v for v in json.loads(capsys.readouterr().out)["verdicts"] if v["fact"] == "regret")
+    assert verdict["status"] == "pass" and "1 points, 0 more without a time" in verdict["reason"]
+
+
 @pytest.mark.parametrize("limits", [{"p99": 9.0}, {}])
 def test_a_map_without_times_is_no_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], limits: dict[str, float]

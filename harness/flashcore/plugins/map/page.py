@@ -23,9 +23,8 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         return None
     points = [
         {
-            "name": spot.shape.name,
             "regret": spot.dispatched.text,
-            **picked(spot, "params", "best", "times", "references"),
+            **picked(spot, "name", "params", "best", "times", "references"),
             # unknown or infinite: None
             **{name: six_digits(value) if value < math.inf else None for name, value in spot.figures.items()},
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from flashcore.errors import UsageError
 from flashcore.explain.predictions import Readings
@@ -32,29 +33,31 @@ FIGURES = {
 
 
 class Spot:
-    """A point with a timed choice: a variant that is no dispatcher.
+    """A point, and its choices: the timed variants that are no dispatchers.
 
     Attributes:
         times, references: us by variant and by reference, fastest first.
         choices: the times without the dispatcher's.
-        best: the fastest choice.
+        best: the fastest choice; empty without one.
         dispatched: the regret of the problem's dispatcher: infinite if it has no time here, NaN without one.
         figures: ``margin``, the second fastest choice's time over the fastest's; ``dispatched``; ``share``, the floor
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(self, row: Row, weight: float, ran: str, shares: Mapping[Subject, float]) -> None:
-        self.shape, self.weight, self.references = row.shape, weight, row.references
+    def __init__(self, row: Row, table: Mapping[str, Any], shares: Mapping[Subject, float]) -> None:
+        self.name, self.shape, self.references = row.name, row.shape, row.references
+        self.weight = table["points"][row.name]
         self.params = {"problem": self.shape.problem, **self.shape.params}
+        ran = next((name for name in table["dispatchers"] if name in row.cases), "")
         self.times = {name: us for name, us in row.times.items() if name not in row.references}
         self.choices = {name: us for name, us in self.times.items() if name != ran}
-        self.best, (least, second, *_) = next(iter(self.choices)), (*self.choices.values(), math.nan)
-        value, low, high = row.over(next(iter(self.times)), ran) or [math.inf if ran else math.nan] * 3
+        self.best, (least, second, *_) = next(iter(self.choices), ""), (*self.choices.values(), math.nan, math.nan)
+        value, low, high = row.over(next(iter(self.times), ran), ran) or [math.inf if ran else math.nan] * 3
         self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
             "margin": second / least,
             "dispatched": value,
-            "share": shares.get(Subject(self.best, shape=self.shape.name), math.nan),
+            "share": shares.get(Subject(self.best, shape=row.name), math.nan),
             "over_reference": least / next(iter(self.references.values()), math.nan),
         }
 
@@ -71,8 +74,7 @@ class Regions:
     """
 
     def __init__(self, record: Record) -> None:
-        suite, readings = record.suite, Readings(record)
-        maps = [(name, table) for name, table in suite.tables.get("map", {}).items() if "points" in table]
+        maps = [(name, table) for name, table in record.suite.tables.get("map", {}).items() if "points" in table]
         if not maps:
             raise UsageError(
                 f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
@@ -80,13 +82,10 @@ class Regions:
         (self.name, self.table), self.record = maps[0], record
         time = f"{self.table['rank_by']}_p50"
         shares = {b.subject: gap.least_us / gap.time_us for b in case_bounds(record) if (gap := b.gap(time))}
-        self.spots = list[Spot]()
-        for point, weight in self.table["points"].items():
-            row = Row(readings, [suite.shapes[point]])
-            ran = next((name for name in self.table["dispatchers"] if name in row.cases), "")
-            if {*row.times} - {*row.references, ran}:
-                self.spots.append(Spot(row, weight, ran, shares))
-        self.untimed = len(self.table["points"]) - len(self.spots)
+        readings = Readings(record)
+        spots = [Spot(Row(readings, [shape]), self.table, shares) for shape in record.suite.shapes.values()]
+        self.spots = [spot for spot in spots if spot.choices]
+        self.untimed = len(spots) - len(self.spots)
 
     def quantiles(self, figures: Iterable[float]) -> dict[str, Ratio]:
         """The weighted quantiles of the points' figures, without those that are NaN; NaN if all are."""
@@ -106,9 +105,7 @@ class Regions:
         ]
         yield "Quantiles over the points, with 95 % intervals", ("figure", *QUANTILES), rows
         worst = sorted((s for s in self.spots if s.dispatched.value > 1), key=lambda s: -s.dispatched.value)
-        rows = [
-            [s.shape.name, s.shape.params_text, s.best, f"{s.times[s.best]:.4g}", s.dispatched.text] for s in worst[:20]
-        ]
+        rows = [[s.name, s.shape.params_text, s.best, f"{s.times[s.best]:.4g}", s.dispatched.text] for s in worst[:20]]
         yield "Largest regret", ("point", "params", "should have run", "its µs", "regret"), rows
 
     @property
