@@ -18,7 +18,10 @@ from tests.gate.test_judge import REGISTERS, TODAY, of, registers
 def failed(variant: str, shape: str | None, value: float, budget: str = "theoretical_occupancy") -> judge.Verdict:
     """A failed limit on a kernel."""
     about = Subject(variant, "sm_89", shape=shape, kernel="kernel")
-    return judge.Verdict(budget, budget, about, "static", "limit", "fail", value, "%", "≥ 30 %", "a document")
+    return judge.Verdict(
+        budget=budget, fact=budget, subject=about, tier="static", status="fail", value=value, unit="%",
+        limit="≥ 30 %", source="a document",
+    )  # fmt: skip
 
 
 def rows(*verdicts: judge.Verdict) -> list[str]:

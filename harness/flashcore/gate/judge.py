@@ -51,7 +51,7 @@ Status = Literal["pass", "fail", "unmeasured", "waived", "open"]
 WaiverState = Literal["holds", "exceeded", "not needed", "expired", "idle"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The outcome of one budget on one subject.
 
@@ -71,10 +71,10 @@ class Verdict:
     fact: str
     subject: Subject
     tier: Tier
-    severity: Severity
+    severity: Severity = "limit"
     status: Status
     value: Value | None
-    unit: str
+    unit: str = ""
     limit: str
     source: str
     fact_source: Source | None = None
@@ -374,10 +374,8 @@ class _Gate:
             fact=name,
             subject=subject,
             tier=tier,
-            severity="limit",
             status=status,
             value=None if status == "unmeasured" else status == "pass",
-            unit="",
             limit=_LIMITS[name],
             source=_ALL_VARIANTS,
             reason=reason,

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         with progress.shown(arguments.quiet) as say:
             runs = pipeline.runs(settings, say, resume=arguments.resume, needed=True, changed=of_map)
-        records = [one.record for one in runs]
+            records = [one.record for one in runs]
     elif arguments.name or arguments.resume or arguments.seed is not None:
         raise UsageError("--map, --seed, --resume: expected --points, found none\n  hint: --points N times N points")
     else:

@@ -56,10 +56,12 @@ class Entrant:
         self.name = case.variant
         self.is_dispatcher, self.is_choice = is_dispatcher, not (is_dispatcher or case.is_reference)
         caller = Caller(case, device=device)
-        self.case, self._sets, self._outputs = case, sets, caller.outputs()
-        self._call = partial(caller.call, sets.inputs[0], self._outputs)
+        outputs = caller.outputs()
+        self._call = partial(caller.call, sets.inputs[0], outputs)
+        self._complaints = partial(Sets.complaints, sets, case, 0, outputs)
+        self._launch_us = _LAUNCH_US * (case.launches or 1)
         self._timer, self._calls, self._host_us = timer_for(device), 1, _HOST_US
-        self.us: list[float] = []
+        self.us = list[float]()
         self.look()
 
     @property
@@ -69,13 +71,13 @@ class Entrant:
 
     @cached_property
     def is_right(self) -> bool:
-        return not self._sets.complaints(self.case, 0, self._outputs)[1]
+        return not self._complaints()[1]
 
     def look(self) -> None:
         cover = _COVER + round(_CLOCKS * self._calls * min(self._host_us, _MOST_HOST_US))
         us = self._timer.between(self._enqueue, cover=cover) / self._calls
         self.is_late = self._calls * self._host_us * _CLOCK > cover
-        self.us.append(us - _LAUNCH_US * (self.case.launches or 1))
+        self.us.append(us - self._launch_us)
         self._calls = round(_LOOK_US / max(us, _SHORT_US)) or 1
 
     def _enqueue(self) -> None:
@@ -107,8 +109,7 @@ def perform(task: Task, log: Journal, dispatchers: Sequence[str] = ()) -> dict[s
     if not task.payload["race"]:
         return bench_child.perform(task, log)
     device, (mode,) = task.payload["device"], task.payload["modes"]
-    near: list[Entrant] = []
-    far: dict[str, Entrant] = {}
+    near, far = list[Entrant](), dict[str, Entrant]()
 
     def choose(cases: Sequence[Case], sets: Sets) -> tuple[Sequence[Case], StopRule, Race]:
         for case in cases:

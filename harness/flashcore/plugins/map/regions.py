@@ -44,20 +44,21 @@ class Spot:
             over the fastest choice's time; ``over_reference``, that over the fastest reference's. NaN without times.
     """
 
-    def __init__(self, row: Row, table: Mapping[str, Any], shares: Mapping[Subject, float]) -> None:
+    def __init__(self, row: Row, table: Mapping[str, Any], shares: Mapping[str, float]) -> None:
         self.name, self.shape, self.references = row.name, row.shape, row.references
         self.weight = table["points"][row.name]
         self.params = {"problem": self.shape.problem, **self.shape.params}
         ran = next((name for name in table["dispatchers"] if name in row.cases), "")
         self.times = {name: us for name, us in row.times.items() if name not in row.references}
-        self.choices = {name: us for name, us in self.times.items() if name != ran}
+        self.choices = dict(self.times)
+        self.choices.pop(ran, None)
         self.best, (least, second, *_) = next(iter(self.choices), ""), (*self.choices.values(), math.nan, math.nan)
         value, low, high = row.over(next(iter(self.times), ran), ran) or [math.inf if ran else math.nan] * 3
         self.dispatched = Ratio(value, low or value, high or value)
         self.figures = {
             "margin": second / least,
             "dispatched": value,
-            "share": shares.get(Subject(self.best, shape=row.name), math.nan),
+            "share": shares.get(f"{self.best}/{row.name}", math.nan),
             "over_reference": least / next(iter(self.references.values()), math.nan),
         }
 
@@ -74,14 +75,14 @@ class Regions:
     """
 
     def __init__(self, record: Record) -> None:
-        maps = [(name, table) for name, table in record.suite.tables.get("map", {}).items() if "points" in table]
+        maps = [item for item in record.suite.tables.get("map", {}).items() if "points" in item[1]]
         if not maps:
             raise UsageError(
                 f"run {record.id}: expected the record of a map, found another\n  hint: flashcore map --points 200"
             )
         (self.name, self.table), self.record = maps[0], record
         time = f"{self.table['rank_by']}_p50"
-        shares = {b.subject: gap.least_us / gap.time_us for b in case_bounds(record) if (gap := b.gap(time))}
+        shares = {b.subject.case: gap.least_us / gap.time_us for b in case_bounds(record) if (gap := b.gap(time))}
         readings = Readings(record)
         spots = [Spot(Row(readings, [shape]), self.table, shares) for shape in record.suite.shapes.values()]
         self.spots = [spot for spot in spots if spot.choices]
@@ -124,7 +125,6 @@ class Regions:
                 fact="regret",
                 subject=Subject(self.name),
                 tier="timing",
-                severity="limit",
                 required=True,
                 status="unmeasured" if cause else "pass" if value <= limit else "fail",
                 value=value if math.isfinite(value) else None,

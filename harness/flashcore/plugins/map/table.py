@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from flashcore.errors import UsageError
 from flashcore.model.suite import Regime, Shape, Suite
@@ -32,6 +32,7 @@ _MOST_DRAWS = 1000  # for each point
 class RangeForm(Form):
     """Whole numbers ``from`` to ``to`` in multiples of ``step``; ``log``: each factor of two is equally likely."""
 
+    model_config = ConfigDict(populate_by_name=True)
     low: int = Field(alias="from", ge=1)
     high: int = Field(alias="to")
     step: int = Field(default=1, ge=1)
@@ -62,9 +63,10 @@ class MapForm(TableForm):
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}
-        if lacking := {*self.problems} - {*of_problems.values()}:
+        problems = {*self.problems}
+        if lacking := problems - {*of_problems.values()}:
             yield "problems", f"problems with variants that match {self.variants}", repr(sorted(lacking))
-        if not Counter(of_problems.get(name) for name in self.dispatchers) <= Counter({*self.problems}):
+        if not Counter(of_problems.get(name) for name in self.dispatchers) <= Counter(problems):
             yield "dispatchers", "at most one of its variants for each problem", repr(self.dispatchers)
         for name, given in self.params.items():
             if isinstance(given, RangeForm) and given.high // given.step * given.step < given.low:
@@ -89,31 +91,31 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
             f"{suite.root}: expected a map and a number above 0, found {name!r} and {count}\n"
             f"  hint: give one of the manifest's tables [map.NAME]: {', '.join(maps) or 'it has none'}"
         )
-    table = maps[name]
-    draws = _traffic(Path(suite.root, table["csv"]), table) if table["csv"] else _drawn(table, seed)
+    table = MapForm.model_validate(maps[name])
+    draws = _traffic(Path(suite.root, table.csv), table) if table.csv else _drawn(table, seed)
     shapes, weights = dict[str, Shape](), dict[str, float]()
     for drawn, weight in islice(draws, _MOST_DRAWS * count):
         try:
-            for param, text in table["derived"].items():
+            for param, text in table.derived.items():
                 drawn[param] = value(text, drawn)
             dims = suite.problems[drawn["problem"]].dims
             if missing := [d for d in dims if not isinstance(drawn.get(d), int)]:
                 raise ValueError(f"a number for each of {', '.join(dims)}, found none for {', '.join(missing)}")
-            if not all(value(text, drawn) for text in table["conditions"]):
+            if not all(value(text, drawn) for text in table.conditions):
                 continue
-            for text in table["features"]:
+            for text in table.features:
                 value(text, drawn)
         except ValueError as error:
             raise UsageError(
                 f"map.{name}: expected {error}, found {drawn}\n  hint: correct the map or its CSV file"
             ) from error
         digest = hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
-        shape = Shape(f"p{digest[:8]}", drawn.pop("problem"), drawn, ("bench",), table["rank_by"])
+        shape = Shape(f"p{digest[:8]}", drawn.pop("problem"), drawn, ("bench",), table.rank_by)
         shapes.setdefault(shape.name, shape)
         weights.setdefault(shape.name, weight)
         if len(shapes) == count:
             break
-    if len(shapes) < (1 if table["csv"] else count):
+    if len(shapes) < (1 if table.csv else count):
         raise UsageError(
             f"map.{name}: expected {count} points, {len(shapes)} meet the conditions\n"
             "  hint: loosen the conditions, widen the ranges, or ask for fewer points"
@@ -121,31 +123,31 @@ def mapped(suite: Suite, name: str | None, count: int, seed: int | None) -> Suit
     variants = {
         n: replace(v, where=replace(v.where, shapes=("*",)), parent=None, predictions=())
         for n, v in suite.variants.items()
-        if v.problem in table["problems"] and matches_any(n, table["variants"])
+        if v.problem in table.problems and matches_any(n, table.variants)
     }
     return replace(
         suite,
-        problems={n: replace(p, file=table["file"] or p.file) for n, p in suite.problems.items()},
+        problems={n: replace(p, file=table.file or p.file) for n, p in suite.problems.items()},
         shapes=shapes,
         variants=variants,
         baseline=suite.baseline if suite.baseline in variants else next(iter(variants)),
         budgets=(),
         waivers=(),
-        tables={"map": {name: {**table, "points": weights}}},
+        tables={"map": {name: {**maps[name], "points": weights}}},
     )
 
 
 Draws = Iterator[tuple[dict[str, Any], float]]
 
 
-def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
-    rng = random.Random(table["seed"] if seed is None else seed)
+def _drawn(table: MapForm, seed: int | None) -> Draws:
+    rng = random.Random(table.seed if seed is None else seed)
     while True:
         drawn = dict[str, Any]()
-        for name, given in {"problem": table["problems"], **table["params"]}.items():
+        for name, given in {"problem": table.problems, **table.params}.items():
             drawn[name] = given
             match given:
-                case {"low": low, "high": high, "step": step, "log": log}:
+                case RangeForm(low=low, high=high, step=step, log=log):
                     at = low * (high / low) ** rng.random() if log else rng.uniform(low, high)
                     drawn[name] = min(high // step, max(math.ceil(low / step), round(at / step))) * step
                 case list():
@@ -153,9 +155,9 @@ def _drawn(table: Mapping[str, Any], seed: int | None) -> Draws:
         yield drawn, 1.0
 
 
-def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
+def _traffic(file: Path, table: MapForm) -> Draws:
     """The rows of a CSV file by falling weight; a ``weight`` counts a row several times."""
-    same = {k: v for k, v in table["params"].items() if not isinstance(v, (list, dict))}
+    same = {k: v for k, v in table.params.items() if isinstance(v, Scalar)}
     weights = defaultdict[str, float](float)
     try:
         reader = csv.DictReader(file.read_text("utf-8").splitlines(), restval="")
@@ -164,8 +166,8 @@ def _traffic(file: Path, table: Mapping[str, Any]) -> Draws:
             if None in row or "" in row.values() or not re.fullmatch(r"\d+(\.\d*)?", weight):
                 raise ValueError(f"in line {reader.line_num} {row | {'weight': weight}}")
             numbers = {k: int(v) if v.isdigit() else v for k, v in row.items()}
-            drawn = {"problem": table["problems"][0], **same, **numbers}
-            if drawn["problem"] not in table["problems"]:
+            drawn = {"problem": table.problems[0], **same, **numbers}
+            if drawn["problem"] not in table.problems:
                 raise ValueError(f"in line {reader.line_num} the problem {drawn['problem']!r}")
             weights[json.dumps(drawn)] += float(weight)
     except (OSError, ValueError, csv.Error) as error:

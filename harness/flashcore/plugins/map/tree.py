@@ -88,11 +88,10 @@ def dispatcher(regions: Regions) -> str:
             for spot in fold:
                 part = next(part for part in parts if all(value(test, spot.params) for test in part.tests))
                 regrets[spot] = part.regret(spot)
-        lines += [
-            "",
-            "template <typename Shape, typename Runs>",
-            f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{",
-        ]
+        lines.append(
+            "\ntemplate <typename Shape, typename Runs>\n"
+            f"constexpr const char* choose_{problem}(const Shape& s, Runs runs) {{"
+        )
         parts = fitted(spots, features)
         for part in parts:
             where = re.sub(r"\b[A-Za-z_]", r"s.\g<0>", " && ".join(part.tests)).replace("//", "/")
@@ -103,9 +102,12 @@ def dispatcher(regions: Regions) -> str:
             lines.append(f'  {condition}return {choice}"{last}";  // {remark}')
         lines.append("}")
     quantiles = regions.quantiles(regrets[spot] for spot in regions.spots).items()
-    head = (
-        f"// Which variant where on {regions.record.gpu}: {len(regions.spots)} points of the map {regions.record.id}.",
-        "// `runs(variant)`: whether a variant runs on the shape.",
-        f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{name} {r.text}' for name, r in quantiles)}.",
+    return "\n".join(
+        [
+            f"// Which variant where on {regions.record.gpu}: "
+            f"{len(regions.spots)} points of the map {regions.record.id}.",
+            "// `runs(variant)`: whether a variant runs on the shape.",
+            f"// Cross-validated regret, with 95 % intervals: {', '.join(f'{p} {r.text}' for p, r in quantiles)}.",
+            *lines,
+        ]
     )
-    return "\n".join([*head, *lines])
