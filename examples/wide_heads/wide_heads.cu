@@ -3,15 +3,17 @@
 // 64 rows of O take 128 registers per thread, so a block has two computing warpgroups. For 128 rows Q takes 64 KB of
 // shared memory, and two tiles of 80 keys 160 KB: K and V of one are multiplied while the next arrives.
 //
-// If 64 rows per block still leave SMs idle, the warpgroups share 64 rows and each has every second tile of keys. Parts
-// of O take 66 KB then, which leaves tiles of 32 keys, two for each warpgroup.
+// In small grids the warpgroups share 64 rows and each has every second tile of keys: twice as many blocks, half as long.
+// Parts of O take 66 KB then, which leaves tiles of 32 keys, two for each warpgroup.
 //
-//   PERSISTENT  2: one block per SM, each takes the next free tile of 128 rows; 0: a block per tile
-//   SHARE       how many blocks of 64 rows per SM may share rows; 0: none
+//   DIVIDE  causal: groups of as many heads as divide all heads, so that no small group starts its long rows last
+//   SHARE   warpgroups share rows if all blocks of 64 rows run at once, or long causal ones in two rounds
 //
 // From: no design document.
 
 #include <attention/warpgroups/between.cuh>
+
+#include <flashcore/launch_by.h>
 
 #include "products.cuh"
 
@@ -20,7 +22,7 @@ namespace {
 using warpgroups::Problem;
 
 // What the warpgroups expect of a Config, whose head dimensions end at 128.
-template <int kKeys_, int kStages_, int kPersistent_, int kKeyGroups_>
+template <int kKeys_, int kStages_, int kKeyGroups_>
 struct Wide {
   static constexpr int kHeadDim = 256;
   static constexpr int kKeys = kKeys_;
@@ -31,7 +33,7 @@ struct Wide {
   static constexpr bool kOverlap = true;
   static constexpr int kLazy = 2;
   static constexpr bool kJoint = false;
-  static constexpr int kPersistent = kPersistent_;
+  static constexpr int kPersistent = 0;
   static constexpr int kKeyGroups = kKeyGroups_;
 
   static constexpr int kRowsOfConsumer = 64;
@@ -42,9 +44,9 @@ struct Wide {
   static constexpr int kPanels = kHeadDim / hopper::kPanelColumns;
   static constexpr int kSteps = kHeadDim / 16;
 
-  // 504 for a thread of each warpgroup, 168 of them each at the start.
-  static constexpr int kProducerRegisters = kPersistent ? 40 : 24;
-  static constexpr int kConsumerRegisters = (504 - kProducerRegisters) / 2;
+  // Each thread starts with 168, and the producer gives up most of them.
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kConsumerRegisters = 240;
 
   static constexpr int kQPanelBytes = kRowsOfConsumer * hopper::kPanelRowBytes;
   static constexpr int kQBytes = kPanels * kQPanelBytes;
@@ -65,26 +67,38 @@ struct Wide {
   static_assert(kSharedBytes <= 227 * 1024, "too many stages");
 };
 
-using Rows128 = Wide<80, 2, PERSISTENT, 1>;
+using Rows128 = Wide<80, 2, 1>;
 #if SHARE
-using Rows64 = Wide<32, 4, 0, 2>;
+using Rows64 = Wide<32, 4, 2>;
 #endif
+
+// As even_order, with groups of equal size where one of at least half as many heads divides all heads.
+template <typename C>
+warpgroups::Order divided_order(const flashcore::Shape& s, bool causal) {
+  warpgroups::Order order = warpgroups::even_order<C>(s, causal);
+  for (int group = order.group; DIVIDE && 2 * group >= order.group; --group) {
+    if (order.heads % group == 0) {
+      order.group = group;
+      break;
+    }
+  }
+  return order;
+}
 
 }  // namespace
 
-namespace warpgroups {
-EVEN_ORDER(Rows128)
-#if SHARE
-EVEN_ORDER(Rows64)
-#endif
-}  // namespace warpgroups
-
-#define WIDE_KERNEL(name, C)                                                                               \
-  extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                                             \
-      name(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,                   \
-           const __grid_constant__ CUtensorMap v, void* out, float* lse, unsigned* taken,                  \
-           const __grid_constant__ Problem p) {                                                            \
-    warpgroups::forward<C>(p, q, k, v, out, lse, taken);                                                   \
+#define WIDE_KERNEL(name, C)                                                              \
+  namespace warpgroups {                                                                  \
+  template <>                                                                             \
+  Order order_of<C>(const flashcore::Shape& s, bool causal) {                             \
+    return divided_order<C>(s, causal);                                                   \
+  }                                                                                       \
+  }                                                                                       \
+  extern "C" __global__ void __launch_bounds__(C::kThreads, 1)                            \
+      name(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,  \
+           const __grid_constant__ CUtensorMap v, void* out, float* lse, unsigned* taken, \
+           const __grid_constant__ Problem p) {                                           \
+    warpgroups::forward<C>(p, q, k, v, out, lse, taken);                                  \
   }
 
 WIDE_KERNEL(wide_rows128_kernel, Rows128)
@@ -92,45 +106,37 @@ WIDE_KERNEL(wide_rows128_kernel, Rows128)
 WIDE_KERNEL(wide_rows64_kernel, Rows64)
 #endif
 
-#if PERSISTENT == 2
-extern "C" __global__ void clear_taken_kernel(unsigned* taken) {
-  if (threadIdx.x == 0) *taken = 0;
-}
-#else
-constexpr void (*clear_taken_kernel)(unsigned*) = nullptr;
-#endif
-
 namespace {
 
 #if SHARE
-// Whether there are at most SHARE blocks of 64 rows per SM.
-bool share(const flashcore::Shape& s) {
-  return (s.S + Rows64::kRows - 1) / Rows64::kRows * s.B * s.H <= SHARE * MULTIPROCESSORS;
+bool share(const flashcore::Shape& s, bool causal) {
+  const std::int64_t blocks = (s.S + Rows64::kRows - 1) / Rows64::kRows * s.B * s.H;
+  return blocks <= MULTIPROCESSORS * (causal && s.S >= 1024 ? 2 : 1);
 }
 #endif
 
-flashcore::Plan plan(const flashcore::Shape& s) {
+flashcore::Plan plan(const flashcore::Shape& s, std::int64_t causal) {
   flashcore::Plan p;
   flashcore::Shape narrow = s;
   narrow.D = 128;  // all other limits are those of narrow heads
   p.error = s.D == Rows128::kHeadDim ? warpgroups::refusal(narrow) : "expected head dimension D = 256";
   if (p.error) return p;
 #if SHARE
-  if (share(s)) return warpgroups::add_forward<Rows64>(p, s, "wide_rows64_kernel", nullptr);
+  if (share(s, causal != 0)) return warpgroups::add_forward<Rows64>(p, s, "wide_rows64_kernel", nullptr);
 #endif
-  return warpgroups::add_forward<Rows128>(p, s, "wide_rows128_kernel", "clear_taken_kernel");
+  return warpgroups::add_forward<Rows128>(p, s, "wide_rows128_kernel", nullptr);
 }
 
 cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, const flashcore::Plan& p, void* workspace,
                    cudaStream_t stream) {
 #if SHARE
-  if (share(s)) {
+  if (share(s, a.causal != 0)) {
     return warpgroups::launch_forward<Rows64>(a, s, p, wide_rows64_kernel, nullptr, nullptr, workspace, stream);
   }
 #endif
-  return warpgroups::launch_forward<Rows128>(a, s, p, wide_rows128_kernel, clear_taken_kernel, nullptr, workspace, stream);
+  return warpgroups::launch_forward<Rows128>(a, s, p, wide_rows128_kernel, nullptr, nullptr, workspace, stream);
 }
 
 }  // namespace
 
-FLASHCORE_VARIANT(plan, launch)
+FLASHCORE_VARIANT_BY(plan, launch, causal)
