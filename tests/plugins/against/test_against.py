@@ -201,6 +201,12 @@ def toy(tmp_path: Path, toy: Built) -> Path:
     return committed(tmp_path, TOY)
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy suite in a repository that no test changes, not built."""
+    return committed(tmp_path_factory.mktemp("unchanged"), TOY)
+
+
 def gate(folder: Path, *words: str) -> tuple[int, str, str]:
     """The command itself on the toy suite's first variant."""
     done = flashcore("bench", "--against", "HEAD", "--suite", "suite", "--variant", "plain", *words,
@@ -254,8 +260,8 @@ def test_what_does_not_compile_today_fails_and_what_did_not_is_no_measure(toy: P
         (["--against", "HEAD", "--gpus", "2"], "--gpus: expected without --against"),
     ],
 )
-def test_wrong_usage_is_named(toy: Path, words: list[str], results: str) -> None:
-    done = flashcore("bench", "--suite", "suite", *words, cwd=toy.parent)
+def test_wrong_usage_is_named(unchanged: Path, words: list[str], results: str) -> None:
+    done = flashcore("bench", "--suite", "suite", *words, cwd=unchanged.parent)
     assert done.returncode == Exit.USAGE and results in done.stderr, done.stderr
 
 
