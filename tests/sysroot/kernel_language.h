@@ -50,6 +50,13 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, v
   }(static_cast<Given&&>(given)...);
 }
 
+template <typename Kernel>
+static inline __host__ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel kernel, int threads,
+                                                                        size_t smem) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, reinterpret_cast<const void*>(kernel), threads,
+                                                                smem, cudaOccupancyDefault);
+}
+
 #endif
 #else
 // The compiler of nvcc's host code has read all this; its header of launches must not include the rest.

@@ -44,9 +44,7 @@ def test_a_kernel_of_a_public_ladder_is_used_as_it_is(whole_cuda_headers: None, 
 
 
 @pytest.fixture(scope="module")
-def foreign(
-    whole_cuda_headers: None, compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory
-) -> dict[tuple[str, str], Plan]:
+def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Plan]:
     """The plans of launchers that say nothing of their launches. (Compiles four objects: no other way shows it.)"""
     built = compile_one(TOY.with_name("foreign"), tmp_path_factory.mktemp("foreign"))
     assert [a.status for a in built.artifacts] == ["ok"] * 4
