@@ -19,7 +19,7 @@ from flashcore.plugins.against import against, time_pairs
 from flashcore.plugins.against.against import Options
 from flashcore.plugins.against.comparison import Row, as_json, as_text
 from flashcore.plugins.against.time_pairs import Timings
-from tests.conftest import ROOT, TOY, Built, flashcore, no_disassembler
+from tests.conftest import NO_DISASSEMBLER, ROOT, TOY, Built, flashcore, no_disassembler
 from tests.plugins.against.test_checkout import git
 
 SPIN = ROOT / "tests" / "suites" / "spin"
@@ -210,7 +210,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gate(folder: Path, *words: str) -> tuple[int, str, str]:
     """The command itself on the toy suite's first variant."""
     done = flashcore("bench", "--against", "HEAD", "--suite", "suite", "--variant", "plain", *words,
-                     cwd=folder.parent, env={"CUDA_ARCH": "9.0"})  # fmt: skip
+                     cwd=folder.parent, env={"CUDA_ARCH": "9.0"}, start=NO_DISASSEMBLER)  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
 

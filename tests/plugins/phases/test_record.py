@@ -18,7 +18,7 @@ from flashcore.measure.settings import Settings
 from flashcore.plugins.phases import record
 from flashcore.plugins.phases.timeline import BLOCKS, WARPS, layout
 from flashcore.readers import cubin
-from tests.conftest import ROOT, compile_one
+from tests.conftest import ROOT, compile_one, hide_disassembler
 
 SOFTMAX = ROOT / "examples" / "row_softmax"
 MARKER = r"(?m)^ *FLASHCORE_(?:ROLE|PHASE)\(.*\n|^#include <flashcore/phases.cuh>\n"
@@ -31,7 +31,7 @@ extern "C" __global__ void kernel(float* x) {{
 """
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_disabled_markers_are_no_machine_code(compiler: toolchain.Nvcc, arch: str, tmp_path: Path) -> None:
     copy = shutil.copytree(SOFTMAX, tmp_path / "suite", ignore=shutil.ignore_patterns("__pycache__"))
     codes = []
@@ -78,6 +78,7 @@ def test_a_marked_library_gives_its_buffer(
 ) -> None:
     """All libraries of a variant export the same functions; the one of its plan needs no torch."""
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)
+    hide_disassembler(monkeypatch)
     context = record.opened(Settings(str(SOFTMAX), build=str(tmp_path), variant="warp", upto=None), 16, silent)
     plain, marked = (ctypes.CDLL(str(artifact.plan_library)) for artifact in compile_all(context).artifacts)
     assert not hasattr(plain, "flashcore_phases")
