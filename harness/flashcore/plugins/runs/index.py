@@ -315,10 +315,8 @@ def _facts(
                 facts[place] = max(value, facts.get(place, value))
         elif kernel is None and (variant, shape, stage) in measured:
             facts[variant, shape, name] = value
-    for shape, declared in header["suite"]["shapes"].items():
-        for variant, _, name in [k for k in facts if k[1:] == (shape, f"{declared['rank_by']}_p50")]:
-            facts[variant, shape, "time"] = facts[variant, shape, name]
-    return facts
+    times = {shape: f"{declared['rank_by']}_p50" for shape, declared in header["suite"]["shapes"].items()}
+    return facts | {(v, s, "time"): value for (v, s, name), value in facts.items() if name == times.get(s)}
 
 
 def rows(places: Sequence[Path], case: str, fact: str) -> Iterator[Point]:
