@@ -14,6 +14,7 @@ suite and the builds only; ``large_record(cases)`` has many.
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -199,8 +200,14 @@ def fact(
     detail: Detail | str = "",
 ) -> Fact:
     """A fact of the catalogue with its unit and its usual source; no check of the value."""
+    return _fact(Subject(variant, arch, shape, kernel, launch), name, value, source, detail)
+
+
+def _fact(
+    subject: Subject, name: str, value: Value | None, source: Source | None = None, detail: Detail | str = ""
+) -> Fact:
     return Fact(
-        Subject(variant, arch, shape, kernel, launch),
+        subject,
         name,
         value,
         FACTS[name].unit,
@@ -209,6 +216,7 @@ def fact(
     )
 
 
+@functools.cache  # as the statistics of times below: records are made by the thousand
 def usual_source(name: str) -> Source:
     """The usual source of a fact."""
     spec = FACTS[name]
@@ -240,7 +248,8 @@ def facts_of(
     kernel: str | None = None,
 ) -> list[Fact]:
     """One fact for each name and value, all about the same subject."""
-    return [fact(n, v, variant, arch=arch, shape=shape, kernel=kernel) for n, v in values.items()]
+    subject = Subject(variant, arch, shape, kernel)
+    return [_fact(subject, name, value) for name, value in values.items()]
 
 
 STATIC: dict[str, Value] = {
@@ -316,6 +325,7 @@ def formula_facts(variant: str, shape: Shape) -> list[Fact]:
     return facts_of(formula_values(shape), variant, shape=shape.name)
 
 
+@functools.lru_cache(10_000)
 def samples(us: float, count: int = 100, *, spread: float = 0.01, seed: int = 0) -> tuple[float, ...]:
     """Bench samples in microseconds around ``us`` with a relative standard deviation ``spread``."""
     source = random.Random(f"{seed}/{us}")
@@ -324,6 +334,11 @@ def samples(us: float, count: int = 100, *, spread: float = 0.01, seed: int = 0)
 
 def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) -> list[Fact]:
     """The statistics that bench makes of its samples; ``mode`` is a regime or eager."""
+    return facts_of(_statistics(mode, tuple(times)), variant, shape=shape)
+
+
+@functools.lru_cache(10_000)
+def _statistics(mode: str, times: tuple[float, ...]) -> dict[str, Value | None]:
     ordered = sorted(times)
     values: dict[str, Value | None] = {
         f"{mode}_p50": statistics.median(times),
@@ -333,7 +348,7 @@ def timing_facts(variant: str, shape: str, mode: str, times: Sequence[float]) ->
     }
     if mode in ("isolated", "cold"):
         values[f"{mode}_p90"] = ordered[int(0.9 * (len(ordered) - 1))]
-    return facts_of(values, variant, shape=shape)
+    return values
 
 
 def check_facts(variant: str, shape: str) -> list[Fact]:
