@@ -10,6 +10,7 @@ import math
 import resource
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -365,7 +366,9 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", code, str(path), letter], cwd=ROOT) for letter in "ab"]
     seen = set()
     while any(p.poll() is None for p in both):
-        if path.exists():
+        if not path.exists():
+            time.sleep(0.001)  # they are still starting
+        else:
             data = path.read_bytes()
             assert len(data) == 10_000
             seen.add(data[:1])

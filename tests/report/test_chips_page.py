@@ -76,7 +76,7 @@ def test_gpus_that_shared_a_run_are_said_with_their_spread(tmp_path: Path) -> No
     assert "<td>GPU-1c2d: bench 1; A/A 0.31 %, 1,755 MHz</td>" in text
 
 
-@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("single", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_links_resolve_ids_are_unique_and_bytes_the_same(tmp_path: Path, single: bool) -> None:
     both = full(), factory.on_l4(full())
     pages = rendered(tmp_path / "r", *both, single=single)
