@@ -111,7 +111,7 @@ namespace {
 #if SHARE
 bool share(const flashcore::Shape& s, bool causal) {
   const std::int64_t blocks = (s.S + Rows64::kRows - 1) / Rows64::kRows * s.B * s.H;
-  return blocks <= MULTIPROCESSORS * (causal && s.S >= 1024 ? 2 : 1);
+  return blocks <= MULTIPROCESSORS * (causal && s.S > 1024 ? 2 : 1);
 }
 #endif
 

@@ -109,7 +109,8 @@ def runs(name: str, params: Params) -> bool:
 def class_of(name: str, params: Params) -> int:
     """The class of a shape, each with factors of its own; clusters, for short rows, have no longest one."""
     s, is_pair = params["S"], VARIANTS[name][0] == "kPairs"
-    return 2 * (0 if s <= 128 else 1 if s <= 256 else 2 if s <= 1024 or is_pair else 3) + params["CAUSAL"]
+    length = 0 if s <= 128 else 1 if s <= 256 else 2 if s <= 1024 or is_pair else 3
+    return 2 * length + int(params["CAUSAL"])
 
 
 def load(params: Params, name: str, places: int) -> tuple[float, float, int]:
@@ -276,38 +277,37 @@ def fitted(chosen: list[Point]) -> tuple[dict[tuple[str, int, int], Any], dict[t
 
 def tuned(chosen: list[Point], model: dict[tuple[str, int, int], Any], trees: dict[tuple[str, int], Tree]) -> None:
     """Changes these factors so that the mean regret of a choice by chance is least. Where a variant has no time, its
-    loss is the predicted one."""
-    sums, leaves, count = {key: i for i, key in enumerate(model)}, {key: 4 * i for i, key in enumerate(trees)}, len(chosen)
-    terms, of_sum, of_leaf = np.zeros((count, len(VARIANTS), 9)), *np.zeros((2, count, len(VARIANTS)), int)
-    us, predicted = np.full((2, count, len(VARIANTS)), np.inf)
+    loss is that of its predicted one."""
+    of_sum, of_leaf = {key: i for i, key in enumerate(model)}, {key: 4 * i for i, key in enumerate(trees)}
     factors, corrections = np.array([*model.values()]), np.log([x for one in trees.values() for x in one.factors])
+    shape = len(chosen), len(VARIANTS)
+    terms, sums, leaves = np.zeros((*shape, 9)), np.zeros(shape, int), np.zeros(shape, int)
+    us, predicted = np.full(shape, np.inf), np.full(shape, np.inf)
     for i, (params, times) in enumerate(chosen):
         for j, name in enumerate(VARIANTS):
             key = name, params["D"], class_of(name, params)
             is_missing = name == "wgmma_key_groups_4" and params["DTYPE"] != "float16"
-            if is_missing or not runs(name, params) or key not in model or not model[key].any():
+            if is_missing or not runs(name, params) or not np.any(model.get(key, 0)):
                 continue
-            terms[i, j], of_sum[i, j] = features(params, name), sums[key]
-            of_leaf[i, j] = leaves[key[:2]] + trees[key[:2]].leaf(traits(params, name, terms[i, j]))
-            predicted[i, j] = terms[i, j] @ model[key] * np.exp(corrections[of_leaf[i, j]])
+            terms[i, j], sums[i, j] = features(params, name), of_sum[key]
+            leaves[i, j] = of_leaf[key[:2]] + trees[key[:2]].leaf(traits(params, name, terms[i, j]))
+            predicted[i, j] = terms[i, j] @ model[key] * np.exp(corrections[leaves[i, j]])
             us[i, j] = times.get(name, np.inf)
     least = us.min(axis=1, keepdims=True)
-    near = us < 1.3 * least
-    ratios = np.log(us, where=near, out=np.full_like(us, np.nan)) - np.log(predicted)
-    rows = near.any(axis=1)
-    common = np.exp(np.nanmedian(ratios[rows], axis=1, keepdims=True))
-    losses = np.log(np.where(us < np.inf, us, np.inf)[rows] / least[rows])
-    losses = np.where(us[rows] < np.inf, losses, np.log(predicted[rows] * common / least[rows])).clip(0, _MOST_LOSS)
+    ratios = np.where(us < 1.3 * least, us / predicted, np.nan)
+    common = np.nanmedian(ratios, axis=1, keepdims=True)  # of the point's clock
+    losses = np.log(np.where(us < np.inf, us, predicted * common) / least).clip(0, _MOST_LOSS)
+
+    work, runs_there, lost = torch.tensor(terms), torch.tensor(predicted < np.inf), torch.tensor(losses)
     change, shift = (torch.zeros(x.shape, dtype=torch.float64, requires_grad=True) for x in (factors, corrections))
     optimizer = torch.optim.Adam([change, shift], lr=_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, _STEPS)
-    at, leaf = torch.tensor(of_sum[rows]), torch.tensor(of_leaf[rows])
-    work, runs_there, lost = torch.tensor(terms[rows]), torch.tensor(predicted[rows] < np.inf), torch.tensor(losses)
     for _ in range(_STEPS):
-        times = (work * (torch.tensor(factors) * change.exp())[at]).sum(dim=2).clamp(min=1e-6)
-        logarithms = (times.log() + (torch.tensor(corrections) + shift)[leaf]).where(runs_there, torch.tensor(torch.inf))
-        mean = (torch.softmax(-logarithms / _LIKELY, dim=1) * lost).sum(dim=1).mean()
-        (mean + _CHANGE * (9 * change.square().mean() + 40 * shift.square().mean())).backward()
+        summed = (work * (torch.tensor(factors) * change.exp())[sums]).sum(dim=2).clamp(min=1e-6)
+        logarithms = summed.log() + (torch.tensor(corrections) + shift)[leaves]
+        chances = torch.softmax(-logarithms.where(runs_there, torch.tensor(torch.inf)) / _LIKELY, dim=1)
+        cost = _CHANGE * (9 * change.square().mean() + 40 * shift.square().mean())
+        torch.autograd.backward((chances * lost).sum(dim=1).mean() + cost)
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
