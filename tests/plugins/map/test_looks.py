@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -83,15 +84,17 @@ def test_without_racing_each_case_has_all_samples(tmp_path: Path) -> None:
 class Stub:
     """An entrant with these us of its looks, in order; the first one's are of the first round."""
 
-    is_right, is_late = True, False
+    is_right = True
 
-    def __init__(self, variant: str, *us: float, kind: str = "choice") -> None:
+    def __init__(self, variant: str, *us: float, kind: str = "choice", late: float = math.inf) -> None:
+        self._late = late
         self.case, self.name = replace(case("right"), variant=variant), variant
         self.is_choice, self.is_dispatcher = kind == "choice", kind == "dispatcher"
         self._next, self.us = iter(us), list[float]()
         self.look()
 
     warm = property(lambda self: self.us[1:] or self.us)
+    is_late = property(lambda self: self.us[-1] >= self._late)
 
     def look(self) -> None:
         self.us.append(next(self._next))
@@ -149,7 +152,9 @@ def test_a_dispatcher_stays_however_slow_it_is() -> None:
     assert lost([Stub("a", 10.0), Stub("b", 90.0, kind="dispatcher")]) == []
 
 
-US = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}  # of looks
+#: us of the looks: of each, or of one after another; from ``LATE`` on a look has a part of the host's time.
+US: dict[str, float | Sequence[float]] = {"a": 12.0, "far": 17.0, "library": 9.0, "chooses": 10.1}
+LATE = 200.0
 
 
 def raced(
@@ -180,7 +185,8 @@ def raced(
 
     def entrant(case: Case, sets: Sets, device: str, is_dispatcher: bool) -> Stub:
         kind = "dispatcher" if is_dispatcher else "reference" if case.is_reference else "choice"
-        return Stub(case.variant, *[US[case.variant]] * 9, kind=kind)
+        us = US[case.variant]
+        return Stub(case.variant, *([us] * 9 if isinstance(us, float) else us), kind=kind, late=LATE)
 
     monkeypatch.setattr(looks, "Entrant", entrant)
     monkeypatch.setattr("flashcore.measure.bench.child.perform", bench)
@@ -216,8 +222,7 @@ def test_where_a_dispatcher_is_behind_all_that_are_left_get_more_samples(
 
 
 def test_a_look_that_the_host_disturbed_drops_no_case() -> None:
-    entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0), Stub("c", 90.0, 90.0)]
-    entrants[1].is_late = True
+    entrants = [Stub("a", 10.0), Stub("b", 90.0, 90.0, late=90.0), Stub("c", 90.0, 90.0)]
     assert lost(entrants) == ["c"]
 
 
@@ -254,3 +259,10 @@ def test_without_a_race_every_case_is_timed_by_bench(tmp_path: Path, monkeypatch
     monkeypatch.setattr("flashcore.measure.bench.child.perform", lambda task, log, *_: {"whole": task.payload["cases"]})
     task = Task("shape", {"cases": [1, 2], "race": {}})
     assert looks.perform(task, Journal(tmp_path / "journal-001.jsonl")) == {"whole": [1, 2]}
+
+
+def test_a_disturbed_look_is_no_part_of_a_dropped_cases_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(US, "far", (17.0, 277.0, 17.0, 17.0))
+    us = {"a": 10.0, "library": 7.0, "chooses": 8.1}
+    variants, left, _ = raced(tmp_path, monkeypatch, us)
+    assert "far" not in left and variants["far"]["samples"] == {"back_to_back": [15.0]}
