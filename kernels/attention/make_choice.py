@@ -294,7 +294,7 @@ def tuned(chosen: list[Point], model: dict[tuple[str, int, int], Any], trees: di
             predicted[i, j] = terms[i, j] @ model[key] * np.exp(corrections[leaves[i, j]])
             us[i, j] = times.get(name, np.inf)
     least = us.min(axis=1, keepdims=True)
-    ratios = np.where(us < 1.3 * least, us / predicted, np.nan)
+    ratios = np.divide(us, predicted, where=us < 1.3 * least, out=np.full(shape, np.nan))
     common = np.nanmedian(ratios, axis=1, keepdims=True)  # of the point's clock
     losses = np.log(np.where(us < np.inf, us, predicted * common) / least).clip(0, _MOST_LOSS)
 
