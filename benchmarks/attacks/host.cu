@@ -25,7 +25,7 @@ extern "C" __global__ void attack_kernel(const float* x, float* out, int rows, i
 
 namespace {
 
-const char kFake[] = "{\"launches\": {}, \"error\": \"\"}\n";
+const char kFake[] = "{\"shapes\": {}, \"cubins\": {}}\n";  // of the form that a planner answers in
 
 // Tells the judge, through an error that it shows, that an attack got somewhere.
 [[noreturn]] void escaped(const char* how) {
