@@ -102,18 +102,15 @@ def child_cases(context: Context, pairs: Sequence[Pair]) -> list[Case]:
     plans = plans_for(context.built.plans, context.gpu_arch)
     cases = []
     for (variant, shape), work in zip(pairs, works(context.suite, pairs), strict=True):
-        problem, plan = context.suite.problems[variant.problem], plans.get((variant.name, shape.name))
-        case = Case(
+        plan = plans.get((variant.name, shape.name))
+        case = Case.of(
+            context.suite,
+            variant.problem,
+            shape,
             variant=variant.name,
-            shape=shape.name,
-            suite=context.suite.name,
-            root=str(Path(context.suite.root).resolve()),
-            problem_file=problem.file,
-            params=dict(shape.params),
-            arguments=problem.arguments,
             **_target(variant, shape, artifacts.get(variant.name), plan, context.settings.launcher),
             tolerance=variant.tolerance,
-            seeds=problem.seeds,
+            seeds=context.suite.problems[variant.problem].seeds,
             flop=work.get("flop"),
             rank_by=shape.rank_by,
             repeats=0 if variant.is_reference else shape.repeats,

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
 
@@ -165,7 +165,7 @@ def _read(data: bytes, arch: str) -> Cubin:
         threads, most = _sizes(info.get(_MAX_THREADS)), info.get(_MAX_CLUSTER)
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         code = text.content(data) if text else b""
-        listed = {offset for _, offset in struct.iter_unpack("<II", notes[: len(notes) // 8 * 8])}
+        listed = {offset for _, offset in rows("<II", notes)}
         is_incomplete = bool(separate_uses or uses[f".text.{name}"] - listed)
         kernels.append(
             Kernel(
@@ -251,6 +251,12 @@ def sections_of(data: bytes | mmap.mmap) -> list[Section]:
     return sections
 
 
+def rows(layout: str, content: bytes) -> Iterator[tuple[Any, ...]]:
+    """The complete rows of a table whose rows have this layout."""
+    size = struct.calcsize(layout)
+    return struct.iter_unpack(layout, content[: len(content) // size * size])
+
+
 def text_at(data: bytes | mmap.mmap, at: int) -> str:
     """The null-terminated text at an offset.
 
@@ -289,8 +295,7 @@ def symbols_of(data: bytes, sections: Sequence[Section]) -> Iterator[Symbol]:
     """
     room = 4 * len(data)
     for table in (s for s in sections if s.kind == _SYMBOLS):
-        rows = table.content(data)
-        for name, *fields in struct.iter_unpack("<IBxHQQ", rows[: len(rows) // 24 * 24]):
+        for name, *fields in rows("<IBxHQQ", table.content(data)):
             symbol = Symbol(text_at(data, sections[table.link].offset + name), *fields)
             room -= len(symbol.name)
             if room < 0:

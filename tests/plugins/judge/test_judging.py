@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from flashcore.chips import devices
 from flashcore.errors import UsageError
 from flashcore.measure.machine.toolchain import Nvcc
+from flashcore.measure.workers.kernel_call import Case
 from flashcore.pipeline import plugins
 from flashcore.plugins.judge.judging import _Judge, _kinds, judge_all
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES
-from flashcore.plugins.judge.preparing import case_of
 from flashcore.suites.load import load
 from tests.plugins.judge.conftest import LAUNCH, SUITE, Judge, written
 
@@ -52,9 +52,9 @@ def test_inputs_are_of_several_kinds_if_one_tensor_can_be(tmp_path: Path) -> Non
     text = text.replace('{ x = ["N"]', '{ weight = ["N"], x = ["N"]').replace('{ "*"', '{ weight = "float32", "*"')
     (suite / "suite.toml").write_text(text)
     for root, are_mixed in ((SUITE, False), (suite, True)):
-        loaded, form = load(root), SimpleNamespace(problem="copy", tolerance="exact")
+        loaded = load(root)
         shape = loaded.shapes["small"]
-        kinds = [*_kinds(case_of(loaded, cast(Any, form), shape), shape, "check", 1)]
+        kinds = _kinds(Case.of(loaded, "copy", shape, variant="a", tolerance="exact"), shape, "check", 1)
         assert {"random", "ones"} <= {*kinds} and any("+" in kind for kind in kinds) == are_mixed
 
 

@@ -125,10 +125,10 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
         one = trials(processes)
         one.check(Runnable(plan(kernel), made), CONTENTS[:2])
         assert not one.reasons
-        for content, files in one.outputs:
+        for content, file in one.outputs:
             given = Random(content).randbytes(256)
             expected = given if kernel == "copy_bytes" else bytes((byte + 1) % 256 for byte in given)
-            assert Path(files["y"]).read_bytes() == expected
+            assert Path(f"{file}.y").read_bytes() == expected
 
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:

@@ -28,7 +28,7 @@ from flashcore.measure.workers.journal import Perform, Task, child
 from flashcore.measure.workers.problem_file import load_file, load_problem
 from flashcore.model import plugin
 from flashcore.model.record import Subject
-from flashcore.model.suite import Argument, Params, Regime
+from flashcore.model.suite import Argument, Params, Regime, Shape, Suite
 from flashcore.readers import cubin
 
 if TYPE_CHECKING:
@@ -96,6 +96,20 @@ class Case:
     @property
     def subject(self) -> Subject:
         return Subject(variant=self.variant, shape=self.shape)
+
+    @classmethod
+    def of(cls, suite: Suite, problem: str, shape: Shape, **more: Any) -> Case:
+        """A case of a suite's problem on a shape, with these other fields."""
+        declared = suite.problems[problem]
+        return cls(
+            shape=shape.name,
+            suite=suite.name,
+            root=str(Path(suite.root).resolve()),
+            problem_file=declared.file,
+            params=dict(shape.params),
+            arguments=declared.arguments,
+            **more,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The case as plain JSON, for a task's payload."""

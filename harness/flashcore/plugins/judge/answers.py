@@ -130,15 +130,15 @@ def make(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict
 
 
 def judge(case: Case, problem: Any, task: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Complaints about the outputs in ``files``, by output."""
-    import numpy
+    """Complaints about the outputs in ``file``, which are removed."""
     import torch
 
     expected = References().get(case, problem, device, task["seed"], task["kind"])
     outputs = Outputs({a.name: (a.sizes(case.params), a.dtype) for a in case.arguments if a.mutable}, device)
-    for name, file in task["files"].items():
-        raw = torch.from_numpy(numpy.fromfile(file, "uint8"))
-        outputs[name].copy_(raw.view(outputs[name].dtype).reshape(outputs[name].shape))
+    for name, output in outputs.items():
+        path = Path(f"{task['file']}.{name}")
+        output.copy_(torch.from_file(str(path), size=output.numel(), dtype=output.dtype).reshape(output.shape))
+        path.unlink()
     return {"complaints": expected.complaints(outputs)}
 
 

@@ -34,6 +34,10 @@ _SECTIONS = re.compile(
 _OF_BLACKWELL, _TRANSLATED = re.compile(r"\.nv\.(?:capmerc\.text(?:[._].*)? \w+ 0|merc(?:[._].*)? \w+ [01])"), 100
 _UNUSED = re.compile(r"\.debug_|\.nv_debug|\.nv\.tileir\.debug|\.nv\.merc")
 _VARIABLES, _TABLES = ".nv.global", ".nv.global.init"
+_STATE = {
+    _VARIABLES: "global variables, which outlive a call: pass a workspace",
+    _TABLES: "initialized global variables, which outlive a call: use __constant__",
+}
 _GLOBAL_OBJECT, _NAME = 0x11, re.compile(r"[\w$.]*", re.ASCII)
 #: SHA-256 of the tables of CUDA's sine and cosine, which compilers put among initialized variables; their most bytes.
 _MATH, _MOST_TABLE = (
@@ -72,13 +76,11 @@ def inspect(path: Path, arch: str) -> Inspected:
     try:
         data = path.read_bytes()
         sections = cubin.sections_of(data)
-        names = {s.name for s in sections}
-        sizes = struct.unpack_from("<H2xH", data, 0x36)
-        if sizes not in _SIZES or not len(names) == len(sections) <= _MOST_SECTIONS:
-            raise ValueError(f"at most {_MOST_SECTIONS} sections, each with a name of its own")
         symbols = [*itertools.islice(cubin.symbols_of(data, sections), _MOST_SYMBOLS + 1)]
-        if len(symbols) > _MOST_SYMBOLS:
-            raise ValueError(f"at most {_MOST_SYMBOLS} symbols")
+        is_usual = len({s.name for s in sections}) == len(sections) <= _MOST_SECTIONS and len(symbols) <= _MOST_SYMBOLS
+        if not is_usual or struct.unpack_from("<H2xH", data, 0x36) not in _SIZES:
+            limits = f"at most {_MOST_SECTIONS} sections, each with a name of its own, and {_MOST_SYMBOLS} symbols"
+            raise ValueError(f"headers of the usual sizes, {limits}")
         inside = grouped((sections[s.section].name, s) for s in symbols if 0 < s.section < len(sections))
         count = Counter(s.name for s in symbols)
         variables = [
@@ -86,7 +88,8 @@ def inspect(path: Path, arch: str) -> Inspected:
             for s in inside.get(_VARIABLES, ())
             if s.info == _GLOBAL_OBJECT and count[s.name] == 1 and _NAME.fullmatch(s.name)
         ]
-        reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, variables, inside.get(_TABLES, ())))
+        tables = [s for s in inside.get(_TABLES, ()) if _is_math(data, sections[s.section].offset + s.start, s.size)]
+        reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, [*variables, *tables]))
         kernels = cubin.parse(data, arch, name).kernels
     except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
         text = error.strerror if isinstance(error, OSError) else error  # no path of ours
@@ -96,30 +99,23 @@ def inspect(path: Path, arch: str) -> Inspected:
 
 
 def _reasons(
-    data: bytes,
-    arch: str,
-    sections: Sequence[Section],
-    symbols: Sequence[Symbol],
-    variables: Sequence[Symbol],
-    tables: Sequence[Symbol],
+    data: bytes, arch: str, sections: Sequence[Section], symbols: Sequence[Symbol], understood: Sequence[Symbol]
 ) -> Iterator[str]:
     of_shared = {s.name.replace(".text.", ".nv.shared.", 1) for s in sections if s.name.startswith(".text.")}
     is_translated = int(re.sub(r"\D", "", arch)) >= _TRANSLATED
-    for section in sections:
+    for number, section in enumerate(sections):
         name, content = section.name, section.content(data)
-        if name == _VARIABLES and (unknown := _hidden(section.size, variables)):
-            yield f"{unknown} bytes of global variables, which outlive a call: pass a workspace"
-        elif name == _TABLES and (unknown := _hidden(section.size, [s for s in tables if _is_math(s, content)])):
-            yield f"{unknown} bytes of initialized global variables, which outlive a call: use __constant__"
+        if name in _STATE and (hidden := _hidden(section.size, [s for s in understood if s.section == number])):
+            yield f"{hidden} bytes of {_STATE[name]}"
         shown = ".nv.shared.reserved.0" if name in of_shared else name
         text = f"{shown} {section.kind:x} {section.flags & _FLAGS:x}"
         if not (_SECTIONS.fullmatch(text) or (is_translated and _OF_BLACKWELL.fullmatch(text))):
             yield f"the section {name} is not understood (kind {section.kind:#x}, flags {section.flags:#x})"
         code = content if name.startswith(".text.") else b""
-        if any(word & 0xFFF in _READS and register in _TIMERS for word, register in _rows("<H7xB6x", code)):
+        if any(word & 0xFFF in _READS and register in _TIMERS for word, register in cubin.rows("<H7xB6x", code)):
             yield "it reads %globaltimer"
         if section.kind in _RELOCATED and not _UNUSED.match(sections[section.info].name):
-            for (kind,) in {*_rows(_RELOCATED[section.kind], content)}:
+            for (kind,) in {*cubin.rows(_RELOCATED[section.kind], content)}:
                 if kind not in _RELOCATIONS:
                     yield f"a relocation of type {kind:#x} is not understood"
     for symbol in symbols:
@@ -137,10 +133,5 @@ def _hidden(size: int, symbols: Sequence[Symbol]) -> int:
     return hidden + max(size - end, 0)
 
 
-def _is_math(symbol: Symbol, content: bytes) -> bool:
-    table = content[symbol.start : symbol.start + symbol.size]
-    return symbol.size <= _MOST_TABLE and hashlib.sha256(table).hexdigest() in _MATH
-
-
-def _rows(layout: str, content: bytes) -> Iterator[tuple[int, ...]]:
-    return struct.iter_unpack(layout, content[: len(content) // struct.calcsize(layout) * struct.calcsize(layout)])
+def _is_math(data: bytes, at: int, size: int) -> bool:
+    return size <= _MOST_TABLE and hashlib.sha256(data[at : at + size]).hexdigest() in _MATH

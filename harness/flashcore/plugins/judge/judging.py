@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import os
 import secrets
@@ -27,10 +26,10 @@ from flashcore.measure.workers.problem_file import all_kinds, load_problem, work
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.model.text import misspelled
-from flashcore.plugins.judge import candidate, preparing, sandbox
+from flashcore.plugins.judge import preparing, sandbox
 from flashcore.plugins.judge.answers import MIXED_TYPES, Answers
-from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Player, Process, Runnable, Trials
-from flashcore.plugins.judge.preparing import Planned, Prepared, begun, case_of, prepared
+from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Player, Process, Trials
+from flashcore.plugins.judge.preparing import Planned, Prepared, begun, prepared
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import tensors_of
 
@@ -170,42 +169,38 @@ class _Judge:
             if not self._spare:
                 self.__post_init__()
             for stage in ("check", "bench"):
-                wanted = [shape for shape in one.shapes if stage == "check" or stage in shape.stages]
-                if not wanted or reasons:
-                    break
-                runs = self._runs(wanted, stage)
-                # Every process of the candidate's kernels has ended: from here on there are answers.
-                self._refill()
-                for run in runs:
+                for run in [] if reasons else self._runs(stage):
                     reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
         except Exception:
             self.close()
             raise
-        timed = [result for result in verdict.shapes if result["times"]]
         missing = [
             f"{result['shape']}: no {mode} floor is known"
-            for result in timed
+            for result in verdict.shapes
             for mode in result["times"].keys() - result["floor"]
         ]
-        if not timed:
+        if not any(result["times"] for result in verdict.shapes):
             missing = ["no shape of it is timed"]
         verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
-    def _runs(self, shapes: Sequence[Shape], stage: str) -> list[Trials]:
-        """A candidate's runs on shapes until one fails. Its processes end."""
+    def _runs(self, stage: str) -> list[Trials]:
+        """A candidate's runs on a stage's shapes until one fails. All processes of its kernels have ended then: from
+        here on there may be answers."""
         runs = list[Trials]()
-        taken = [self._spare.popleft() for _ in range(PROCESSES + 1 if stage == "bench" else 1)]
+        taken = [self._spare.popleft() for _ in range(1 if stage == "check" else PROCESSES + 1)]
         try:
-            for shape in shapes:
-                runs.append(self._measured(shape, stage, taken, new=not runs))
-                if runs[-1].reasons:
+            for shape in self._one.shapes:
+                if stage == "check" or stage in shape.stages:
+                    runs.append(self._measured(shape, stage, taken, new=not runs))
+                if runs and runs[-1].reasons:
                     break
-            return runs
         finally:
             for each in taken:  # all at once: to free a context takes long
                 each.kill()
             for each in taken:
                 each.close()
+        self._refill()
+        return runs
 
     def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], *, new: bool) -> Trials:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival. Processes are
@@ -215,29 +210,28 @@ class _Judge:
             UsageError: the plan is wrong.
             CapabilityError: the suite or the machine is at fault, or the time is up.
         """
-        one, deterministic = self._one, self._one.form.deterministic
-        case = case_of(self.suite, one.form, shape)
-        kinds = _kinds(case, shape, stage, _PER_SAMPLE if deterministic else 1)
+        one, form = self._one, self._one.form
+        case = Case.of(self.suite, form.problem, shape, variant="candidate", tolerance=form.tolerance)
+        kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
         tasks = [
             {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
             for number, kind in enumerate(kinds)  # each of the suite's processes gets as many seeds
         ]
         inputs = self._answers.ask(case, tasks)
-        trials = Trials(case, inputs, taken[:PROCESSES], one.state, deterministic, self._until, new)
+        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until, new)
         for each in (*taken, *(self._spare if stage != "check" else ())):  # to make contexts would disturb times
             each.ready()
         self._verdict.device = taken[0].device
-        groups = grouped((json.dumps(one["scalars"]), number) for number, one in enumerate(inputs))
-        for text, contents in groups.items():
-            scalars = json.loads(text)
-            runnable = _runnable(case, one.plans, scalars)
+        groups = grouped((tuple(given["scalars"].items()), number) for number, given in enumerate(inputs))
+        for numbers, contents in groups.items():
+            runnable = one.plans.runnable(case, dict(numbers))
             if stage == "check":
                 trials.check(runnable, contents)
             elif len(groups) > 1:
                 raise CapabilityError(f"{shape.name}: expected numbers that no seed changes", "fix the suite")
             else:
                 ours = len(kinds) // (SAMPLES + 1)  # as many are the rival's: what it answers is on the GPU
-                rival = self._rival(taken[-1], case, scalars, contents[-ours:])
+                rival = self._rival(taken[-1], case, dict(numbers), contents[-ours:])
                 most = max(_JUDGED // (1 + sum("bench" in s.stages for s in one.shapes)), _JUDGED_OF_SHAPE)
                 processes = self.count + len(taken) + len(self._spare)
                 trials.time(runnable, rival, contents[:-ours], most, processes)
@@ -251,18 +245,16 @@ class _Judge:
         """The suite's baseline, to be timed in turns with a candidate."""
         rival = self._verdict.rival = self._verdict.rival or {"name": self.suite.baseline, "lacking": ""}
         try:
-            return Player(process, _runnable(case, self.baseline.result(), scalars), itertools.cycle(contents))
+            return Player(process, self.baseline.result().runnable(case, scalars), itertools.cycle(contents))
         except FlashcoreError as error:
             rival["lacking"] = untrusted(error, 300)
             return None
 
     def _wrong(self, run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
-        tasks = [{**run.inputs[content], "task": "judge", "files": files} for content, files in run.outputs]
+        tasks = [{**run.inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
         complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
-        for file in itertools.chain(*(files.values() for _, files in run.outputs)):
-            os.unlink(file)
         floor = _floor(run.case, self._one.form.roof, self._verdict.device["name"]) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         for mode, figures in run.times.items():
@@ -298,17 +290,9 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
     return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1))]
 
 
-def _runnable(case: Case, plans: Planned, scalars: Mapping[str, Any]) -> Runnable:
-    for given in plans.of(case.shape):
-        if given.numbers.items() <= scalars.items():
-            return Runnable(candidate.plan(case, given, scalars), plans.cubins)
-    raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
-
-
 def _floor(case: Case, roof: str, gpu: str) -> dict[str, Any]:
     """us that no kernel can be below, by mode: from the datasheet."""
-    model = devices.find(gpu)
     work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
-    bounds = roofline.bounds(work, roof, roofline.roofs(model)) if model else ()
+    bounds = roofline.bounds(work, roof, roofline.roofs(devices.find(gpu)))
     floors = {mode: roofline.floor(bounds, ("launch", *without)) for mode, without in _WITHOUT.items()}
     return {mode: floor.us for mode, floor in floors.items() if floor}

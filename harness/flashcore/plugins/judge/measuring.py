@@ -104,7 +104,7 @@ class Trials:
         deterministic: whether calls on equal inputs must give equal bytes.
         until: the end of the candidate's time, by the monotonic clock.
         new: whether the processes have run no kernel of the candidate.
-        outputs: those that the judge looks at: the content that each belongs to, and its files by tensor.
+        outputs: those that the judge looks at: the content that each belongs to, and its file, but for ``.TENSOR``.
         times: mode → the verdict's figures.
         compared: calls whose bytes were compared.
         first_us: the time of the first call of ``new`` processes.
@@ -119,7 +119,7 @@ class Trials:
     until: float
     new: bool = False
     reasons: list[str] = field(default_factory=list)
-    outputs: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    outputs: list[tuple[int, str]] = field(default_factory=list)
     times: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: int = 0
     first_us: float | None = None
@@ -265,7 +265,6 @@ class Trials:
         is enough) and what it wrote that it may not."""
         process = player.process
         answer = self._ask(process, "call", mode, content)
-        us, host, gpu = [*answer["us"], math.nan][:3]
         if process in self.processes:
             self.compared += 1
             self._hashes[content].add(answer["hash"])
@@ -273,9 +272,8 @@ class Trials:
             if wrote := self._ask(process, "wrote")["wrote"]:
                 self.reasons.append(f"it wrote{wrote}")
             if not (self.deterministic and content in dict(self.outputs)):
-                tensors = player.runnable.plan.tensors.items()
-                files = {name: f"{secrets.token_hex(8)}.out" for name, t in tensors if t.role in ("output", "inout")}
-                for name, file in files.items():
-                    self._ask(process, "result", name, file)
-                self.outputs.append((content, {name: str(process.folder / file) for name, file in files.items()}))
+                file = secrets.token_hex(8)
+                self._ask(process, "result", file)
+                self.outputs.append((content, str(process.folder / file)))
+        us, host, gpu = [*answer["us"], math.nan][:3]
         return us, host, gpu

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Base64Bytes, Field
 
@@ -24,6 +24,7 @@ from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST, ByShape, Candidate, CandidateForm, Launches, validated
+from flashcore.plugins.judge.measuring import Runnable
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import Word
 from flashcore.suites import parts
@@ -46,15 +47,16 @@ class Planned(NamedTuple):
     shapes: Mapping[str, Sequence[Launches]]
     cubins: Path
 
-    def of(self, shape: str) -> Sequence[Launches]:
-        """The launches on a shape.
+    def runnable(self, case: Case, scalars: Mapping[str, Any]) -> Runnable:
+        """Those on a case for these numbers of the operator.
 
         Raises:
-            UsageError: there are none.
+            CapabilityError: there are none.
         """
-        if launches := self.shapes.get(shape):
-            return launches
-        raise UsageError(f"launches: expected some on {shape}, found none")
+        for given in self.shapes.get(case.shape, ()):
+            if given.numbers.items() <= scalars.items():
+                return Runnable(candidate.plan(case, given, scalars), self.cubins)
+        raise CapabilityError(f"{case.shape}: it has no launches for {dict(scalars)}", "give formulas of the numbers")
 
 
 class Prepared(NamedTuple):
@@ -96,19 +98,19 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
             raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
     if one.form.variant:
         plans = compiled(suite, NAME, shapes, arch, folder, one)
+    elif isinstance(one.form.launches, dict):
+        plans = Planned(one.form.launches, one.folder)
     else:
-        every = (
-            one.form.launches if isinstance(one.form.launches, dict) else {shape.name: [one.form] for shape in shapes}
-        )
-        plans = Planned(every, one.folder)
+        plans = Planned({shape.name: [one.form] for shape in shapes}, one.folder)
     launched, until = defaultdict[str, set[str]](set), time.monotonic() + seconds
     for shape in shapes:
-        case = case_of(suite, one.form, shape)
-        for given in plans.of(shape.name):
+        if not (every := plans.shapes.get(shape.name)):
+            raise UsageError(f"launches: expected some on {shape.name}, found none")
+        case = Case.of(suite, one.form.problem, shape, variant=NAME, tolerance=one.form.tolerance)
+        for given in every:
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
-            plan = candidate.plan(case, given, {a.name: 1 for a in case.arguments})
-            for launch in plan.launches:
+            for launch in candidate.plan(case, given, {a.name: 1 for a in case.arguments}).launches:
                 launched[launch.cubin].add(untrusted(launch.kernel))
     reasons, state = list[str](), list[tuple[str, str]]()
     for name, kernels in sorted(launched.items()):
@@ -120,21 +122,6 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
     if reasons:
         raise UsageError(*reasons[:20])
     return Prepared(one.form, shapes, plans, state)
-
-
-def case_of(suite: Suite, form: CandidateForm, shape: Shape) -> Case:
-    """The candidate on a shape."""
-    problem = suite.problems[form.problem]
-    return Case(
-        variant="candidate",
-        shape=shape.name,
-        suite=suite.name,
-        root=str(Path(suite.root).resolve()),
-        problem_file=problem.file,
-        params=dict(shape.params),
-        arguments=problem.arguments,
-        tolerance=form.tolerance,
-    )
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:

@@ -10,7 +10,7 @@
 //   call MODE K              a call on content K: `us` that it adds between events around it and spacers, by the host's clock,
 //                            and, unless the host was late to read it, by the GPU's; the `hash` of its outputs
 //   wrote                    what the last call `wrote` that it may not
-//   result TENSOR FILE       an output of the last call
+//   result FILE              the outputs of the last call, that of tensor x in FILE.x
 //
 // Content K of tensor x is in the file x.K.raw of INPUTS.
 #include <fcntl.h>
@@ -173,10 +173,10 @@ class Session {
       CUDA(cuModuleGetGlobal, &made.at, &made.bytes, module->second, words.name().c_str());
       say("state");
     } else {
-      const std::size_t tensor = plan_->index(words.name());
-      if (tensor == plan_->tensors.size() || !is_written(tensor)) words.refuse("an output of the plan");
-      const std::string path = words.file();
-      if (!(std::ofstream(path, std::ios::binary) << results_[tensor] << std::flush)) throw Refused(path + ": expected room for it");
+      const std::string file = words.file() + ".";
+      for (std::size_t t = 0; t < results_.size(); ++t) {
+        if (is_written(t) && !(std::ofstream(file + plan_->tensors[t].name, std::ios::binary) << results_[t] << std::flush)) throw Refused(file + ": expected room for outputs");
+      }
       say("result");
     }
   }
