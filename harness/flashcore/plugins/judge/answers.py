@@ -46,14 +46,14 @@ class Answers:
         ]
 
     def ask(self, case: Case, tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Each task with its answer; those with the same seed are one process's.
+        """Each task with its answer; those with the same number are one process's.
 
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
         given, answers = asdict(case), list[Future[dict[str, Any]]]()
         for task in tasks:
-            process, thread = self._processes[task["seed"] % len(self._processes)]
+            process, thread = self._processes[task["number"] % len(self._processes)]
             answers.append(thread.submit(process.ask, json.dumps({**task, "case": given})))
         try:
             return [{**task, **answer.result()} for task, answer in zip(tasks, answers, strict=True)]

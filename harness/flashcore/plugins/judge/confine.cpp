@@ -1,6 +1,6 @@
 // Confines itself, then becomes a command: what sandbox.py runs a candidate's compilers with.
 //
-//   confine FD RESOURCE=LIMIT... [PATH]... -- COMMAND...
+//   confine FD [PATH]... -- COMMAND...
 //
 // The file descriptor gets a byte when the command may begin, which cannot write to it. With PATHs this process makes its
 // namespaces itself, in which these are all that there is; without, bubblewrap did. Exit code 125: it could not.
@@ -31,6 +31,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET;
+// Of each process: CPU seconds, bytes of a file and of memory, files, and, but for root's, the user's threads.
+constexpr std::pair<__rlimit_resource_t, rlim_t> kLimits[] = {{RLIMIT_CPU, 600}, {RLIMIT_FSIZE, 1u << 30}, {RLIMIT_AS, 16ull << 30},
+                                                              {RLIMIT_NOFILE, 1024}, {RLIMIT_NPROC, 512}, {RLIMIT_CORE, 0}};
 constexpr char kRoom[] = "size=2g,nr_inodes=32k,mode=755";
 constexpr int kNoRoot =
     SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED;
@@ -150,20 +153,16 @@ void take_a_quarter_of_the_processors() {
 int main(int count, char** words) {
   try {
     const int begun = std::stoi(words[1]);
-    std::vector<std::pair<int, rlim_t>> limits;
     std::vector<std::string> paths;
     int at = 2;
-    for (std::string word; at < count && (word = words[at]) != "--"; ++at) {
-      if (word[0] == '/') paths.push_back(word);
-      else limits.emplace_back(std::stoi(word), std::stoull(word.substr(word.find('=') + 1)));
-    }
+    for (std::string word; at < count && (word = words[at]) != "--"; ++at) paths.push_back(word);
     check("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
     take_a_quarter_of_the_processors();
     std::ofstream("/proc/self/oom_score_adj") << 1000;  // before the judge
     if (!paths.empty()) make_namespaces(paths);
-    for (const auto& [resource, most] : limits) {
+    for (const auto& [resource, most] : kLimits) {
       const rlimit limit{most, most};
-      check("setrlimit", setrlimit(static_cast<__rlimit_resource_t>(resource), &limit));
+      check("setrlimit", setrlimit(resource, &limit));
     }
     filter(!paths.empty());
     check("write", ::write(begun, "1", 1)), close(begun);

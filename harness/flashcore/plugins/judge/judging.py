@@ -214,8 +214,8 @@ class _Judge:
         case = Case.of(self.suite, form.problem, shape, variant="candidate", tolerance=form.tolerance)
         kinds = _kinds(case, shape, stage, _PER_SAMPLE if form.deterministic else 1)
         tasks = [
-            {"task": "make", "seed": _DICE.randrange(1 << 28) * self.count + number, "kind": kind, "number": number}
-            for number, kind in enumerate(kinds)  # each of the suite's processes gets as many seeds
+            {"task": "make", "seed": _DICE.randrange(1 << 31), "kind": kind, "number": number}
+            for number, kind in enumerate(kinds)
         ]
         inputs = self._answers.ask(case, tasks)
         trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until, new)

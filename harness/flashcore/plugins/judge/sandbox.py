@@ -19,16 +19,7 @@ from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.plugins.launcher.program import built
 
-#: Of each process: CPU seconds, bytes of a file and of memory, files; threads of all.
-LIMITS = {
-    "RLIMIT_CPU": 600,
-    "RLIMIT_FSIZE": 1 << 30,
-    "RLIMIT_AS": 16 << 30,
-    "RLIMIT_NOFILE": 1024,
-    "RLIMIT_NPROC": 512,
-    "RLIMIT_CORE": 0,
-}
-_SECONDS, _POLL, _MOST_OUTPUT = 300.0, 0.1, 24 << 20
+_SECONDS, _POLL, _MOST_OUTPUT, _MOST_THREADS = 300.0, 0.1, 24 << 20, 512
 #: Resident bytes of all processes together: a quarter of the machine's, or less.
 MEMORY = min(16 << 30, os.sysconf("SC_PHYS_PAGES") * resource.getpagesize() // 4)
 _BUBBLEWRAP = (
@@ -53,7 +44,6 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
     """
     paths, bubblewrap = readable(folders), shutil.which("bwrap")
     program = str(built("confine", source=Path(__file__).with_name("confine.cpp")))
-    limits = [f"{getattr(resource, name)}={most}" for name, most in LIMITS.items()]
     shown = [word for path in (*paths, program) for word in ("--ro-bind", path, path)]
     outers = [list[str]()]
     if bubblewrap and os.getuid():  # root could change the mode of the host's /dev/null there
@@ -62,7 +52,7 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
     for outer in outers:
         reader, writer = os.pipe()
         with open(reader, "rb") as confined:
-            words = [*outer, program, str(writer), *limits, *(() if outer else paths), "--", *command]
+            words = [*outer, program, str(writer), *(() if outer else paths), "--", *command]
             code, output, error = _ended(words, seconds, writer)
             began = confined.read() != b""
         text = error[-600:].decode(errors="replace")
@@ -125,8 +115,8 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
                     late = f"expected an answer of the sandbox within {seconds:g} s"
                     raise CapabilityError(late, "judge it alone: other candidates' compilers may take the processors")
                 threads, memory = _used(process.pid)
-                if threads > LIMITS["RLIMIT_NPROC"] or memory > MEMORY:
-                    limits = f"{LIMITS['RLIMIT_NPROC']} threads and {MEMORY >> 20} MiB of memory"
+                if threads > _MOST_THREADS or memory > MEMORY:
+                    limits = f"{_MOST_THREADS} threads and {MEMORY >> 20} MiB of memory"
                     raise UsageError(f"expected at most {limits} in the sandbox")
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -145,7 +135,7 @@ def _used(process: int) -> tuple[int, int]:
     """The threads of a process and its descendants, counted up to more than they may be, and the bytes of memory that
     they have, shared ones each: nothing else limits their sum, nor the number of root's threads."""
     left, count, pages = [process], 0, 0
-    while left and count <= LIMITS["RLIMIT_NPROC"]:
+    while left and count <= _MOST_THREADS:
         with contextlib.suppress(OSError):  # it may have ended
             folder = Path(f"/proc/{left.pop()}")
             pages += int((folder / "statm").read_text().split()[1])

@@ -64,11 +64,11 @@ class Verdict:
         return json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def file_name(verdict: Mapping[str, Any]) -> str:
+def file_name(verdict: Verdict) -> str:
     """The name of a verdict's file: on another GPU, of another suite, or with another outcome it is another verdict, so
     that none that is accepted takes the place of a rejection."""
-    judged = f"{verdict['suite_hash']} {verdict['device'].get('uuid')} {verdict['status']}"
-    return f"{verdict['candidate']}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
+    judged = f"{verdict.suite_hash} {verdict.device.get('uuid')} {verdict.status}"
+    return f"{verdict.candidate}.{hashlib.sha256(judged.encode()).hexdigest()[:8]}{SUFFIX}"
 
 
 def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
@@ -79,7 +79,7 @@ def write(verdict: Verdict, folder: Path, key: str | None) -> Path:
         WriteError: the folder cannot be written.
     """
     text = verdict.to_json()
-    path = folder / file_name(json.loads(text))
+    path = folder / file_name(verdict)
     signature = path.with_suffix(".json.sig")
     make_folder(folder)
     write_atomically(path, text.encode())
