@@ -12,7 +12,7 @@ import stat
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -76,16 +76,8 @@ class CandidateForm(Launches):
     variant: dict[str, Any] = Field({})
 
 
-class Candidate(NamedTuple):
-    """A sealed candidate: the folder of its copy, and the hash of its files."""
-
-    folder: Path
-    digest: str
-    form: CandidateForm
-
-
-def sealed(source: Path, folder: Path) -> Candidate:
-    """Copies a candidate's files, hashes the copy, and reads its manifest.
+def sealed(source: Path, folder: Path) -> tuple[str, CandidateForm]:
+    """Copies a candidate's files to a folder. Returns the copy's hash, and its manifest.
 
     Raises:
         UsageError: it has links, devices, or too much; its manifest is wrong.
@@ -112,7 +104,7 @@ def sealed(source: Path, folder: Path) -> Candidate:
     form = validated(CandidateForm, manifest, MANIFEST)
     if bool(form.launches) == bool(form.variant):
         raise UsageError(f"{MANIFEST}: expected either launches or a variant")
-    return Candidate(folder, digest, form)
+    return digest, form
 
 
 def _content(name: str, folder: int, most: int) -> bytes | None:

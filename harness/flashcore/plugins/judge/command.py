@@ -76,7 +76,6 @@ def _folders(given: list[str]) -> list[Path]:
 
 def line(verdict: Verdict) -> str:
     """A verdict in one line."""
-    timed = [one for one in verdict.shapes if "cold" in one["times"]]
-    times = [f"{one['shape']} {one['times']['cold']['us']:.2f} us" for one in timed]
+    times = [f"{one['shape']} {cold['us']:.2f} us" for one in verdict.shapes if (cold := one["times"].get("cold"))]
     reasons = "; ".join(verdict.reasons[:2])
     return f"{verdict.candidate[:16]}  {verdict.status:10}  {reasons or ', '.join(times)}"

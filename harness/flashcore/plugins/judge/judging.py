@@ -74,7 +74,7 @@ def judge_all(
         verdict = begun(suite, folder)
         with tempfile.TemporaryDirectory(dir=place) as files:
             try:
-                one = prepared(verdict, suite, arch or suite.archs[-1], folder, Path(files, "candidate"), seconds)
+                one = prepared(verdict, suite, arch or suite.archs[-1], folder, Path(files), seconds)
                 if not arch:
                     raise CapabilityError("no GPU of the suite's archs on this machine", "see flashcore doctor")
                 measuring.submit(measured, folder, one, verdict).result()  # the first that is ready comes first

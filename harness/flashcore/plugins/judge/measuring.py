@@ -140,7 +140,7 @@ class Trials:
             player = self._loaded(self.processes[0], one, contents, "anywhere")
             for content in contents:
                 for _ in range(2):
-                    self._call(player, content, _DICE.choice(MODES))
+                    self._call(player.process, content, _DICE.choice(MODES))
 
     def time(self, one: Runnable, rival: Player | None, contents: Sequence[int], most: int, ours: int) -> None:
         """Times calls on the contents, but a cold one on the first, in turns with a rival's.
@@ -158,7 +158,7 @@ class Trials:
             self._looked_at = [first, *_DICE.sample(others, len(others))[: most if self.deterministic else None]]
             players = [self._loaded(each, one, [first, *_DICE.sample(others, len(others))]) for each in self.processes]
             players += [self._loaded(*rival)] if rival else []
-            calls = [self._call(player, next(player.contents), MODES[1]) for player in players]
+            calls = [self._call(player.process, next(player.contents), MODES[1]) for player in players]
             watch = Watch("cuda", self.processes[0].device["uuid"], ours)
             for mode in MODES:
                 self._take_turns(players, len(others) // SAMPLES, watch, mode)
@@ -193,7 +193,7 @@ class Trials:
         samples = defaultdict[Process, list[list[_Times]]](list)
         for _ in range(ROUNDS):
             for player in _DICE.sample(players, len(players)):
-                calls = [self._call(player, content, mode) for content in itertools.islice(player.contents, count)]
+                calls = [self._call(player.process, each, mode) for each in itertools.islice(player.contents, count)]
                 samples[player.process].append(calls)
             watch.look()
         # By clock, process, sample and call. Calls that the host was late for are masked: they say nothing.
@@ -260,10 +260,9 @@ class Trials:
             self._ask(process, "state", *variable)
         return Player(process, one, iter(contents))
 
-    def _call(self, player: Player, content: int, mode: str) -> _Times:
+    def _call(self, process: Process, content: int, mode: str) -> _Times:
         """A call's times. Keeps a candidate's hash, and if it is looked at its outputs (of equal bytes on an input one
         is enough) and what it wrote that it may not."""
-        process = player.process
         answer = self._ask(process, "call", mode, content)
         if process in self.processes:
             self.compared += 1

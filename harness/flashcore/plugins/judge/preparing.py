@@ -23,7 +23,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, sandbox
-from flashcore.plugins.judge.candidate import MANIFEST, ByShape, Candidate, CandidateForm, Launches, validated
+from flashcore.plugins.judge.candidate import MANIFEST, ByShape, CandidateForm, Launches, validated
 from flashcore.plugins.judge.measuring import Runnable
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import Word
@@ -80,33 +80,31 @@ def begun(suite: Suite, source: Path) -> Verdict:
 
 
 def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Path, seconds: float) -> Prepared:
-    """Prepares the candidate in ``source``. ``folder`` is made for its files. To read its launches may take so many
-    seconds.
+    """Prepares the candidate in ``source``. ``folder`` is for its files. To read its launches may take so many seconds.
 
     Raises:
         UsageError: it is wrong, or its cubins are refused, for each of these reasons.
         CapabilityError: the machine is at fault, or it takes too long.
     """
-    folder.mkdir()
-    one = candidate.sealed(source, folder / "sealed")
-    claims = picked(one.form, "problem", "tolerance", "roof", "deterministic", "shapes")
-    verdict.candidate, verdict.untrusted, verdict.claims = one.digest, {"name": untrusted(one.form.name)}, claims
-    shapes = draws.shapes(suite, one.form.problem, one.form.shapes, fixed=isinstance(one.form.launches, dict))
+    sealed = folder / "sealed"
+    verdict.candidate, form = candidate.sealed(source, sealed)
+    verdict.untrusted = {"name": untrusted(form.name)}
+    verdict.claims = picked(form, "problem", "tolerance", "roof", "deterministic", "shapes")
+    by_shape = form.launches if isinstance(form.launches, dict) else {}
+    shapes = draws.shapes(suite, form.problem, form.shapes, fixed=bool(by_shape))
     for key in ("tolerance", "roof"):
-        allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == one.form.problem}
-        if claims[key] not in allowed:
+        allowed = {getattr(v, key) for v in suite.variants.values() if v.problem == form.problem}
+        if verdict.claims[key] not in allowed:
             raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
-    if one.form.variant:
-        plans = compiled(suite, NAME, shapes, arch, folder, one)
-    elif isinstance(one.form.launches, dict):
-        plans = Planned(one.form.launches, one.folder)
+    if form.variant:
+        plans = compiled(suite, NAME, shapes, arch, folder, form)
     else:
-        plans = Planned({shape.name: [one.form] for shape in shapes}, one.folder)
+        plans = Planned(by_shape or {shape.name: [form] for shape in shapes}, sealed)
     launched, until = defaultdict[str, set[str]](set), time.monotonic() + seconds
     for shape in shapes:
         if not (every := plans.shapes.get(shape.name)):
             raise UsageError(f"launches: expected some on {shape.name}, found none")
-        case = Case.of(suite, one.form.problem, shape, variant=NAME, tolerance=one.form.tolerance)
+        case = Case.of(suite, form.problem, shape, variant=NAME, tolerance=form.tolerance)
         for given in every:
             if time.monotonic() > until:
                 raise CapabilityError("its launches took longer than its limit", "give it more with --limit")
@@ -121,7 +119,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         state += [(name, variable) for variable in inspected.state]
     if reasons:
         raise UsageError(*reasons[:20])
-    return Prepared(one.form, shapes, plans, state)
+    return Prepared(form, shapes, plans, state)
 
 
 def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
@@ -157,9 +155,10 @@ def _left_out(folders: set[Path], folder: str, names: list[str]) -> set[str]:
 
 
 def compiled(
-    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, one: Candidate | None = None
+    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, form: CandidateForm | None = None
 ) -> Planned:
-    """What the sandbox makes of a variant of the suite, or of a candidate that is added to it under that name.
+    """What the sandbox makes of a variant of the suite, or of the candidate that is sealed in ``folder`` and added to
+    it under that name.
 
     Raises:
         UsageError: it does not compile.
@@ -171,12 +170,12 @@ def compiled(
         if not folders.intersection(path.parents):
             shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, folders))
     copied = Path(f"{shown}{root}")
-    if one:
+    if form:
         try:
-            shutil.copytree(one.folder, copied, dirs_exist_ok=True)
+            shutil.copytree(folder / "sealed", copied, dirs_exist_ok=True)
         except OSError as error:
             raise UsageError(f"its files do not fit into the suite's: {error}") from None
-        manifest = (root / parts.MANIFEST).read_text("utf-8") + _tables(suite, one.form, shapes)
+        manifest = (root / parts.MANIFEST).read_text("utf-8") + _tables(suite, form, shapes)
         (copied / parts.MANIFEST).write_text(manifest, "utf-8")
     words = (str(copied), variant, arch, *(shape.name for shape in shapes))
     output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", *words), [shown])
