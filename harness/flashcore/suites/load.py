@@ -61,6 +61,13 @@ def load(folder: Path | str, cache_folder: Path | None = None) -> Suite:
     return validated[0]
 
 
+def folders(suite: Suite) -> list[Path]:
+    """The folders of a suite's files: its root, those that it includes, and its problems'."""
+    root = Path(suite.root).resolve()
+    problems = ((root / p.file).resolve().parent for p in suite.problems.values())
+    return list(dict.fromkeys([root, *((root / i).resolve() for i in suite.include), *problems]))
+
+
 def _files(suite: Suite) -> Iterator[Path]:
     """The files that a manifest names; they must exist even if the manifest is cached."""
     root = Path(suite.root)

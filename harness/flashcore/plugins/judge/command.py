@@ -7,11 +7,11 @@ from pathlib import Path
 
 from flashcore.cli import progress
 from flashcore.errors import Exit, UsageError, worst
-from flashcore.plugins.judge import judging, preparing, sandbox
+from flashcore.plugins.judge import judging, sandbox
 from flashcore.plugins.judge.candidate import MANIFEST
 from flashcore.plugins.judge.verdict import Verdict, write
 from flashcore.suites.find import suite_folder
-from flashcore.suites.load import load
+from flashcore.suites.load import folders, load
 
 EXAMPLES = (
     ("flashcore judge examples/row_softmax my_candidate", "a folder with candidate.json and cubins, or sources"),
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    shown = [Path(path).resolve() for path in sandbox.readable(preparing.needed(suite))]
+    shown = [Path(path).resolve() for path in sandbox.readable(folders(suite))]
     if (key := arguments.key) and (not Path(key).is_file() or any(map(Path(key).resolve().is_relative_to, shown))):
         raise UsageError(f"--key {key}: expected a file outside of what candidates' compilers may read")
     codes = [Exit.OK]

@@ -47,7 +47,7 @@ _DICE = secrets.SystemRandom()
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 #: Resources that bound no call of a mode: inputs may be in L2.
-_WITHOUT = {"cold": (), "isolated": ("dram", "l2")}
+_WITHOUT = {"cold": ("launch",), "isolated": ("launch", "dram", "l2")}
 
 
 def judge_all(
@@ -255,11 +255,14 @@ class _Judge:
         tasks = [{**run.inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
         complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
-        floor = _floor(run.case, self._one.form.roof, self._verdict.device["name"]) if run.times else {}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
+        roof, device, floor = self._one.form.roof, devices.find(self._verdict.device["name"]), dict[str, float]()
         for mode, figures in run.times.items():
-            if mode in floor and figures["us"] < _BELOW * floor[mode]:
-                wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {floor[mode]:.2f} us")
+            work = work_of(load_problem(run.case.root, run.case.problem_file), run.case.params, roof)
+            if (us := roofline.least_us(work, roof, device, _WITHOUT[mode])) is not None:
+                floor[mode] = us
+                if figures["us"] < _BELOW * us:
+                    wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {us:.2f} us")
         result = {
             **picked(run.case, "shape", "params"),
             "drawn": run.case.shape not in self.suite.shapes,
@@ -288,11 +291,3 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
     count = max(1, min(most, _TIMED_BYTES // max(size * SAMPLES, 1)))
     usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
     return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1))]
-
-
-def _floor(case: Case, roof: str, gpu: str) -> dict[str, Any]:
-    """us that no kernel can be below, by mode: from the datasheet."""
-    work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
-    bounds = roofline.bounds(work, roof, roofline.roofs(devices.find(gpu)))
-    floors = {mode: roofline.floor(bounds, ("launch", *without)) for mode, without in _WITHOUT.items()}
-    return {mode: floor.us for mode, floor in floors.items() if floor}

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from flashcore.plugins.judge.candidate import MANIFEST, ByShape, CandidateForm, 
 from flashcore.plugins.judge.measuring import Runnable
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import Word
-from flashcore.suites import parts
+from flashcore.suites import load, parts
 from flashcore.suites.schema import Form
 
 #: The candidate's as a variant.
@@ -135,14 +135,7 @@ def baseline(suite: Suite, arch: str, folder: Path) -> Planned:
     return compiled(suite, variant.name, shapes, arch, folder)
 
 
-def needed(suite: Suite) -> set[Path]:
-    """The folders of a suite's files."""
-    root = Path(suite.root).resolve()
-    problems = ((root / problem.file).resolve().parent for problem in suite.problems.values())
-    return {root, *((root / path).resolve() for path in suite.include), *problems}
-
-
-def _left_out(folders: set[Path], folder: str, names: list[str]) -> set[str]:
+def _left_out(folders: Collection[Path], folder: str, names: list[str]) -> set[str]:
     """What no compiler needs of a suite: hidden files, runs, other candidates, pipes, links to nothing."""
     return {
         name
@@ -164,11 +157,11 @@ def compiled(
         UsageError: it does not compile.
         CapabilityError: nothing on this machine can confine its compilers.
     """
-    root, shown = Path(suite.root).resolve(), folder / "shown"
-    folders = needed(suite)
+    folders, shown = load.folders(suite), folder / "shown"
     for path in folders:
-        if not folders.intersection(path.parents):
+        if not {*folders} & {*path.parents}:
             shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, folders))
+    root = folders[0]
     copied = Path(f"{shown}{root}")
     if form:
         try:

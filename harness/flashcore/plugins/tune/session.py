@@ -173,8 +173,7 @@ def _floor(job: Context, grid: Grid) -> float | None:
     shape = job.suite.shapes[grid.space.shapes[0]]
     problem = load_problem(job.suite.root, job.suite.problems[shape.problem].file)
     roof = job.suite.variants[grid.space.variant].roof
-    bound = roofline.floor(roofline.bounds(work_of(problem, shape.params, roof), roof, roofline.roofs(device)))
-    return bound.us if bound else None
+    return roofline.least_us(work_of(problem, shape.params, roof), roof, device)
 
 
 def _study(header: study.Header, options: Options) -> AbstractContextManager[study.Study]:

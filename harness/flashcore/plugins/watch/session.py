@@ -31,6 +31,7 @@ from flashcore.pipeline.recording import Outcome, joined
 from flashcore.plugins.watch import answers, child, counted
 from flashcore.plugins.watch.answers import Content, Question
 from flashcore.records import store
+from flashcore.suites.load import folders
 
 #: Seconds that a task in progress may take after a newer save; then its process is ended.
 _GRACE = 1.0
@@ -109,10 +110,8 @@ class Session:
 
     @property
     def paths(self) -> list[Path]:
-        """The folders to watch: the suite's, and its include folders."""
-        suite = self._context.suite
-        folders = (Path(suite.root, name).resolve() for name in (".", *suite.include))
-        return [f for f in folders if f.is_dir()]
+        """The folders to watch: those of the suite's files."""
+        return [f for f in folders(self._context.suite) if f.is_dir()]
 
     def release(self) -> None:
         """Ends the processes, whose CUDA contexts would void the times of another command; the next save starts them
