@@ -233,7 +233,7 @@ def test_hashes_are_of_all_bytes_and_of_a_secret(start: Start, made: Path) -> No
         tensor["sizes"] = [size]
     for _ in range(2):
         one = trials([process])
-        one._loaded(process, Runnable(Plan.model_validate(data), made), [0])
+        one._load(process, Runnable(Plan.model_validate(data), made))
         contents = [bytes(size)] + [bytes(at) + b"\1" + bytes(size - 1 - at) for at in (0, 3, 4, 1023, 1024, size - 1)]
         hashes = [hashed(100 + number, content) for number, content in enumerate(contents)]
         assert len({*hashes}) == len(contents) and hashed(200, contents[3]) == hashes[3]

@@ -11,7 +11,7 @@ import shutil
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ class Player(NamedTuple):
 #: A content's ``seed`` and ``kind``, and the operator's numbers (``scalars``).
 Input = Mapping[str, Any]
 #: A call's time by the difference of events, and by the host's and the GPU's clock: NaN if the host was late.
-_Times = tuple[float, float, float]
+_Times = list[float]
 
 
 @dataclass(slots=True)
@@ -137,10 +137,11 @@ class Trials:
         """
         self._looked_at = contents
         with self._judged():
-            player = self._loaded(self.processes[0], one, contents, "anywhere")
+            process = self.processes[0]
+            self._load(process, one, "anywhere")
             for content in contents:
                 for _ in range(2):
-                    self._call(player.process, content, _DICE.choice(MODES))
+                    self._call(process, content, _DICE.choice(MODES))
 
     def time(self, one: Runnable, rival: Player | None, contents: Sequence[int], most: int, ours: int) -> None:
         """Times calls on the contents, but a cold one on the first, in turns with a rival's.
@@ -156,9 +157,12 @@ class Trials:
         with self._judged():
             first, *others = contents
             self._looked_at = [first, *_DICE.sample(others, len(others))[: most if self.deterministic else None]]
-            players = [self._loaded(each, one, [first, *_DICE.sample(others, len(others))]) for each in self.processes]
-            players += [self._loaded(*rival)] if rival else []
-            calls = [self._call(player.process, next(player.contents), MODES[1]) for player in players]
+            players = [
+                Player(each, one, iter([first, *_DICE.sample(others, len(others))])) for each in self.processes
+            ] + ([rival] if rival else [])
+            for process, runnable, _ in players:
+                self._load(process, runnable)
+            calls = [self._call(process, next(each), MODES[1]) for process, _, each in players]
             watch = Watch("cuda", self.processes[0].device["uuid"], ours)
             for mode in MODES:
                 self._take_turns(players, len(others) // SAMPLES, watch, mode)
@@ -192,9 +196,8 @@ class Trials:
 
         samples = defaultdict[Process, list[list[_Times]]](list)
         for _ in range(ROUNDS):
-            for player in _DICE.sample(players, len(players)):
-                calls = [self._call(player.process, each, mode) for each in itertools.islice(player.contents, count)]
-                samples[player.process].append(calls)
+            for process, _, contents in _DICE.sample(players, len(players)):
+                samples[process].append([self._call(process, each, mode) for each in itertools.islice(contents, count)])
             watch.look()
         # By clock, process, sample and call. Calls that the host was late for are masked: they say nothing.
         events, host, gpu = numpy.moveaxis(numpy.array([samples.pop(process) for process in self.processes]), -1, 0)
@@ -249,16 +252,14 @@ class Trials:
                 raise CapabilityError("the candidate took longer than its limit", "give it more with --limit") from None
             raise
 
-    def _loaded(self, process: Process, one: Runnable, contents: Iterable[int], places: str = "pages") -> Player:
-        """A process that has loaded a plan, with tensors at such places: some kernels are 2 % slower where no page
-        begins."""
+    def _load(self, process: Process, one: Runnable, places: str = "pages") -> None:
+        """Has a process load a plan, with tensors at such places: some kernels are 2 % slower where no page begins."""
         for name in {launch.cubin for launch in one.plan.launches}:
             shutil.copyfile(one.cubins / name, process.folder / name)
         (process.folder / "plan").write_text(one.plan.words())
         self._ask(process, "plan", "plan", places, self._secret)
         for variable in self.state if process in self.processes else ():
             self._ask(process, "state", *variable)
-        return Player(process, one, iter(contents))
 
     def _call(self, process: Process, content: int, mode: str) -> _Times:
         """A call's times. Keeps a candidate's hash, and if it is looked at its outputs (of equal bytes on an input one
@@ -274,5 +275,4 @@ class Trials:
                 file = secrets.token_hex(8)
                 self._ask(process, "result", file)
                 self.outputs.append((content, str(process.folder / file)))
-        us, host, gpu = [*answer["us"], math.nan][:3]
-        return us, host, gpu
+        return [*answer["us"], math.nan][:3]
