@@ -272,8 +272,8 @@ def _honest(root: Path, folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 print(f"{suite.name}/{variant.name}: not built: {str(error)[:300]}", file=sys.stderr)
                 continue
             place.mkdir(parents=True)
-            for path in made.cubins.glob("*.cubin"):
-                shutil.copy(path, place)
+            for file, content in made.cubins.items():
+                (place / file).write_bytes(content)
         launches = {name: [each.model_dump() for each in every] for name, every in made.shapes.items()}
         yield place, {**form, "shapes": [*launches], "launches": launches}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -48,8 +47,8 @@ def build(folder: Path) -> None:
             place.mkdir(parents=True)
             with tempfile.TemporaryDirectory() as temporary:
                 made = preparing.compiled(suite, name, shapes, ARCH, Path(temporary))
-                for path in made.cubins.glob("*.cubin"):
-                    shutil.copy(path, place)
+                for file, content in made.cubins.items():
+                    (place / file).write_bytes(content)
             launches = {shape: [each.model_dump() for each in every] for shape, every in made.shapes.items()}
             form = {"name": name, "problem": variant.problem, "tolerance": variant.tolerance, "roof": variant.roof}
             text = json.dumps({**form, "shapes": list(names), "launches": launches})

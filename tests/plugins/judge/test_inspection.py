@@ -17,13 +17,17 @@ import pytest
 
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.plugins.judge import inspection
-from flashcore.plugins.judge.inspection import Inspected, inspect
+from flashcore.plugins.judge.inspection import Inspected
 from flashcore.readers import cubin
 
 #: The small header does not declare these.
 LIBRARY = re.compile("printf|malloc|sinf")
 HONEST = 'extern "C" __global__ void k(float* x, int n) { if (n > 3) x[threadIdx.x] = sinf(x[n]) + c[n % 4]; }'
 CONSTANTS = "__constant__ float c[4] = {1, 2, 3, 4};\n"
+
+
+def inspect(path: Path, arch: str) -> Inspected:
+    return inspection.inspect(path.name, path.read_bytes(), arch)
 
 
 def compile_kernel(compiler: Nvcc, folder: Path, source: str, *flags: str) -> None:

@@ -22,6 +22,12 @@ from tests.plugins.launcher.conftest import machine, made, plan
 __all__ = ["machine", "made"]
 CONTENTS = range(1 + 3 * SAMPLES)  # three for each sample
 NO_CASE: Any = None
+
+
+def cubins(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.cubin")}
+
+
 Start = Callable[..., list[Process]]
 
 
@@ -58,8 +64,8 @@ def faults(one: Trials) -> list[str]:
 def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
     both = trials(start())
     contents = itertools.cycle(range(200, 209))
-    rival = Player(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), made), contents)
-    both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
+    rival = Player(start(1, range(200, 209))[0], Runnable(plan("inc_and_copy_bytes"), cubins(made)), contents)
+    both.time(Runnable(plan(), cubins(made)), rival, CONTENTS, 9, 3)
     assert not faults(both)
     for figures in both.times.values():
         assert figures["speedup"]["value"] == figures["a_a"]["value"] == 1.0
@@ -71,20 +77,20 @@ def test_a_rival_is_timed_in_turns(start: Start, made: Path) -> None:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_answers_that_are_kept_answer_no_later_call(start: Start, made: Path, calls: int) -> None:
     one = trials(start())
-    one.time(Runnable(plan("keep_copy"), made), None, CONTENTS[: 1 + calls * SAMPLES], 9, 2)
+    one.time(Runnable(plan("keep_copy"), cubins(made)), None, CONTENTS[: 1 + calls * SAMPLES], 9, 2)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
 def test_no_input_lies_in_memory_but_where_its_call_reads_it(start: Start, made: Path) -> None:
     one = trials(start())
-    one.time(Runnable(plan("spy_copy"), made), None, CONTENTS, 9, 3)
+    one.time(Runnable(plan("spy_copy"), cubins(made)), None, CONTENTS, 9, 3)
     assert not faults(one) and [figures["us"] for figures in one.times.values()] == [3.0, 3.0]
 
 
 def test_what_a_timed_call_writes_beside_its_tensors_is_noticed(start: Start, made: Path) -> None:
     one = trials(start())
     arguments = [[{"tensor": "x"}], [{"tensor": "y"}], [{"hex": "28010000"}]]  # 296 bytes
-    one.time(Runnable(plan("inc_bytes", arguments=arguments), made), None, CONTENTS, 9, 2)
+    one.time(Runnable(plan("inc_bytes", arguments=arguments), cubins(made)), None, CONTENTS, 9, 2)
     assert "it wrote 40 bytes outside its tensors" in one.reasons
 
 
@@ -98,7 +104,7 @@ def test_no_process_takes_an_input_twice(start: Start, made: Path, monkeypatch: 
         return ask(process, *command)
 
     monkeypatch.setattr(Trials, "_ask", counted)
-    one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
+    one.time(Runnable(plan(), cubins(made)), None, CONTENTS, 9, 2)
     assert [sorted(inputs, key=str) for inputs in taken.values()] == [sorted(CONTENTS, key=str)] * PROCESSES
 
 
@@ -106,7 +112,7 @@ def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, mo
     us = itertools.cycle([1.0, 7.0, 7.0])  # one of three calls of each sample
     one = trials(start())
     monkeypatch.setattr(Trials, "_call", lambda *words: (x := next(us) if words[2] else 0.0, x, x))
-    one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
+    one.time(Runnable(plan(), cubins(made)), None, CONTENTS, 9, 2)
     assert {figures["us"] for figures in one.times.values()} == {7.0}
 
 
@@ -114,7 +120,7 @@ def test_a_few_calls_that_do_no_work_change_no_time(start: Start, made: Path, mo
 def test_outputs_of_so_many_inputs_are_kept_or_all(start: Start, made: Path, deterministic: bool, kept: int) -> None:
     one = trials(start())
     one.deterministic = deterministic
-    one.time(Runnable(plan(), made), None, CONTENTS, 7, 2)
+    one.time(Runnable(plan(), cubins(made)), None, CONTENTS, 7, 2)
     assert len(one.outputs) == kept and one.compared == PROCESSES * len(CONTENTS)
     assert len(dict(one.outputs)) == (1 + 7 if deterministic else len(CONTENTS))
 
@@ -123,7 +129,7 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
     processes = start(1)
     for kernel in ("copy_bytes", "inc_and_copy_bytes"):
         one = trials(processes)
-        one.check(Runnable(plan(kernel), made), CONTENTS[:2])
+        one.check(Runnable(plan(kernel), cubins(made)), CONTENTS[:2])
         assert not one.reasons
         for content, file in one.outputs:
             given = Random(content).randbytes(256)
@@ -133,15 +139,15 @@ def test_a_process_takes_one_plan_after_another(start: Start, made: Path) -> Non
 
 def test_a_rival_that_fails_is_no_fault_of_the_candidate(start: Start, made: Path) -> None:
     both = trials(start())
-    rival = Player(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), made), itertools.cycle(range(9)))
+    rival = Player(start(1, range(9))[0], Runnable(plan(block=[512, 4, 1]), cubins(made)), itertools.cycle(range(9)))
     with pytest.raises(CapabilityError, match="baseline failed"):
-        both.time(Runnable(plan(), made), rival, CONTENTS, 9, 3)
+        both.time(Runnable(plan(), cubins(made)), rival, CONTENTS, 9, 3)
 
 
 def test_a_candidate_whose_time_is_up_is_not_convicted(start: Start, made: Path) -> None:
     one = trials(start(1), seconds=0.0)
     with pytest.raises(CapabilityError, match="longer than its limit"):
-        one.check(Runnable(plan(), made), CONTENTS)
+        one.check(Runnable(plan(), cubins(made)), CONTENTS)
     assert not one.reasons
 
 
@@ -169,7 +175,7 @@ def test_another_clock_that_sees_more_convicts(
         process.ask = answer  # type: ignore[method-assign]
     one = trials(processes)
     with pytest.raises(CapabilityError, match="late") if convicts is None else contextlib.nullcontext():
-        one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
+        one.time(Runnable(plan(), cubins(made)), None, CONTENTS, 9, 2)
     assert bool(one.reasons) is bool(convicts)
 
 
@@ -179,7 +185,7 @@ def test_its_process_has_its_folder_and_inputs_only(start: Start, made: Path, tm
     (tmp_path / "inputs" / "x.2.raw").unlink()
     (tmp_path / "inputs" / "x.2.raw").symlink_to(tmp_path / "secret")
     one = trials([process])
-    one.check(Runnable(plan(), made), CONTENTS[:3])
+    one.check(Runnable(plan(), cubins(made)), CONTENTS[:3])
     if not process.device["confined"]:
         pytest.skip("system: no Landlock")
     assert "x.2.raw: expected a file" in one.reasons[0] and {content for content, _ in one.outputs} == {0, 1}
@@ -212,7 +218,7 @@ def test_a_first_call_that_is_slower_than_later_ones_convicts(
         one.new = new
         unmeasured = new and outcome == "unmeasured"
         with pytest.raises(CapabilityError, match="first call") if unmeasured else contextlib.nullcontext():
-            one.time(Runnable(plan(), made), None, CONTENTS, 9, 2)
+            one.time(Runnable(plan(), cubins(made)), None, CONTENTS, 9, 2)
         assert bool(one.reasons) is (new and outcome == "rejected")
         assert (one.first_us is None) is (unmeasured or not new)
 
@@ -233,7 +239,7 @@ def test_hashes_are_of_all_bytes_and_of_a_secret(start: Start, made: Path) -> No
         tensor["sizes"] = [size]
     for _ in range(2):
         one = trials([process])
-        one._load(process, Runnable(Plan.model_validate(data), made))
+        one._load(process, Runnable(Plan.model_validate(data), cubins(made)))
         contents = [bytes(size)] + [bytes(at) + b"\1" + bytes(size - 1 - at) for at in (0, 3, 4, 1023, 1024, size - 1)]
         hashes = [hashed(100 + number, content) for number, content in enumerate(contents)]
         assert len({*hashes}) == len(contents) and hashed(200, contents[3]) == hashes[3]

@@ -12,7 +12,7 @@ import stat
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -76,35 +76,38 @@ class CandidateForm(Launches):
     variant: dict[str, Any] = Field({})
 
 
-def sealed(source: Path, folder: Path) -> tuple[str, CandidateForm]:
-    """Copies a candidate's files to a folder. Returns the copy's hash, and its manifest.
+class Sealed(NamedTuple):
+    """A copy of a candidate's files, by path, and its hash."""
+
+    files: Mapping[str, bytes]
+    digest: str
+    form: CandidateForm
+
+
+def sealed(source: Path) -> Sealed:
+    """Reads a candidate's files, once.
 
     Raises:
         UsageError: it has links, devices, or too much; its manifest is wrong.
     """
-    contents: dict[str, bytes] = {}
-    left = _MOST_BYTES
+    files, left = dict[str, bytes](), _MOST_BYTES
     for place, folders, names, at in os.fwalk(source):
         for name in (*folders, *names):
             if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 continue
-            content = _content(name, at, left) if len(contents) < _MOST_FILES else None
+            content = _content(name, at, left) if len(files) < _MOST_FILES else None
             if content is None:
                 limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
                 raise UsageError(f"{source.name}: expected {limits}, found {name}")
-            contents[os.path.relpath(os.path.join(place, name), source)] = content
+            files[os.path.relpath(os.path.join(place, name), source)] = content
             left -= len(content)
-    for relative, content in contents.items():
-        (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-        (folder / relative).write_bytes(content)
-    digest = parts.digest({os.fsencode(name).hex(): contents[name] for name in sorted(contents)})
-    manifest = contents.get(MANIFEST, b"")
+    manifest = files.get(MANIFEST, b"")
     if len(manifest) > _MOST_MANIFEST:
         raise UsageError(f"{MANIFEST}: it has more than {_MOST_MANIFEST >> 20} MiB")
     form = validated(CandidateForm, manifest, MANIFEST)
     if bool(form.launches) == bool(form.variant):
         raise UsageError(f"{MANIFEST}: expected either launches or a variant")
-    return digest, form
+    return Sealed(files, parts.digest({os.fsencode(name).hex(): files[name] for name in sorted(files)}), form)
 
 
 def _content(name: str, folder: int, most: int) -> bytes | None:

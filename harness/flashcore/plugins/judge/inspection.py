@@ -12,7 +12,6 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
@@ -70,11 +69,10 @@ class Inspected(NamedTuple):
     state: list[str]
 
 
-def inspect(path: Path, arch: str) -> Inspected:
+def inspect(file: str, data: bytes, arch: str) -> Inspected:
     """Inspects a cubin."""
-    name = untrusted(path.name)
+    name = untrusted(file)
     try:
-        data = path.read_bytes()
         sections = cubin.sections_of(data)
         symbols = [*itertools.islice(cubin.symbols_of(data, sections), _MOST_SYMBOLS + 1)]
         is_usual = len({s.name for s in sections}) == len(sections) <= _MOST_SECTIONS and len(symbols) <= _MOST_SYMBOLS
@@ -91,9 +89,8 @@ def inspect(path: Path, arch: str) -> Inspected:
         tables = [s for s in inside.get(_TABLES, ()) if _is_math(data, sections[s.section].offset + s.start, s.size)]
         reasons = dict.fromkeys(_reasons(data, arch, sections, symbols, [*variables, *tables]))
         kernels = cubin.parse(data, arch, name).kernels
-    except (FlashcoreError, OSError, ValueError, struct.error, IndexError, OverflowError) as error:
-        text = error.strerror if isinstance(error, OSError) else error  # no path of ours
-        return Inspected([f"{name}: expected a cubin of {arch}: {text}"], [], [])
+    except (FlashcoreError, ValueError, struct.error, IndexError, OverflowError) as error:
+        return Inspected([f"{name}: expected a cubin of {arch}: {error if data else 'no such file'}"], [], [])
     facts = [{"kernel": untrusted(kernel.name)} | picked(kernel, *_FACTS) for kernel in kernels]
     return Inspected([f"{name}: {reason}" for reason in reasons], facts, [s.name for s in variables])
 

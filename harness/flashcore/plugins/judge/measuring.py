@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import secrets
-import shutil
 import statistics
 import time
 from collections import defaultdict
@@ -42,10 +41,10 @@ _PROGRAM = Path(__file__).with_name("trial.cpp")
 
 
 class Runnable(NamedTuple):
-    """A plan on a shape, and the folder of its cubins."""
+    """A plan on a shape, and its cubins."""
 
     plan: Plan
-    cubins: Path
+    cubins: Mapping[str, bytes]
 
 
 class Process(Launcher):
@@ -255,7 +254,7 @@ class Trials:
     def _load(self, process: Process, one: Runnable, places: str = "pages") -> None:
         """Has a process load a plan, with tensors at such places: some kernels are 2 % slower where no page begins."""
         for name in {launch.cubin for launch in one.plan.launches}:
-            shutil.copyfile(one.cubins / name, process.folder / name)
+            (process.folder / name).write_bytes(one.cubins[name])
         (process.folder / "plan").write_text(one.plan.words())
         self._ask(process, "plan", "plan", places, self._secret)
         for variable in self.state if process in self.processes else ():

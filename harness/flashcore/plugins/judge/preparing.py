@@ -23,7 +23,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.groups import picked
 from flashcore.model.suite import Shape, Suite
 from flashcore.plugins.judge import candidate, draws, inspection, sandbox
-from flashcore.plugins.judge.candidate import MANIFEST, ByShape, CandidateForm, Launches, validated
+from flashcore.plugins.judge.candidate import MANIFEST, ByShape, CandidateForm, validated
 from flashcore.plugins.judge.measuring import Runnable
 from flashcore.plugins.judge.verdict import Verdict, untrusted
 from flashcore.plugins.launcher.plan import Word
@@ -34,18 +34,11 @@ from flashcore.suites.schema import Form
 NAME = "judged_candidate"
 
 
-class _Answer(Form):
-    """What the planner writes."""
+class Planned(Form):
+    """Launches by shape, and their cubins: a candidate's, or what the planner writes."""
 
     shapes: ByShape
     cubins: dict[Word, Base64Bytes] = Field(max_length=256)
-
-
-class Planned(NamedTuple):
-    """A candidate's launches by shape, and the folder of their cubins."""
-
-    shapes: Mapping[str, Sequence[Launches]]
-    cubins: Path
 
     def runnable(self, case: Case, scalars: Mapping[str, Any]) -> Runnable:
         """Those on a case for these numbers of the operator.
@@ -86,8 +79,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         UsageError: it is wrong, or its cubins are refused, for each of these reasons.
         CapabilityError: the machine is at fault, or it takes too long.
     """
-    sealed = folder / "sealed"
-    verdict.candidate, form = candidate.sealed(source, sealed)
+    files, verdict.candidate, form = candidate.sealed(source)
     verdict.untrusted = {"name": untrusted(form.name)}
     verdict.claims = picked(form, "problem", "tolerance", "roof", "deterministic", "shapes")
     by_shape = form.launches if isinstance(form.launches, dict) else {}
@@ -97,9 +89,10 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
         if verdict.claims[key] not in allowed:
             raise UsageError(f"{key}: expected one of {', '.join(sorted(allowed))}")
     if form.variant:
-        plans = compiled(suite, NAME, shapes, arch, folder, form)
+        added = {**files, parts.MANIFEST: _manifest(suite, form, shapes)}
+        plans = compiled(suite, NAME, shapes, arch, folder, added)
     else:
-        plans = Planned(by_shape or {shape.name: [form] for shape in shapes}, sealed)
+        plans = Planned.model_construct(shapes=by_shape or {s.name: [form] for s in shapes}, cubins=files)
     launched, until = defaultdict[str, set[str]](set), time.monotonic() + seconds
     for shape in shapes:
         if not (every := plans.shapes.get(shape.name)):
@@ -112,7 +105,7 @@ def prepared(verdict: Verdict, suite: Suite, arch: str, source: Path, folder: Pa
                 launched[launch.cubin].add(untrusted(launch.kernel))
     reasons, state = list[str](), list[tuple[str, str]]()
     for name, kernels in sorted(launched.items()):
-        inspected = inspection.inspect(plans.cubins / name, arch)
+        inspected = inspection.inspect(name, plans.cubins.get(name, b""), arch)
         facts = {each["kernel"]: each for each in inspected.kernels}
         verdict.kernels += [facts[kernel] for kernel in facts if kernel in kernels]
         reasons += inspected.reasons or [f"{name}: it has no kernel {kernel}" for kernel in kernels - facts.keys()]
@@ -148,10 +141,9 @@ def _left_out(folders: Collection[Path], folder: str, names: list[str]) -> set[s
 
 
 def compiled(
-    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, form: CandidateForm | None = None
+    suite: Suite, variant: str, shapes: Sequence[Shape], arch: str, folder: Path, added: Mapping[str, bytes] = {}
 ) -> Planned:
-    """What the sandbox makes of a variant of the suite, or of the candidate that is sealed in ``folder`` and added to
-    it under that name.
+    """What the sandbox makes of a variant of the suite, to which files are added.
 
     Raises:
         UsageError: it does not compile.
@@ -161,27 +153,21 @@ def compiled(
     for path in folders:
         if not {*folders} & {*path.parents}:
             shutil.copytree(path, Path(f"{shown}{path}"), ignore=partial(_left_out, folders))
-    root = folders[0]
-    copied = Path(f"{shown}{root}")
-    if form:
-        try:
-            shutil.copytree(folder / "sealed", copied, dirs_exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"its files do not fit into the suite's: {error}") from None
-        manifest = (root / parts.MANIFEST).read_text("utf-8") + _tables(suite, form, shapes)
-        (copied / parts.MANIFEST).write_text(manifest, "utf-8")
-    words = (str(copied), variant, arch, *(shape.name for shape in shapes))
+    root = Path(f"{shown}{folders[0]}")
+    try:
+        for name, content in added.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).unlink(missing_ok=True)  # it may be read-only
+            (root / name).write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"its files do not fit into the suite's: {error}") from None
+    words = (str(root), variant, arch, *(shape.name for shape in shapes))
     output = sandbox.run(python_process.command("flashcore.plugins.judge.planner", *words), [shown])
-    answer = validated(_Answer, output, "the planner's answer")
-    cubins = folder / "compiled"
-    cubins.mkdir()
-    for name, content in answer.cubins.items():
-        (cubins / name).write_bytes(content)
-    return Planned(answer.shapes, cubins)
+    return validated(Planned, output, "the planner's answer")
 
 
-def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
-    """A candidate and its drawn shapes, as more tables of the suite's manifest."""
+def _manifest(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> bytes:
+    """The suite's manifest, with tables of a candidate and its drawn shapes."""
     variant = {
         "technique": NAME,
         "tolerance_reason": NAME,
@@ -193,9 +179,9 @@ def _tables(suite: Suite, form: CandidateForm, shapes: Sequence[Shape]) -> str:
         for s in shapes
         if s.name not in suite.shapes
     }
-    lines = list[str]()
+    lines = [Path(suite.root, parts.MANIFEST).read_text("utf-8")]
     for name, table in tables.items():
         lines.append(f"\n[{name}]\n")
         # JSON's values are TOML's, but for the sign after a key.
         lines += [f"{json.dumps(key)} = {json.dumps(x, separators=(',', '='))}\n" for key, x in table.items()]
-    return "".join(lines)
+    return "".join(lines).encode()
