@@ -1,8 +1,8 @@
 // Confines itself, then becomes a command: what sandbox.py runs a candidate's compilers with.
 //
-//   confine FD [PATH]... -- COMMAND...
+//   confine [PATH]... -- COMMAND...
 //
-// The file descriptor gets a byte when the command may begin, which cannot write to it. With PATHs this process makes its
+// The standard input, a pipe, gets a byte when the command may begin, which has an empty one instead. With PATHs this process makes its
 // namespaces itself, in which these are all that there is; without, bubblewrap did. Exit code 125: it could not.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -152,9 +152,8 @@ void take_a_quarter_of_the_processors() {
 
 int main(int count, char** words) {
   try {
-    const int begun = std::stoi(words[1]);
     std::vector<std::string> paths;
-    int at = 2;
+    int at = 1;
     for (std::string word; at < count && (word = words[at]) != "--"; ++at) paths.push_back(word);
     check("prctl", prctl(PR_SET_PDEATHSIG, SIGKILL));
     take_a_quarter_of_the_processors();
@@ -165,7 +164,8 @@ int main(int count, char** words) {
       check("setrlimit", setrlimit(resource, &limit));
     }
     filter(!paths.empty());
-    check("write", ::write(begun, "1", 1)), close(begun);
+    check("write", ::write(STDIN_FILENO, "1", 1)), close(STDIN_FILENO);
+    check("open", open("/dev/null", O_RDONLY));
     execv(words[at + 1], words + at + 1);
     _exit(127);
   } catch (const std::exception& error) {

@@ -50,11 +50,7 @@ def run(command: Sequence[str], folders: Sequence[Path], seconds: float = _SECON
         outers.append([bubblewrap, *_BUBBLEWRAP.split(), *shown, "--remount-ro", "/", "--chdir", "/tmp"])
     errors = []
     for outer in outers:
-        reader, writer = os.pipe()
-        with open(reader, "rb") as confined:
-            words = [*outer, program, str(writer), *(() if outer else paths), "--", *command]
-            code, output, error = _ended(words, seconds, writer)
-            began = confined.read() != b""
+        began, code, output, error = _ended([*outer, program, *([] if outer else paths), "--", *command], seconds)
         text = error[-600:].decode(errors="replace")
         if began and code == Exit.INCAPABLE:
             raise CapabilityError(f"its compilers say: {text}", "see flashcore doctor")
@@ -95,16 +91,15 @@ def readable(folders: Iterable[Path]) -> list[str]:
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
 
-def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a command, which gets the file descriptor ``writer``; kills it with all that it
-    started."""
+def _ended(command: Sequence[str], seconds: float) -> tuple[bool, int, bytes, bytes]:
+    """Whether a command was confined, its exit code, output and errors; kills it with all that it started."""
     kept = {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name)}
     environment = python_process.environment({**kept, "HOME": "/tmp"})
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+    reader, writer = os.pipe()
+    with open(reader, "rb") as confined, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=error, env=environment, start_new_session=True,
-            pass_fds=(writer,),
-        )  # fmt: skip
+            command, stdin=writer, stdout=output, stderr=error, env=environment, start_new_session=True
+        )
         os.close(writer)
         _running.add(process.pid)
         until = time.monotonic() + seconds
@@ -128,7 +123,7 @@ def _ended(command: Sequence[str], seconds: float, writer: int) -> tuple[int, by
             raise UsageError(f"expected {limit} from the sandbox, found {size / 2**20:.1f} MiB")
         output.seek(0)
         error.seek(0)
-        return process.returncode, output.read(), error.read(1 << 20)
+        return confined.read() != b"", process.returncode, output.read(), error.read(1 << 20)
 
 
 def _used(process: int) -> tuple[int, int]:
