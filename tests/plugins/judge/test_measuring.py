@@ -21,7 +21,6 @@ from tests.plugins.launcher.conftest import machine, made, plan
 
 __all__ = ["machine", "made"]
 CONTENTS = range(1 + 3 * SAMPLES)  # three for each sample
-NO_CASE: Any = None
 
 
 def cubins(folder: Path) -> dict[str, bytes]:
@@ -53,7 +52,7 @@ def start(stand_in: None, tmp_path: Path) -> Iterator[Start]:
 
 
 def trials(processes: Sequence[Process], seconds: float = 1000.0) -> Trials:
-    return Trials(NO_CASE, [], processes, (), True, time.monotonic() + seconds)
+    return Trials(processes, (), True, time.monotonic() + seconds)
 
 
 def faults(one: Trials) -> list[str]:

@@ -44,6 +44,8 @@ _SPARE = 1 + PROCESSES + 1
 #: Inputs of timed calls whose answers are judged in full, of all shapes; at least of each.
 _JUDGED, _JUDGED_OF_SHAPE = 96, 12
 _DICE = secrets.SystemRandom()
+#: A shape, its inputs (each with its ``seed`` and ``kind``), and what ran on them.
+_Run = tuple[Case, Sequence[Mapping[str, Any]], Trials]
 #: A time this far below its floor is not a kernel's.
 _BELOW = 0.97
 #: Resources that bound no call of a mode: inputs may be in L2.
@@ -170,7 +172,7 @@ class _Judge:
                 self.__post_init__()
             for stage in ("check", "bench"):
                 for run in [] if reasons else self._runs(stage):
-                    reasons += [f"{run.case.shape}: {text}" for text in self._wrong(run)]
+                    reasons += self._wrong(*run)
         except Exception:
             self.close()
             raise
@@ -183,16 +185,16 @@ class _Judge:
             missing = ["no shape of it is timed"]
         verdict.end("rejected" if reasons else "unmeasured" if missing else "accepted", *(reasons or missing))
 
-    def _runs(self, stage: str) -> list[Trials]:
+    def _runs(self, stage: str) -> list[_Run]:
         """A candidate's runs on a stage's shapes until one fails. All processes of its kernels have ended then: from
         here on there may be answers."""
-        runs = list[Trials]()
+        runs = list[_Run]()
         taken = [self._spare.popleft() for _ in range(1 if stage == "check" else PROCESSES + 1)]
         try:
             for shape in self._one.shapes:
                 if stage == "check" or stage in shape.stages:
                     runs.append(self._measured(shape, stage, taken, new=not runs))
-                if runs and runs[-1].reasons:
+                if any(trials.reasons for *_, trials in runs):
                     break
         finally:
             for each in taken:  # all at once: to free a context takes long
@@ -202,7 +204,7 @@ class _Judge:
         self._refill()
         return runs
 
-    def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], *, new: bool) -> Trials:
+    def _measured(self, shape: Shape, stage: str, taken: Sequence[Process], *, new: bool) -> _Run:
         """Draws inputs and runs the plan on them: to ``check`` or ``bench`` it, in turns with a rival. Processes are
         ``new`` on the first shape.
 
@@ -218,7 +220,7 @@ class _Judge:
             for number, kind in enumerate(kinds)
         ]
         inputs = self._answers.ask(case, tasks)
-        trials = Trials(case, inputs, taken[:PROCESSES], one.state, form.deterministic, self._until, new)
+        trials = Trials(taken[:PROCESSES], one.state, form.deterministic, self._until, new)
         for each in (*taken, *(self._spare if stage != "check" else ())):  # to make contexts would disturb times
             each.ready()
         self._verdict.device = taken[0].device
@@ -237,7 +239,7 @@ class _Judge:
                 trials.time(runnable, rival, contents[:-ours], most, processes)
         for file in self.inputs.iterdir():
             file.unlink()
-        return trials
+        return case, inputs, trials
 
     def _rival(
         self, process: Process, case: Case, scalars: Mapping[str, Any], contents: Sequence[int]
@@ -250,23 +252,23 @@ class _Judge:
             rival["lacking"] = untrusted(error, 300)
             return None
 
-    def _wrong(self, run: Trials) -> list[str]:
+    def _wrong(self, case: Case, inputs: Sequence[Mapping[str, Any]], run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
-        tasks = [{**run.inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
-        complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(run.case, tasks))
+        tasks = [{**inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
+        complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(case, tasks))
         right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         roof, device, floor = self._one.form.roof, devices.find(self._verdict.device["name"]), dict[str, float]()
         for mode, figures in run.times.items():
-            work = work_of(load_problem(run.case.root, run.case.problem_file), run.case.params, roof)
+            work = work_of(load_problem(case.root, case.problem_file), case.params, roof)
             if (us := roofline.least_us(work, roof, device, _WITHOUT[mode])) is not None:
                 floor[mode] = us
                 if figures["us"] < _BELOW * us:
                     wrong.append(f"{mode}: {figures['us']:.2f} us is below the floor of {us:.2f} us")
         result = {
-            **picked(run.case, "shape", "params"),
-            "drawn": run.case.shape not in self.suite.shapes,
-            "seeds": grouped((one["kind"], one["seed"]) for one in run.inputs),
+            **picked(case, "shape", "params"),
+            "drawn": case.shape not in self.suite.shapes,
+            "seeds": grouped((one["kind"], one["seed"]) for one in inputs),
             "right": {kind: texts[:3] for kind, texts in right.items()},
             "floor": floor,
             "calls_judged": len(tasks),
@@ -274,7 +276,7 @@ class _Judge:
             **picked(run, "times", "gpu", "first_us"),
         }
         self._verdict.shapes.append(result)
-        return [*dict.fromkeys([*run.reasons, *wrong])]
+        return [f"{case.shape}: {text}" for text in dict.fromkeys([*run.reasons, *wrong])]
 
 
 def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
@@ -289,5 +291,5 @@ def _kinds(case: Case, shape: Shape, stage: str, most: int) -> list[str]:
         return kinds * _SEEDS + _DICE.sample(mixed, min(_MIXED, len(mixed))) if is_small else kinds
     size = sum(8 * math.prod(t.sizes) for t in given)
     count = max(1, min(most, _TIMED_BYTES // max(size * SAMPLES, 1)))
-    usual = [kinds[0], *(kind for kind in mixed if kind.startswith(f"{kinds[0]}+"))]
+    usual = [kinds[0], *mixed[: len(problem.KINDS) - 1]]  # those that begin with the first kind come first
     return [_DICE.choice(usual) for _ in range(1 + count * (SAMPLES + 1))]

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from flashcore.errors import CapabilityError
 from flashcore.measure.bench.interleave import Watch, state_values
-from flashcore.measure.workers.kernel_call import Case
 from flashcore.model import intervals
 from flashcore.plugins.launcher import program
 from flashcore.plugins.launcher.plan import Plan
@@ -85,8 +84,6 @@ class Player(NamedTuple):
     contents: Iterator[int]
 
 
-#: A content's ``seed`` and ``kind``, and the operator's numbers (``scalars``).
-Input = Mapping[str, Any]
 #: A call's time by the difference of events, and by the host's and the GPU's clock: NaN if the host was late.
 _Times = list[float]
 
@@ -96,8 +93,6 @@ class Trials:
     """The runs of a plan on a shape, and what comes back from them.
 
     Args:
-        case: the shape's.
-        inputs: of each content.
         processes: those that run it.
         state: cubin and name of global variables, which are written before each call.
         deterministic: whether calls on equal inputs must give equal bytes.
@@ -110,8 +105,6 @@ class Trials:
         gpu: the GPU's state while it timed, by the fact's name.
     """
 
-    case: Case
-    inputs: Sequence[Input]
     processes: Sequence[Process]
     state: Sequence[tuple[str, str]]
     deterministic: bool
