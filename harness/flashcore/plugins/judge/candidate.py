@@ -6,6 +6,7 @@ variant's table of ``suite.toml``, from whose sources the planner makes launches
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -90,17 +91,17 @@ def sealed(source: Path) -> Sealed:
     Raises:
         UsageError: it has links, devices, or too much; its manifest is wrong.
     """
-    files, left = dict[str, bytes](), _MOST_BYTES
-    for place, folders, names, at in os.fwalk(source):
-        for name in (*folders, *names):
-            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-                continue
-            content = _content(name, at, left) if len(files) < _MOST_FILES else None
-            if content is None:
-                limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
-                raise UsageError(f"{source.name}: expected {limits}, found {name}")
-            files[os.path.relpath(os.path.join(place, name), source)] = content
-            left -= len(content)
+    files = dict[str, bytes]()
+    try:
+        for place, folders, names, at in os.fwalk(source):
+            for name in (*folders, *names):
+                with contextlib.suppress(IsADirectoryError):
+                    files[os.path.relpath(os.path.join(place, name), source)] = _content(name, at)
+                if len(files) > _MOST_FILES or sum(map(len, files.values())) > _MOST_BYTES:
+                    raise OSError
+    except OSError:
+        limits = f"at most {_MOST_FILES} plain files of {_MOST_BYTES >> 20} MiB in all"
+        raise UsageError(f"{source.name}: expected {limits}, found {name}") from None
     manifest = files.get(MANIFEST, b"")
     if len(manifest) > _MOST_MANIFEST:
         raise UsageError(f"{MANIFEST}: it has more than {_MOST_MANIFEST >> 20} MiB")
@@ -110,16 +111,19 @@ def sealed(source: Path) -> Sealed:
     return Sealed(files, parts.digest({os.fsencode(name).hex(): files[name] for name in sorted(files)}), form)
 
 
-def _content(name: str, folder: int, most: int) -> bytes | None:
-    """The content of a plain file of at most so many bytes. What it is is asked of the open file: another may have
-    taken its place since."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except OSError:  # of a link
-        return None
-    with open(descriptor, "rb") as file:
-        content = file.read(most + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-        return content if content is not None and len(content) <= most else None
+def _content(name: str, folder: int) -> bytes:
+    """The content of a plain file, or what is too much of it. What it is is asked of the open file: another may have
+    taken its place since.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+        OSError: it is a link, a device or a pipe.
+    """
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(name, "rb", opener=lambda path, usual: os.open(path, usual | flags, dir_fd=folder)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError
+        return file.read(_MOST_BYTES + 1)
 
 
 def validated(form: type[_Form], data: bytes | dict[str, Any], what: str) -> _Form:

@@ -191,9 +191,10 @@ class Trials:
             for process, _, contents in _DICE.sample(players, len(players)):
                 samples[process].append([self._call(process, each, mode) for each in itertools.islice(contents, count)])
             watch.look()
-        # By clock, process, sample and call. Calls that the host was late for are masked: they say nothing.
-        events, host, gpu = numpy.moveaxis(numpy.array([samples.pop(process) for process in self.processes]), -1, 0)
-        more = numpy.ma.masked_invalid(gpu - events)
+        # By clock, process (a rival is the last), sample and call.
+        every = numpy.moveaxis(numpy.array([samples[process] for process, *_ in players]), -1, 0)
+        events, host, gpu = every[:, : len(self.processes)]
+        more = numpy.ma.masked_invalid(gpu - events)  # calls that the host was late for say nothing
         if 2 * more.count() < more.size:
             raise CapabilityError("the host was late to read the GPU's clock", "judge on a host that does less")
         times = numpy.median(events, -1)  # a few calls that do no work change no time
@@ -211,9 +212,8 @@ class Trials:
             **clocks,
             "a_a": asdict(intervals.ratio(*times.tolist(), paired=False)),
         }
-        for rival in samples.values():
-            rivals = numpy.median(numpy.array(rival)[..., 0], -1).tolist()
-            figures["speedup"] = asdict(intervals.ratio(rivals, us, paired=False))
+        for rival in numpy.median(every[0, len(times) :], -1).tolist():
+            figures["speedup"] = asdict(intervals.ratio(rival, us, paired=False))
         for name, (share, beyond) in _CLOCKS.items():
             if clocks[name] > share * figures["us"] + beyond:
                 text = f"{figures['us']:.2f} us by events, {clocks[name]:.2f} us by the {name}'s clock"
