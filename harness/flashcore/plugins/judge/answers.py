@@ -13,7 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,12 @@ class Answers:
         Raises:
             CapabilityError: a process did not answer: the suite or the machine is at fault, not the candidate.
         """
-        given, answers = asdict(case), list[Future[dict[str, Any]]]()
+        given, answers = asdict(case), []
         for task in tasks:
             process, thread = self._processes[task["number"] % len(self._processes)]
-            answers.append(thread.submit(process.ask, json.dumps({**task, "case": given})))
+            answers.append((task, thread.submit(process.ask, json.dumps({**task, "case": given}))))
         try:
-            return [{**task, **answer.result()} for task, answer in zip(tasks, answers, strict=True)]
+            return [{**task, **answer.result()} for task, answer in answers]
         except FlashcoreError as error:
             raise CapabilityError(f"the suite's process failed: {error}", "run flashcore check on the suite") from None
 

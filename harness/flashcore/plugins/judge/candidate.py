@@ -30,7 +30,6 @@ _MOST_MANIFEST, _MOST_WORKSPACE = 8 << 20, 8 << 30  # bytes; a workspace is copi
 _MOST_PLAN = 1 << 20  # letters of a plan, which is read for each shape
 _MOST_NUMBER = 1 << 63
 _Form = TypeVar("_Form", bound=Form)
-_WORKSPACE = {"dtype": "uint8", "role": "workspace"}
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -158,13 +157,13 @@ def plan(case: Case, given: Launches, scalars: Mapping[str, Any]) -> Plan:
     if others := given.workspaces.keys() & tensors.keys():
         raise UsageError(f"workspaces: {others.pop()} is a tensor of the problem")
     workspaces = {
-        name: validated(Tensor, {"sizes": [filled(size, numbers)], **_WORKSPACE}, "workspaces")
+        name: validated(Tensor, {"dtype": "uint8", "sizes": [filled(size, numbers)], "role": "workspace"}, "workspaces")
         for name, size in given.workspaces.items()
     }
     if sum(abs(one.sizes[0]) for one in workspaces.values()) > _MOST_WORKSPACE:
         raise UsageError(f"workspaces: expected at most {_MOST_WORKSPACE >> 20} MiB in all")
-    tensors |= workspaces
-    return validated(_Plan, {"tensors": tensors, "launches": filled(given.launches, numbers)}, "plan")
+    launches = filled(given.launches, numbers)
+    return validated(_Plan, {"tensors": {**tensors, **workspaces}, "launches": launches}, "plan")
 
 
 def filled(part: Any, names: Mapping[str, int | float]) -> Any:

@@ -75,19 +75,17 @@ def stop() -> None:
 def readable(folders: Iterable[Path]) -> list[str]:
     """What a command may read: these folders, compilers, and this package with what it imports."""
     nvcc = toolchain.find_nvcc() if toolchain.optional_tool("nvcc") else None
-    roots = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
+    compilers = [nvcc.root, *(path.resolve().parents[1] for path in toolchain.compilers(nvcc))] if nvcc else []
     here = Path.cwd()  # it may have runs and verdicts
     packages = python_process.environment().get("PYTHONPATH", "").split(os.pathsep)
-    ours: tuple[str | Path, ...] = (
-        sys.prefix,
-        sys.base_prefix,
-        *roots,
+    ours = [
+        *map(Path, (sys.prefix, sys.base_prefix, *(p for p in packages if p and not here.is_relative_to(p)))),
         Path(__file__).parents[3],
-        *(p for p in packages if p and not here.is_relative_to(p)),
+        *compilers,
         *toolchain.site_packages(),
-    )
-    no_homes = (p for p in ours if not (Path.home().is_relative_to(p) or Path(p, ".ssh").exists()))
-    wanted: tuple[str | Path, ...] = (*_SYSTEM, *folders, *no_homes)
+    ]
+    no_homes = (p for p in ours if not (Path.home().is_relative_to(p) or (p / ".ssh").exists()))
+    wanted = (*map(Path, _SYSTEM), *folders, *no_homes)
     return list(dict.fromkeys(os.path.abspath(path) for path in wanted if os.path.exists(path)))
 
 
