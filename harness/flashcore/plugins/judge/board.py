@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from flashcore.errors import UsageError
 from flashcore.model.groups import grouped
 from flashcore.model.text import fixed
-from flashcore.plugins.judge.verdict import FORMAT, SUFFIX, Verdict, file_name, untrusted
+from flashcore.plugins.judge.verdict import SUFFIX, Verdict, file_name, untrusted
 from flashcore.report import write_standalone
 
 
@@ -35,11 +35,11 @@ def _read(path: Path) -> tuple[Verdict, list[tuple[str, dict[str, Any]]]]:
     """A verdict, and its rows: each with the title of its table."""
     try:
         one = TypeAdapter(Verdict).validate_json(path.read_bytes())
-        if (one.format, file_name(one)) != (FORMAT, path.name):
-            raise ValueError(f"format {one.format}, {file_name(one)}")
+        if file_name(one) != path.name:
+            raise ValueError(f"that of {file_name(one)}")
         return one, [*_rows(one)] if one.status == "accepted" else []
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: expected a verdict of format {FORMAT}, found {untrusted(error)}") from None
+        raise UsageError(f"{path}: expected a verdict of format 1, found {untrusted(error)}") from None
 
 
 def _rows(one: Verdict) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -255,8 +255,9 @@ class _Judge:
     def _wrong(self, case: Case, inputs: Sequence[Mapping[str, Any]], run: Trials) -> list[str]:
         """What is wrong on a shape, whose part it adds to the verdict."""
         tasks = [{**inputs[content], "task": "judge", "file": file} for content, file in run.outputs]
-        complaints = grouped((one["kind"], one["complaints"]) for one in self._answers.ask(case, tasks))
-        right = {kind: [*map(untrusted, itertools.chain(*each))] for kind, each in complaints.items()}
+        right = {task["kind"]: list[str]() for task in tasks}
+        for one in self._answers.ask(case, tasks):
+            right[one["kind"]] += map(untrusted, one["complaints"])
         wrong = [f"{kind}: {texts[0]}" for kind, texts in right.items() if texts]
         roof, device, floor = self._one.form.roof, devices.find(self._verdict.device["name"]), dict[str, float]()
         for mode, figures in run.times.items():

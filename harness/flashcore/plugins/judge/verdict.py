@@ -15,7 +15,6 @@ from flashcore.model import plugin
 from flashcore.model.files import make_folder, write_atomically, writing
 from flashcore.model.text import visible
 
-FORMAT = 1
 SUFFIX = ".verdict.json"
 Status = Literal["accepted", "rejected", "unmeasured"]
 
@@ -53,7 +52,7 @@ class Verdict:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     made_by: str = f"flashcore {__version__}"
-    format: int = FORMAT
+    format: Literal[1] = 1
     time: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def end(self, status: Status, *reasons: object) -> None:
