@@ -36,9 +36,11 @@ MIXED_TYPES = {"float16", "bfloat16", "float32", "float64"}
 
 
 class Answers:
-    """Some such processes, which work in a folder."""
+    """Some such processes, which work in a folder and on a GPU."""
 
-    def __init__(self, count: int, folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, count: int, folder: Path, gpu: str) -> None:
+        threads = max(len(os.sched_getaffinity(0)) // (2 * count), 1)  # more wait for each other
+        variables = {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": gpu}
         environment = python_process.environment({**os.environ, **variables})
         command = python_process.command(__name__, str(folder))
         self._processes = [  # each with a thread that asks it

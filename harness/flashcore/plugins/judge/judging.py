@@ -140,10 +140,7 @@ class _Judge:
 
     def __post_init__(self) -> None:
         self.inputs.mkdir(exist_ok=True)
-        threads = max(len(os.sched_getaffinity(0)) // (2 * self.count), 1)  # more wait for each other
-        self._answers = Answers(
-            self.count, self.inputs, {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": self.gpu}
-        )
+        self._answers = Answers(self.count, self.inputs, self.gpu)
         self._refill()
 
     def _refill(self) -> None:
