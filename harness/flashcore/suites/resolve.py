@@ -56,6 +56,9 @@ def resolve(manifest: Manifest, root: Path, mistakes: Mistakes) -> Suite:
     )
     for table, forms in tables.items():
         for name, form in forms.items():
+            if form.named_by:
+                expected = f"one of the suite's {form.named_by}"
+                mistakes.check_name(f"{table}.{name}", name, getattr(suite, form.named_by), expected)
             for key, expected, actual in form.mistakes(suite):
                 mistakes.add(f"{table}.{name}.{key}", expected, actual)
     return suite

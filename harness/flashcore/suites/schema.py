@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model
 
@@ -122,6 +122,9 @@ class VariantForm(Form):
 
 class TableForm(Form):
     """A plugin's table ``[<table>.<name>]``: its keys, and further checks."""
+
+    #: The entries of the suite by which the tables are named, such as ``problems``; empty: any name.
+    named_by: ClassVar[str] = ""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         """Each mistake in a table of this suite: the key, the expected and the actual value."""

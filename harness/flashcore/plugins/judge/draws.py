@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveInt
 
@@ -21,6 +21,7 @@ _DICE = random.SystemRandom()
 class DrawForm(TableForm):
     """``[judge.<problem>]``: the ranges of parameters that shapes are drawn from, ``R = [least, most, multiple]``."""
 
+    named_by: ClassVar[str] = "problems"
     draw: dict[Text, Annotated[list[PositiveInt], Field(min_length=2, max_length=3)]]
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:

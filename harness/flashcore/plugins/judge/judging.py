@@ -25,7 +25,6 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.measure.workers.problem_file import all_kinds, load_problem, work_of
 from flashcore.model.groups import grouped, picked
 from flashcore.model.suite import Shape, Suite
-from flashcore.model.text import misspelled
 from flashcore.plugins.judge import preparing, sandbox
 from flashcore.plugins.judge.answers import MIXED_TYPES, Answers
 from flashcore.plugins.judge.measuring import PROCESSES, SAMPLES, Player, Process, Trials
@@ -60,13 +59,7 @@ def judge_all(
 
     Args:
         seconds: of each on a GPU.
-
-    Raises:
-        UsageError: the suite's ranges are of no problem.
     """
-    for name in suite.tables.get("judge", {}).keys() - suite.problems:
-        other = misspelled(name, suite.problems)
-        raise UsageError(f"{suite.root}: judge.{name}: expected a problem of the suite, found {other}")
     gpus = gpu_choice.chosen(gpu_choice.ALL, gpu_choice.visible(), say)
     arch = next((gpu.arch_of(suite.archs) for gpu in gpus.values()), None)
     workers = max(len(os.sched_getaffinity(0)) // 4, 1)
