@@ -35,14 +35,15 @@ Order order_of(const flashcore::Shape& s, bool causal) {
   return {row_tiles, heads, group, row_tiles * heads};
 }
 
-// Adds the launches of one forward pass: if blocks take tiles from a counter, a kernel that clears it comes first.
+// Adds the launches of one forward pass: if blocks take tiles from a counter, since there are more tiles than blocks, a
+// kernel that clears it comes first.
 template <typename C>
 flashcore::Plan& add_forward(flashcore::Plan& p, const flashcore::Shape& s, const char* kernel, const char* clear) {
-  if constexpr (C::kPersistent == 2) {
+  const int positions = order_of<C>(s, false).positions;
+  if (C::kPersistent == 2 && positions > MULTIPROCESSORS) {
     p.add({clear, dim3(1), dim3(32), dim3(1), 0});
     p.workspace_bytes = sizeof(unsigned);
   }
-  const int positions = order_of<C>(s, false).positions;
   const int blocks = C::kPersistent ? std::min(positions, MULTIPROCESSORS) : positions;
   return p.add({kernel, dim3(blocks), dim3(C::kThreads), dim3(1), C::kSharedBytes});
 }
@@ -70,7 +71,7 @@ cudaError_t launch_forward(const flashcore::Args& a, const flashcore::Shape& s, 
     if (error != cudaSuccess) return error;
   }
   unsigned* taken = static_cast<unsigned*>(workspace);
-  if constexpr (C::kPersistent == 2) {
+  if (p.count > 1) {
     const cudaError_t error = flashcore::run(p.launches[0], clear, stream, taken);
     if (error != cudaSuccess) return error;
   }

@@ -31,7 +31,6 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
       arrive(barriers.position_here(slot));
     }
     if (position >= p.order.positions) break;
-    if (C::kPersistent == 2) next = blocks + atomicAdd(taken, 1);  // long before it is needed
     const Tile tile = tile_at(p.order, position);
     const int batch = tile.head / p.heads, head = tile.head - batch * p.heads;
     const int kv_head = head / p.sharing;
@@ -64,6 +63,10 @@ __device__ __forceinline__ void produce(const Problem& p, const CUtensorMap& q, 
       bring(memory + C::kValuesAt + place.stage * C::kTileBytes, v, n * C::kKeys, kv_head, batch,
             C::kJoint ? barriers.k_here(place.stage) : barriers.v_here(place.stage));
       place.next();
+    }
+    if (C::kPersistent == 2) {
+      // Not earlier: another block could start the tile while this one still computes. The full ring hides the latency.
+      next = p.order.positions > blocks ? blocks + atomicAdd(taken, 1) : blocks;
     }
   }
 }
