@@ -38,6 +38,7 @@ using NarrowDynamic64 = Between<64, 64, 3, 6, true, 2>;
 using NarrowDynamic128 = Between<128, 64, 2, 4, true, 2>;
 using Wide64 = Between<64, 128, 3, 4, false, 0>;
 using Wide128 = Between<128, 128, 2, 2, false, 0>;
+using WideDynamic64 = Between<64, 128, 2, 4, false, 2>;
 using WideDynamic128 = Between<128, 128, 2, 2, false, 2>;
 using InStep64 = Several<64, false, 5, 2>;
 using InStep128 = Several<128, false, 3, 1>;
@@ -61,6 +62,7 @@ using WideKeys512 = clusters::Config<128, 1, 1, 64, 4, 2, true, false>;
   X("between_narrow_dynamic", narrow_dynamic128, NarrowDynamic128) \
   X("between_wide", wide64, Wide64)                              \
   X("between_wide", wide128, Wide128)                            \
+  X("between_wide_dynamic", wide_dynamic64, WideDynamic64)       \
   X("between_wide_dynamic", wide_dynamic128, WideDynamic128)
 #define ONE_BLOCK(X)                             \
   BETWEEN(X)                                     \

@@ -46,15 +46,16 @@ class Tile(NamedTuple):
 
 
 NONE = Tile(0)
-#: How tiles come to SMs: the next free block takes one (`kFree`, or with even groups of heads `kEven`), SMs go back and
-#: forth (`kWalk`), or clusters of two share the keys of one (`kPairs`); tiles at D = 64 and 128.
+#: How tiles come to SMs: each has a block (`kFree`, or with even groups of heads `kEven`), a block that is done takes the
+#: next one (`kNext`, even groups), SMs go back and forth (`kWalk`), or clusters of two share the keys of one (`kPairs`);
+#: tiles at D = 64 and 128.
 VARIANTS: dict[str, tuple[str, Tile, Tile]] = {
     "between_even": ("kEven", Tile(256, anyway=0.9), Tile(192, anyway=0.55)),
-    "between_even_dynamic": ("kEven", Tile(256, beside=1), Tile(192, anyway=0.35)),
+    "between_even_dynamic": ("kNext", Tile(256, beside=1), Tile(192, anyway=0.35)),
     "between_narrow": ("kEven", Tile(192, anyway=0.55), Tile(128, anyway=0.75, beside=2.5)),
-    "between_narrow_dynamic": ("kEven", Tile(192, anyway=0.55, beside=1), Tile(128, anyway=0.9, beside=2.5)),
+    "between_narrow_dynamic": ("kNext", Tile(192, anyway=0.55, beside=1), Tile(128, anyway=0.9, beside=2.5)),
     "between_wide": ("kEven", Tile(192, anyway=0.35), Tile(128, beside=7)),
-    "between_wide_dynamic": ("kEven", NONE, Tile(128, beside=1)),
+    "between_wide_dynamic": ("kNext", Tile(128, beside=1), Tile(128, beside=1)),
     "short_in_step": ("kFree", Tile(64, blocks=5, beside=1), Tile(64, blocks=4, beside=1)),
     "short_overlap": ("kFree", Tile(64, blocks=3, beside=7), Tile(64, blocks=2, beside=7)),
     "wgmma_persistent": ("kWalk", Tile(256, beside=2.5), Tile(192, anyway=0.35)),
@@ -68,7 +69,7 @@ VARIANTS: dict[str, tuple[str, Tile, Tile]] = {
 STEPS = {"between_wide": 128, "between_wide_dynamic": 128}
 #: The most keys, where there is a limit.
 MOST_KEYS = {"cluster_keys": 512, "cluster_rows": 1024, "cluster_wide_keys": 512}
-CLASSES = 8
+CLASSES, FACTORS = 8, 10
 #: A variant that is slower than this many times the fastest at a point need not be predicted there.
 _FAR = 1.8
 #: A time counts half if its logarithm is so far from that of its sum.
@@ -77,7 +78,7 @@ _TRUSTED = 0.2
 _PART, _EXACT, _MOST_ERROR = 12, 4.0, 0.15
 #: Tuning: the difference of logarithms by which a choice is e times less likely, steps, the first one's size, what the
 #: mean square of the changes costs beside the mean regret, and the largest loss, of logarithms.
-_LIKELY, _STEPS, _RATE, _CHANGE, _MOST_LOSS = 0.006, 300, 0.01, 3e-3, 0.3
+_LIKELY, _STEPS, _RATE, _CHANGE, _MOST_LOSS = 0.006, 300, 0.01, 2e-2, 0.3
 Params = Mapping[str, Any]
 Point = tuple[Params, Mapping[str, float]]
 
@@ -127,7 +128,7 @@ def load(params: Params, name: str, places: int) -> tuple[float, float, int]:
     if count > MOST_WAVES * SMS:
         return mean, mean, -(-count // places)
     group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"]))) if causal else 1
-    if order == "kEven":
+    if order in ("kEven", "kNext"):
         group = -(-heads // -(-heads // group))
     loads, at = [(0.0, 0)] * places, 0
     for first in range(0, heads, group):
@@ -159,8 +160,9 @@ def features(params: Params, name: str) -> Any:
         fullest, mean, waves = load(params, name, SMS)
         last = load(params, name, SMS * fit)[0] if fit > 1 else waves
         terms = [1, fullest, mean, last, keys * heads * seen / SMS, keys, keys * heads / SMS]
-    filled = min(1, -(-params["S"] // rows) * heads / (SMS * fit))
-    return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"], filled])
+    tiles = -(-params["S"] // rows) * heads
+    filled, counts = min(1, tiles / (SMS * fit)), VARIANTS[name][0] == "kNext" and tiles > SMS
+    return np.array([*terms, keys * heads * seen / SMS * params["HKV"] / params["H"], filled, counts])
 
 
 def nonnegative(gram: Any, target: Any) -> Any:
@@ -281,7 +283,7 @@ def tuned(chosen: list[Point], model: dict[tuple[str, int, int], Any], trees: di
     of_sum, of_leaf = {key: i for i, key in enumerate(model)}, {key: 4 * i for i, key in enumerate(trees)}
     factors, corrections = np.array([*model.values()]), np.log([x for one in trees.values() for x in one.factors])
     shape = len(chosen), len(VARIANTS)
-    terms, sums, leaves = np.zeros((*shape, 9)), np.zeros(shape, int), np.zeros(shape, int)
+    terms, sums, leaves = np.zeros((*shape, FACTORS)), np.zeros(shape, int), np.zeros(shape, int)
     us, predicted = np.full(shape, np.inf), np.full(shape, np.inf)
     for i, (params, times) in enumerate(chosen):
         for j, name in enumerate(VARIANTS):
@@ -306,7 +308,7 @@ def tuned(chosen: list[Point], model: dict[tuple[str, int, int], Any], trees: di
         summed = (work * (torch.tensor(factors) * change.exp())[sums]).sum(dim=2).clamp(min=1e-6)
         logarithms = summed.log() + (torch.tensor(corrections) + shift)[leaves]
         chances = torch.softmax(-logarithms.where(runs_there, torch.tensor(torch.inf)) / _LIKELY, dim=1)
-        cost = _CHANGE * (9 * change.square().mean() + 40 * shift.square().mean())
+        cost = _CHANGE * (FACTORS * change.square().mean() + 40 * shift.square().mean())
         torch.autograd.backward((chances * lost).sum(dim=1).mean() + cost)
         optimizer.step()
         optimizer.zero_grad()
@@ -330,9 +332,9 @@ HEAD = """// Which variant where on an H100 or H200 (132 SMs): by make_choice.py
 #include <utility>
 #include <vector>
 
-// How tiles come to SMs: the next free block takes one, with groups of heads that are even or not; SMs go back and
-// forth; or clusters of two share the keys of one.
-enum class Tiles {{ kFree, kEven, kWalk, kPairs }};
+// How tiles come to SMs: each has a block of its own, with groups of heads that are even or not; a block that is done
+// takes the next one, by a counter; SMs go back and forth; or clusters of two share the keys of one.
+enum class Tiles {{ kFree, kEven, kNext, kWalk, kPairs }};
 
 // A variant's tiles at D = 64 and 128: rows (0: does not run), blocks per SM, the share of the keys' time that a tile
 // of fewer rows takes anyway, and the time beside its keys, in that of 64 keys.
@@ -353,13 +355,14 @@ struct Tree {{
 // launch; 64 keys of the fullest SM, with what tiles take beside them; the same of the mean SM; a tile of the fullest
 // SM, or with several blocks per SM the keys of the fullest place for one; 64 keys of all rows per SM; 64 keys of the
 // longest row; 64 rows per SM; 64 keys of all rows per SM over the heads that share K and V; the share of places for
-// blocks that have a tile. Without factors it was never near the fastest. By D, the tree that corrects the sum.
+// blocks that have a tile; clearing the counter, with more tiles than SMs. Without factors it was never near the
+// fastest. By D, the tree that corrects the sum.
 struct Cost {{
   std::string_view variant;
   Tiles order;
   Tile tiles[2];
   std::int64_t step, most_keys;
-  double us[2][{classes}][9];
+  double us[2][{classes}][{factors}];
   Tree trees[2];
 }};
 
@@ -387,7 +390,7 @@ Load load_of(const Cost& cost, const Shape& s, bool causal, std::int64_t places)
   for (std::int64_t i = 0; i < tiles; ++i) mean += each(i) * static_cast<double>(heads) / static_cast<double>(places);
   if (tiles * heads > kMost) return {{mean, mean, waves}};
   std::int64_t group = causal ? std::clamp<std::int64_t>((24 << 20) / (4 * s.S * s.D * s.HKV / s.H), 1, heads) : 1;
-  if (cost.order == Tiles::kEven) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
+  if (cost.order == Tiles::kEven || cost.order == Tiles::kNext) group = (heads + (heads + group - 1) / group - 1) / ((heads + group - 1) / group);
   using Sm = std::pair<double, double>;  // keys, tiles
   std::vector<Sm> walked(places);
   std::priority_queue<Sm, std::vector<Sm>, std::greater<Sm>> free{{std::greater<Sm>(), std::vector<Sm>(places)}};
@@ -417,14 +420,15 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
   const int kind = 2 * (s.S <= 128 ? 0 : s.S <= 256 ? 1 : s.S <= 1024 || is_pair ? 2 : 3) + causal;
   const double* factors = cost.us[s.D / 128][kind];
   const std::int64_t rows = cost.tiles[s.D / 128].rows, fit = cost.tiles[s.D / 128].blocks * {sms};
-  const bool is_near = std::any_of(factors, factors + 9, [](double us) {{ return us > 0; }});
+  const bool is_near = std::any_of(factors, factors + {factors}, [](double us) {{ return us > 0; }});
   if (!is_near || !rows || (cost.most_keys && s.S > cost.most_keys)) return 1e300;
   const std::int64_t heads = s.B * s.H;
   const double keys = static_cast<double>((s.S + 63) / 64), each = keys * static_cast<double>(heads) / {sms};
   const double all = each * (causal ? (keys + 1) / 2 : keys);
   const double filled = std::min(1.0, static_cast<double>((s.S + rows - 1) / rows * heads) / static_cast<double>(fit));
   const double shared = all * static_cast<double>(s.HKV) / static_cast<double>(s.H);
-  double terms[] = {{1, 0, 0, 0, all, keys, each, shared, filled}};
+  const bool counts = cost.order == Tiles::kNext && (s.S + rows - 1) / rows * heads > {sms};
+  double terms[] = {{1, 0, 0, 0, all, keys, each, shared, filled, counts ? 1. : 0.}};
   if (is_pair) {{
     const std::int64_t blocks = (s.S + rows - 1) / rows * heads * 2;
     const double waves = static_cast<double>((blocks + fit - 1) / fit), share = static_cast<double>(blocks) / {sms};
@@ -439,7 +443,7 @@ double predicted_us(const Cost& cost, const Shape& s, bool causal) {{
     terms[3] = fit > {sms} ? load_of(cost, s, causal, fit).fullest : load.waves;
   }}
   double us = 0;
-  for (int i = 0; i < 9; ++i) us += factors[i] * terms[i];
+  for (int i = 0; i < {factors}; ++i) us += factors[i] * terms[i];
   const auto length = static_cast<double>(s.S), tiled = static_cast<double>((s.S + rows - 1) / rows * rows);
   const double traits[] = {{length, static_cast<double>(heads), causal ? 1. : 0., terms[1] / terms[2], length / tiled}};
   const Tree& tree = cost.trees[s.D / 128];
@@ -469,7 +473,7 @@ def header(chosen: list[Point]) -> str:
     costs = []
     for name, (order, *tiles) in VARIANTS.items():
         factors = [
-            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(9))) + "}"
+            "{" + ", ".join(f"{x:.4g}" for x in model.get((name, depth, kind), np.zeros(FACTORS))) + "}"
             for depth in (64, 128)
             for kind in range(CLASSES)
         ]
@@ -489,6 +493,7 @@ def header(chosen: list[Point]) -> str:
         count=len(chosen),
         costs="\n".join(costs),
         classes=CLASSES,
+        factors=FACTORS,
         sms=SMS,
         waves=MOST_WAVES,
     )
