@@ -18,6 +18,7 @@ import heapq
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,11 +115,13 @@ def class_of(name: str, params: Params) -> int:
     return 2 * length + int(params["CAUSAL"])
 
 
-def load(params: Params, name: str, places: int) -> tuple[float, float, int]:
+@cache  # of many heads and long rows, it takes milliseconds
+def load(
+    name: str, s: int, heads: int, sharing: int, depth: int, causal: int, places: int
+) -> tuple[float, float, int]:
     """64 keys of the fullest SM (or place for a block) and of the mean one, with what a tile takes beside them, and the
-    fullest one's tiles; `choice.h` computes the same."""
-    (order, *_), (rows, _, anyway, beside), step = VARIANTS[name], tile_of(name, params), STEPS.get(name, 64)
-    s, heads, causal = params["S"], params["B"] * params["H"], params["CAUSAL"]
+    fullest one's tiles, for rows of S keys and D, with so many heads for each of K and V; `choice.h` computes the same."""
+    order, (rows, _, anyway, beside), step = VARIANTS[name][0], VARIANTS[name][1:][depth // 128], STEPS.get(name, 64)
     tiles = -(-s // rows)
     count = tiles * heads
     seen = [-(-(min(s, (i + 1) * rows) if causal else s) // step) * step // 64 for i in range(tiles)]
@@ -127,7 +130,7 @@ def load(params: Params, name: str, places: int) -> tuple[float, float, int]:
     mean = heads * sum(costs) / places
     if count > MOST_WAVES * SMS:
         return mean, mean, -(-count // places)
-    group = min(heads, max(1, (24 << 20) // (4 * s * params["D"] * params["HKV"] // params["H"]))) if causal else 1
+    group = min(heads, max(1, (24 << 20) // (4 * s * depth // sharing))) if causal else 1
     if order in ("kEven", "kNext"):
         group = -(-heads // -(-heads // group))
     loads, at = [(0.0, 0)] * places, 0
@@ -157,8 +160,9 @@ def features(params: Params, name: str) -> Any:
         mean = (keys + rows / 64) / 2 if params["CAUSAL"] else keys
         terms = [1, waves * keys, blocks / SMS * mean, waves, blocks / SMS, keys, keys * heads / SMS]
     else:
-        fullest, mean, waves = load(params, name, SMS)
-        last = load(params, name, SMS * fit)[0] if fit > 1 else waves
+        shape = params["S"], heads, params["H"] // params["HKV"], params["D"], params["CAUSAL"]
+        fullest, mean, waves = load(name, *shape, SMS)
+        last = load(name, *shape, SMS * fit)[0] if fit > 1 else waves
         terms = [1, fullest, mean, last, keys * heads * seen / SMS, keys, keys * heads / SMS]
     tiles = -(-params["S"] // rows) * heads
     filled, counts = min(1, tiles / (SMS * fit)), VARIANTS[name][0] == "kNext" and tiles > SMS
