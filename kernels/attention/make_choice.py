@@ -9,7 +9,8 @@ limit all variants slow down alike. A time that is far from its sum counts less:
 
 What matters is not each time but which is least. So all factors are then tuned together, for the mean regret of a
 choice that takes a variant with a probability, which falls by e with each 0.6 % of predicted time. Of points that were
-left out, a fifth at a time, 1.2 to 1.3 % had a regret above 1.05 without this, and 0.9 to 1.2 % with it.
+left out, a fifth at a time, 1.2 to 1.3 % had a regret above 1.05 without this, and 0.9 to 1.2 % with it (attempt 32 in
+NOTES.md; 0.7 % with the points and kernels of attempt 33).
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Tile(NamedTuple):
 
 
 NONE = Tile(0)
-#: How tiles come to SMs: each has a block (`kFree`, or with even groups of heads `kEven`), a block that is done takes the
-#: next one (`kNext`, even groups), SMs go back and forth (`kWalk`), or clusters of two share the keys of one (`kPairs`);
-#: tiles at D = 64 and 128.
+#: How tiles come to SMs: each has a block (`kFree`, or with even groups of heads `kEven`), a block that is done takes
+#: the next one (`kNext`, even groups), SMs go back and forth (`kWalk`), or clusters of two share the keys of one
+#: (`kPairs`); tiles at D = 64 and 128.
 VARIANTS: dict[str, tuple[str, Tile, Tile]] = {
     "between_even": ("kEven", Tile(256, anyway=0.9), Tile(192, anyway=0.55)),
     "between_even_dynamic": ("kNext", Tile(256, beside=1), Tile(192, anyway=0.35)),
@@ -116,11 +117,9 @@ def class_of(name: str, params: Params) -> int:
 
 
 @cache  # of many heads and long rows, it takes milliseconds
-def load(
-    name: str, s: int, heads: int, sharing: int, depth: int, causal: int, places: int
-) -> tuple[float, float, int]:
+def load(name: str, s: int, heads: int, sharing: int, depth: int, causal: int, places: int) -> tuple[float, float, int]:
     """64 keys of the fullest SM (or place for a block) and of the mean one, with what a tile takes beside them, and the
-    fullest one's tiles, for rows of S keys and D, with so many heads for each of K and V; `choice.h` computes the same."""
+    fullest one's tiles; `choice.h` computes the same. `sharing` heads share K and V."""
     order, (rows, _, anyway, beside), step = VARIANTS[name][0], VARIANTS[name][1:][depth // 128], STEPS.get(name, 64)
     tiles = -(-s // rows)
     count = tiles * heads
@@ -467,7 +466,7 @@ std::string_view choose(const Shape& s, bool causal, bool has_key_groups_4) {{
   }}
   return choice;
 }}
-"""
+"""  # noqa: E501
 
 
 def header(chosen: list[Point]) -> str:
