@@ -1,6 +1,7 @@
 """Writes include/attention/choice.h from recorded maps, or from the points that it was written from:
-``python make_choice.py RUN... > include/attention/choice.h``, or ``python make_choice.py choice_points.json > ...``.
-With ``--points`` first it prints the points instead. Of a point that several sources have, the last one's times count.
+``python make_choice.py RUN... > include/attention/choice.h``, or ``python make_choice.py choice_points.json.xz > ...``.
+With ``--points`` first it prints the points instead, for ``xz``. Of a point that several sources have, the last one's
+times count.
 
 Each variant's time is a sum of the work of the fullest SM, of the mean SM, and of the longest row, with factors of at
 least 0 that are fitted to the times at the maps' points, for each D and class of shapes, times what a tree of two
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import lzma
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -89,8 +91,9 @@ def points(sources: list[str]) -> list[Point]:
     """Params, and us by variant without the suffix of its type."""
     results: dict[str, Point] = {}
     for source in map(Path, sources):
-        if source.suffix == ".json":
-            results |= {json.dumps(params): (params, times) for params, times in json.loads(source.read_text())}
+        if source.suffix == ".xz":
+            earlier = json.loads(lzma.decompress(source.read_bytes()))
+            results |= {json.dumps(params): (params, times) for params, times in earlier}
             continue
         for spot in Regions(store.read(source)).spots:
             params = {name: spot.shape.params[name] for name in ("B", "H", "HKV", "S", "D", "CAUSAL", "DTYPE")}

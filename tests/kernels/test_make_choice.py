@@ -19,7 +19,7 @@ NUMBER = r"\b\d+(?:\.\d+)?(?:e-?\d+)?\b"
 
 @pytest.mark.slow
 def test_the_header_is_written_from_its_points(capsys: pytest.CaptureFixture[str]) -> None:
-    load_file(str(FOLDER / "make_choice.py")).main([str(FOLDER / "choice_points.json")])
+    load_file(str(FOLDER / "make_choice.py")).main([str(FOLDER / "choice_points.json.xz")])
     written, present = capsys.readouterr().out, HEADER.read_text()
     assert re.sub(NUMBER, "", written) == re.sub(NUMBER, "", present)
     numbers = [[float(x) for x in re.findall(NUMBER, text)] for text in (written, present)]

@@ -384,7 +384,7 @@ def floor(bounds: Sequence[Bound], without: Sequence[str] = ()) -> Bound | None:
 
 
 def least_us(work: Mapping[str, float], dtype: str, device: Device | None, without: Sequence[str] = ()) -> float | None:
-    """Returns the time of :func:`floor` by a device's datasheet; ``None`` if it is not known."""
+    """The time of :func:`floor`, us, by a device's datasheet; ``None`` if no device or no bound is in the table."""
     bound = floor(bounds(work, dtype, roofs(device)), without)
     return bound.us if bound else None
 
