@@ -22,7 +22,7 @@ endif
 
 # `-P` keeps Python from importing modules of the current folder.
 FLASHCORE = $(if $(VENV),$(VENV)/bin/flashcore,PYTHONPATH="$(CURDIR)/harness$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -P -m flashcore)
-FILTER    = $(if $(VARIANT),--variant '$(VARIANT)') $(if $(SHAPE),--shape $(SHAPE))
+FILTER    = $(foreach name,$(VARIANT),--variant '$(name)') $(foreach name,$(SHAPE),--shape $(name))
 SELECT    = --suite $(SUITE) $(FILTER)
 
 # Tests start hundreds of processes, which would otherwise compile every module again.

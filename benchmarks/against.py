@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default=SUITE, metavar="DIR", help="whose cases are compared with themselves")
-    parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="GLOB", help="only variants whose names match"
+    )
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME", help=f"repeatable (default there: {', '.join(SHAPES)})"
     )
@@ -94,7 +96,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     started = time.monotonic()
     say = progress.plain()
     shapes = tuple(options.shape) or (SHAPES if options.suite == SUITE else ())
-    settings = Settings(options.suite, build=options.build_dir, variant=options.variant, shapes=shapes)
+    settings = Settings(options.suite, build=options.build_dir, variants=tuple(options.variant), shapes=shapes)
     with tempfile.TemporaryDirectory(prefix="bench-against-") as name:
         scratch = Path(name)
         side = chains.compiled(settings, options.device, say)

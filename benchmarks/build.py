@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
-    parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="GLOB", help="only variants whose names match"
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N variants; the table says so")
     parser.add_argument("--arch", metavar="ARCH", help="the arch to build for (default: this GPU's, or the last)")
     parser.add_argument("--rounds", type=int, default=15, metavar="N", help="of the no-change build (default: 15)")

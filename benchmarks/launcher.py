@@ -81,7 +81,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _built(suite: str, variant: str, build: str) -> Context:
-    settings = Settings(str(raw.ROOT / suite), build=build, variant=variant, upto=None)
+    settings = Settings(str(raw.ROOT / suite), build=build, variants=(variant,), upto=None)
     context = open_context(replace(settings, launcher="flashcore.plugins.launcher.program:target"))
     if context.cannot_measure or context.gpu_arch is None:
         raise CapabilityError(context.cannot_measure, "run it on a machine with a GPU")

@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", default="kernels/attention", metavar="DIR")
-    parser.add_argument("--variant", metavar="GLOB", help="only variants whose names match")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="GLOB", help="only variants whose names match"
+    )
     parser.add_argument("--shape", action="append", default=[], metavar="NAME", help="only this shape; repeatable")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases; the table says so")
     parser.add_argument("--build-dir", default="build", metavar="DIR")
@@ -53,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         CapabilityError: no GPU, or no ncu.
     """
     settings = Settings(
-        suite=options.suite, build=options.build_dir, variant=options.variant, shapes=tuple(options.shape)
+        suite=options.suite, build=options.build_dir, variants=tuple(options.variant), shapes=tuple(options.shape)
     )
     say = progress.plain()
     job = open_context(settings)

@@ -400,7 +400,7 @@ def no_disassembler() -> Iterator[None]:
 def compile_one(folder: Path, into: Path, glob: str = "*", arch: str = "sm_90a") -> Built:
     """Builds the variants of a suite that match, for one arch, without the torch operator and SASS."""
     loaded = load.load(folder)
-    variants, _ = load.select(loaded, glob)
+    variants, _ = load.select(loaded, (glob,))
     options = build.Options(archs=(arch,))
     with no_disassembler():
         artifacts = build.build(loaded, into, options, variants=variants, with_operator=False)

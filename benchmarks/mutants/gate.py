@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import traceback
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,9 @@ class Workplace:
         self.twin = self.recorded  # as if recorded here: see :meth:`as_if_built_here`
 
     def _select(
-        self, suite: Suite, glob: str | None = None, shapes: tuple[str, ...] = ()
+        self, suite: Suite, globs: Sequence[str] = (), shapes: Sequence[str] = ()
     ) -> tuple[list[Variant], list[Shape]]:
-        variants, selected_shapes = loading.select(suite, glob, shapes)
+        variants, selected_shapes = loading.select(suite, globs, shapes)
         return [v for v in variants if v.name in self.chosen], selected_shapes
 
     def _to_join(self, places: lookup.Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
@@ -120,7 +120,7 @@ class Workplace:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
                 record = present_record(self._settings(), lambda _: None)
                 report = self.folder / "gate.json"
-                judged = judging.judge_records(judging.Rules(require="timing", variant="*", day=_DAY), [record])
+                judged = judging.judge_records(judging.Rules(require="timing", variants=("*",), day=_DAY), [record])
                 gate.show(judged, [("json", str(report))])
                 code = judged.judgement.exit_code
         except FlashcoreError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_a_shape_that_was_not_timed_is_advised_on_only_by_name(
 
 def test_a_case_selects_its_advice(profiles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "fast/mission", *profiles]) == Exit.OK
-    cases = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    cases = [line.split()[0] for line in capsys.readouterr().out.splitlines() if re.match(r"\w+/\w+ ", line)]
     assert {*cases} == {"fast/mission"}
 
 
@@ -79,7 +80,7 @@ def test_wrong_words_are_told_what_is_expected(
     assert error in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--variant", "--shape"])
+@pytest.mark.parametrize("option", ["--variant", "--shape", "--arch"])
 def test_a_name_that_matches_nothing_is_wrong_usage(
     option: str, profiles: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,3 +92,71 @@ def test_without_a_rule_that_applies_it_says_so(tmp_path: Path, capsys: pytest.C
     save(factory.bare_record(), tmp_path)
     assert main(["explain", "--profiles", str(tmp_path)]) == Exit.OK
     assert "no rule applies" in capsys.readouterr().out
+
+
+def test_the_newest_run_that_has_the_case_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"slow": 20.0, "fast": 10.0, "split": 15.0}
+    save(replace(factory.record(times=times), id="20260101T000000Z-0001"), tmp_path)
+    other = replace(factory.suite([factory.variant("slow"), factory.variant("other")]), name="decode")
+    save(replace(factory.record(other, times={"slow": 20.0, "other": 10.0}), id="20260102T000000Z-0001"), tmp_path)
+    for words in ("explain fast/mission", "explain fast/mission --brief", "facts --variant fast --shape mission"):
+        assert main([*words.split(), "--profiles", str(tmp_path), "--format", "json"]) == Exit.OK
+        assert json.loads(capsys.readouterr().out)["run"] == "20260101T000000Z-0001", words
+    assert main(["facts", "--variant", "slow", "--profiles", str(tmp_path), "--format", "json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["run"] == "20260102T000000Z-0001", "both have it"
+    assert main(["explain", "fsat/mission", "--profiles", str(tmp_path)]) == Exit.USAGE
+    assert "expected a glob matching one of slow, other" in capsys.readouterr().err
+
+
+def test_facts_of_several_variants_and_shapes_and_of_one_arch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(factory.record(times={"slow": 20.0, "fast": 10.0, "split": 15.0}), tmp_path)
+
+    def facts(words: str) -> list[dict[str, str | None]]:
+        assert main(["facts", *words.split(), "--profiles", str(tmp_path), "--format", "json"]) == Exit.OK
+        shown: list[dict[str, str | None]] = json.loads(capsys.readouterr().out)["facts"]
+        return shown
+
+    every = facts("")
+    some = facts("--variant slow --variant fa* --shape mission --arch 9.0")
+    assert some == [
+        f
+        for f in every
+        if f["variant"] in ("slow", "fast") and f["shape"] in (None, "mission") and f["arch"] in (None, "sm_90a")
+    ]
+    assert {f["variant"] for f in some} == {"slow", "fast"} and len(some) < len(every)
+    assert facts("--shape long --shape mission --variant slow --variant fast --variant split") == [
+        f for f in every if f["variant"] in ("slow", "fast", "split") and f["shape"] in (None, "mission", "long")
+    ]
+
+
+def test_the_gpu_that_is_assumed_is_named(profiles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def named(*where: str) -> tuple[str, bool, str]:
+        assert main(["explain", *where]) == Exit.OK
+        text = capsys.readouterr().out
+        assert main(["explain", *where, "--format", "json"]) == Exit.OK
+        data = json.loads(capsys.readouterr().out)
+        return data["gpu"], data["gpu_is_measured"], text
+
+    gpu, is_measured, text = named(*profiles)
+    assert gpu == factory.record().gpu and gpu in text and is_measured
+    here = factory.bare_record(environment=factory.environment(gpu=None), id="20260105T000000Z-0001")
+    save(here, Path(profiles[1]))
+    gpu, is_measured, text = named(here.id, *profiles)
+    assert here.gpu is None and gpu in text and not is_measured
+    assert main(["explain", here.id, "fast/mission", "--brief", "--format", "json", *profiles]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["assumed_gpu"] == gpu
+
+
+def test_a_shape_that_is_only_checked_has_no_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spilled = factory.fact("spill_store_bytes", 8, "fast", arch="sm_90a", kernel="fast_kernel")
+    long = factory.shape("long", {"B": 1, "H": 8, "S": 2048, "D": 64}, ["check"])
+    record = factory.record(factory.suite(shapes=[factory.shape("mission"), long]), [spilled])
+    static = Facts(f for f in record.facts if f.subject.arch)
+    save(replace(record, facts=static, samples={}, environment=factory.environment(gpu=None)), tmp_path)
+    for words, shown in {"": ["mission"], "--variant fast": ["mission"], "fast/long": []}.items():
+        assert main(["explain", *words.split(), "--profiles", str(tmp_path)]) == Exit.OK
+        text = capsys.readouterr().out
+        assert [name for name in ("mission", "long") if f"fast/{name} " in text] == shown
+    assert "only checked: long" in text

@@ -153,7 +153,7 @@ def test_what_one_command_recorded_on_several_gpus_is_joined_as_a_whole(
     hide_disassembler(monkeypatch)
     suite = shutil.copytree(ROOT / "examples" / "row_softmax", tmp_path / "kernels")
     (suite / "suite.toml").write_text((suite / "suite.toml").read_text() + TIME)
-    settings = Settings(str(suite), variant="warp", profiles=str(tmp_path), build=str(tmp_path / "build"))
+    settings = Settings(str(suite), variants=("warp",), profiles=str(tmp_path), build=str(tmp_path / "build"))
     made = run.run(open_recordable(replace(settings, recording="20260102T000000Z-0000"))).record
     shapes = [s.name for s in made.suite.shapes.values()]
 

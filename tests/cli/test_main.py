@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -125,11 +126,13 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
         ("gate --require everything", "invalid choice: 'everything'"),
         ("check --time-limit long", "invalid float value: 'long'"),
         (f"list --suite nowhere --suite {TOY}", f"--suite: expected one value, found nowhere and {TOY}"),
-        ("gate --variant a --variant=b", "--variant: expected one value, found a and b"),
+        ("gate --suite a --suite=b", "--suite: expected one value, found a and b"),
         ("gate --varian=b", "unrecognized arguments: --varian=b (did you mean --variant?)"),
         ("gate --require timing --require static", "--require: expected one value, found timing and static"),
         ("list --suite nowhere", "nowhere/suite.toml: expected a suite's manifest, found no such file"),
         (f"build --suite {TOY} --variant x*", "--variant x*: expected a glob matching one of plain"),
+        (f"build --suite {TOY} --variant plain --variant x*", "--variant x*: expected a glob matching one of plain"),
+        (f"gate --suite {TOY} --arch sm_80 --arch 9", "--arch 9: expected one of the suite's archs (sm_80, sm_90a)"),
         (f"gate --suite {TOY} --shape x", "--shape x: expected one of tail, small"),
         ("report", "profiles: expected a recorded run, found none"),
         ("gate 20260102", "run 20260102: expected one run's id, folder or packed file, found none"),
@@ -199,6 +202,27 @@ def test_list(tmp_path: Path) -> None:
         assert text in done.stdout
     facts = flashcore("list", "--facts", cwd=tmp_path)
     assert facts.returncode == 0 and "spill_store_bytes" in facts.stdout
+
+
+#: Commands that build or read cases.
+CASES = "build check bench profile sanitize gate baseline watch diff list report explain facts"
+
+
+@pytest.mark.parametrize("command", CASES.split())
+def test_every_command_selects_several_variants_shapes_and_archs(command: str) -> None:
+    words = [command, *{"baseline": ["save"], "diff": ["a", "b"]}.get(command, [])]
+    given = {"variants": ["a*", "b"], "shapes": ["s", "t"], "archs": ["9.0", "sm_80"]}
+    words += [f"--{name[:-1]}={one}" for name, each in given.items() for one in each]
+    parsed = vars(main.parser(words).parse_args(words))
+    assert {name: parsed[name] for name in given} == given
+
+
+def test_several_variants_and_shapes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--variant", "plain", "--variant", "t*", "--shape", "tail", "--arch", "9.0")
+    assert exit_code("list", "--suite", str(TOY), "--format", "json", *chosen) == Exit.OK
+    data = json.loads(capsys.readouterr().out)
+    assert {v["name"] for v in data["variants"]} == {"plain", "two_steps", "torch_mul"}
+    assert [s["name"] for s in data["shapes"]] == ["tail"] and data["suite"]["archs"] == ["sm_90a"]
 
 
 def test_bare_shows_the_help_and_is_no_success(tmp_path: Path) -> None:
@@ -287,6 +311,14 @@ def build_faults(faulty: Built, cwd: Path, variant: str, *more: str) -> subproce
     where = ("--suite", str(FAULTS), "--build-dir", str(faulty.folder))
     hidden = f"{NO_GPU}{NO_TORCH}"
     return flashcore("build", *where, "--variant", variant, *more, cwd=cwd, start=hidden)
+
+
+def test_several_variants_are_built_for_one_arch(here: Workplace) -> None:
+    done = here.run("build", "--variant", "plain", "--variant", "two_*", "--arch", "sm_90a")
+    rows = {tuple(line.split()[:2]) for line in done.stdout.splitlines()[2:]}
+    assert (done.returncode, rows) == (0, {("plain", "sm_90a"), ("two_steps", "sm_90a")}), done.stderr
+    gated = here.run("gate", "--variant", "plain", "--variant", "two_*", "--arch", "9.0", "--format", "json")
+    assert {v["subject"].get("arch") for v in json.loads(gated.stdout)["verdicts"]} <= {"sm_90a", None}
 
 
 def test_a_variant_that_does_not_compile_exits_1(faulty: Built, tmp_path: Path) -> None:

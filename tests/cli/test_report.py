@@ -44,6 +44,14 @@ def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: t
     assert '<a href="../runs.html">Runs</a>' in drawn(tmp_path, runs[0])
 
 
+def test_a_part_of_a_run_is_drawn_with_what_it_is_compared_with(tmp_path: Path, runs: tuple[str, str]) -> None:
+    drawn(tmp_path, runs[0], "--variant", "fast", "--shape", "mission")
+    pages = {p.stem for p in (tmp_path / "reports" / "r" / "variant").glob("*.html")}
+    assert pages == {"fast", "slow", "cudnn"}, "the variant, its parent and the library"
+    text = (tmp_path / "reports" / "r" / "variant" / "fast.html").read_text(encoding="utf-8")
+    assert "mission" in text and ">long<" not in text
+
+
 # --- several chips --------------------------------------------------------------------------------
 
 

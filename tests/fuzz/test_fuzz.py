@@ -200,7 +200,7 @@ def test_manifest(folder: Path, seed: int, values: list[Any]) -> None:
     except FlashcoreError:
         return
     try:
-        load.select(loaded, "*")
+        load.select(loaded, ("*",))
     except FlashcoreError:
         return
     judged(factory.bare_record(loaded), chance)

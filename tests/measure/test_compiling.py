@@ -48,8 +48,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_ARCH", raising=False)
 
 
-def context(build: Path, variant: str | None = None) -> Context:
-    return open_context(Settings(str(TOY), variant=variant, build=str(build), upto="check", roofs=None))
+def context(build: Path, *variants: str) -> Context:
+    return open_context(Settings(str(TOY), variants=variants, build=str(build), upto="check", roofs=None))
 
 
 NOTHING = Built("", (), ())
@@ -188,8 +188,8 @@ def test_the_build_ends_with_what_it_was_begun_for(built: Path, monkeypatch: pyt
         under_way.finish()
 
 
-def opened(folder: Path, upto: str, variant: str | None = None) -> Context:
-    settings = Settings(str(TOY), variant=variant, build=str(folder), upto=upto, roofs=None)
+def opened(folder: Path, upto: str, *variants: str) -> Context:
+    settings = Settings(str(TOY), variants=variants, build=str(folder), upto=upto, roofs=None)
     return replace(open_context(settings), folder=folder)
 
 

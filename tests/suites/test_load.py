@@ -446,21 +446,21 @@ def test_two_variants_of_one_name(tmp_path: Path) -> None:
 
 def test_selecting() -> None:
     loaded = load.load(TOY)
-    variants, shapes = load.select(loaded, "*i*", ("small",))
+    variants, shapes = load.select(loaded, ("*i*",), ("small",))
     assert [v.name for v in variants] == ["plain", "wide"]
     assert [s.name for s in shapes] == ["small"]
     with pytest.raises(UsageError, match=r"--variant nothing\*: expected a glob matching one of plain, wide"):
-        load.select(loaded, "nothing*")
+        load.select(loaded, ("nothing*",))
     with pytest.raises(UsageError, match="--shape huge: expected one of tail, small"):
-        load.select(loaded, None, ("huge",))
+        load.select(loaded, (), ("huge",))
 
 
 def test_a_misspelled_selection_is_told_with_the_nearest_name() -> None:
     suite = load.load(TOY)
     with pytest.raises(UsageError, match=r"--variant plian: .* \(did you mean plain\?\)"):
-        load.select(suite, "plian")
+        load.select(suite, ("plian",))
     with pytest.raises(UsageError, match=r"--shape smal: .* \(did you mean small\?\)"):
-        load.select(suite, None, ("smal",))
+        load.select(suite, (), ("smal",))
 
 
 def test_only_so_many_variants_are_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def brief(record: Record, case: str) -> _Data:
         UsageError: the run's suite has no such case.
     """
     name, _, at = case.partition("/")
-    variants, [shape, *_] = select(record.suite, name, (at,) if at else ())
+    variants, [shape, *_] = select(record.suite, (name,), (at,) if at else ())
     if variants[0].name != name or not at:
         raise UsageError(f"{case}: expected VARIANT/SHAPE, such as {variants[0].name}/{shape.name}")
     readings, expansion, subject = Readings(record), Expansion(record, [name]), Subject(name, shape=at)
@@ -106,6 +106,7 @@ def brief(record: Record, case: str) -> _Data:
         "case": case,
         "run": record.id,
         "gpu": record.gpu,
+        "assumed_gpu": None if record.gpu else roofline.assumed_gpu(record),
         "untrusted": variants[0].name in record.untrusted,
         "right": right(),
         "time": time(),

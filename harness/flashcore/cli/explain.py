@@ -11,12 +11,12 @@ from pathlib import Path
 from flashcore.cli import brief, options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
-from flashcore.explain.advice import Advice, advice, as_data, sentence
+from flashcore.explain import roofline
+from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.model.record import Record
-from flashcore.records import lookup, store
-from flashcore.suites.load import select
+from flashcore.suites.load import select, select_archs
 
 JSON_VERSION = 1
 
@@ -27,13 +27,14 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "a run's id, folder or packed file (default: the newest), and after it a case, VARIANT/SHAPE (default: all)"
+    text = (
+        "a run's id, folder or packed file (default: the newest that has the case), and after it a case, VARIANT/SHAPE "
+        "(default: all)"
+    )
     parser.add_argument("names", nargs="*", metavar="RUN CASE", help=text)
     options.add_profiles(parser)
     options.add_records(parser)
-    text = "variants whose names match (default: the fastest on each timed shape; all, if none was timed)"
-    parser.add_argument("--variant", metavar="GLOB", help=text)
-    options.add_shapes(parser)
+    options.add_selection(parser, default="the fastest on each timed shape; all, if none was timed")
     text = "one case in at most 2 KB: right or wrong, time, limiter, budgets, advice"
     parser.add_argument("--brief", action="store_true", help=text)
     text = "table, or json: rules, facts with values, bounds; with --brief markdown or json (default: the first)"
@@ -51,29 +52,39 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == ("markdown", "table")[arguments.brief]:
         expected = ("table or json", "markdown or json, with --brief")[arguments.brief]
         raise UsageError(f"--format: expected {expected}, found {arguments.format}")
-    record = store.read(lookup.find(options.places(arguments), *runs or [None]))
+    if case:
+        arguments.variants, arguments.shapes = ([name] for name in case.split("/"))
+    arguments.recorded = runs[0] if runs else None
+    record = options.recorded(arguments)
     if arguments.brief:
         output.write(brief.fitted(brief.brief(record, case), as_json=arguments.format == "json"), None)
         return Exit.OK
-    glob, shapes = (case.split("/")[0], [case.split("/")[1]]) if case else (arguments.variant, arguments.shapes)
-    items = list(_advice(record, glob, shapes))
+    items = list(_advice(record, arguments))
+    gpu, sms = roofline.assumed_gpu(record), roofline.sm_count(record)
     if arguments.format == "json":
-        data = {"version": JSON_VERSION, "run": record.id, "advice": [as_data(x) for x in items]}
+        about = {"run": record.id, "gpu": gpu, "gpu_is_measured": bool(record.gpu), "sms": sms}
+        data = {"version": JSON_VERSION, **about, "advice": [as_data(x) for x in items]}
         output.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", None)
         return Exit.OK
+    if gpu:
+        print(f"for {gpu} with {sms} SMs" + ", on which nothing was measured" * (not record.gpu))
     rows = [[x.subject.case, f"{x.gain:.0f} %" if x.gain is not None else "", x.rule, sentence(x)] for x in items]
     print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
+    if checked := ", ".join(s for s in arguments.shapes if not is_timed(record.suite.shapes[s])):
+        print(f"no advice on shapes that are only checked: {checked}")
     return Exit.OK
 
 
-def _advice(record: Record, glob: str | None, shapes: list[str]) -> Iterator[Advice]:
+def _advice(record: Record, arguments: argparse.Namespace) -> Iterator[Advice]:
+    """The advice on what is selected, for the archs that are given, else the measured or usual one."""
     readings, suite = Readings(record), record.suite
-    variants = [variant.name for variant in select(suite, glob, tuple(shapes))[0]]
+    shapes, archs = arguments.shapes, select_archs(suite, arguments.archs)
+    variants = [variant.name for variant in select(suite, arguments.variants, shapes)[0]]
     rows = [Row(readings, same) for same in suite.rows(suite.shapes.values())]
     rows = [row for row in rows if not shapes or {s.name for s in row.shapes} & {*shapes}]
-    fastest = any(row.times for row in rows)
+    fastest = not arguments.variants and any(row.times for row in rows)
     for row in rows:
         timed = [name for name in row.times if name not in row.references]
-        names = [n for n in row.cases if n in variants] if glob else timed[:1] if fastest else list(row.cases)
-        for name in names:
-            yield from advice(readings, name, row.cases[name].name)
+        for name in timed[:1] if fastest else [n for n in row.cases if n in variants]:
+            for arch in archs or (None,):
+                yield from advice(readings, name, row.cases[name].name, arch)

@@ -20,20 +20,22 @@ JSON_VERSION = 1
 
 EXAMPLES = (
     ("flashcore facts -o facts.csv", "the newest run, for a spreadsheet"),
+    ("flashcore facts --variant wide --variant narrow", "two variants of the newest run that has them"),
     ("flashcore facts 20260103 --format json", "a run, for programs"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser)
+    options.add_run(parser, default="the newest that has what is selected")
     options.add_profiles(parser)
     options.add_records(parser)
+    options.add_selection(parser)
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv or json (default: %(default)s)")
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record = options.recorded(arguments)
+    record = options.narrowed(arguments, options.recorded(arguments))
     text = as_json(record) if arguments.format == "json" else as_csv(record)
     if arguments.output is None:
         sys.stdout.write(text)

@@ -86,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     notes = (*judged.judgement.notes, *(remark for remark in remarks if isinstance(remark, str)))
     judged = replace(judged, judgement=replace(judged.judgement, notes=notes))
     if judged.variants == []:
-        raise UsageError(f"--variant {arguments.variant}: expected variants with budgets, found only references")
+        raise UsageError(
+            f"--variant {' '.join(arguments.variants)}: expected variants with budgets, found only references"
+        )
     show(judged, outputs)
     if arguments.what_if:
         for record in judged.records:
@@ -115,8 +117,7 @@ def _rules(arguments: argparse.Namespace) -> Rules:
     return Rules(
         require=arguments.require,
         budgets=_budgets(arguments.budgets),
-        variant=arguments.variant,
-        shapes=tuple(arguments.shapes),
+        **options.selected(arguments),
         compare=compare,
         baseline=arguments.baseline,
     )

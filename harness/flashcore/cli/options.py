@@ -14,17 +14,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import UsageError
 from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model import plugin
 from flashcore.model.record import Record
-from flashcore.model.suite import TIERS
+from flashcore.model.suite import TIERS, Suite
 from flashcore.pipeline import plugins
-from flashcore.records import lookup, store
+from flashcore.records import lookup, narrow, store
 from flashcore.suites.find import of_project, suite_folder
+from flashcore.suites.load import compared_with, select, select_archs
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _DEFAULTS = Settings("")
 
@@ -108,12 +112,51 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", dest="shapes", action="append", default=[], metavar="NAME", help=text)
 
 
+def add_selection(parser: argparse.ArgumentParser, *, default: str = "all") -> None:
+    """Adds the options that select variants, shapes and archs."""
+    text = f"only variants whose names match (default: {default}); repeatable"
+    parser.add_argument("--variant", dest="variants", action="append", default=[], metavar="GLOB", help=text)
+    add_shapes(parser)
+    text = "only this arch of the suite, like sm_90a or 9.0 (default: those in CUDA_ARCH, else all); repeatable"
+    parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="ARCH", help=text)
+
+
+def selected(given: Any) -> dict[str, Any]:
+    """The variants, shapes and archs that arguments or settings select."""
+    return {name: tuple(getattr(given, name)) for name in ("variants", "shapes", "archs")}
+
+
+def narrowed(
+    arguments: argparse.Namespace, record: Record, suite: Suite | None = None, *, more: bool = False
+) -> Record:
+    """What the arguments select of a record, by default all of it.
+
+    Args:
+        suite: whose names are selected; by default the record's.
+        more: whether to keep what the variants are compared with.
+
+    Raises:
+        UsageError: the suite has nothing of a name.
+    """
+    if not any(selected(arguments).values()):
+        return record
+    suite = suite or record.suite
+    variants, shapes = select(suite, arguments.variants, arguments.shapes)
+    variants += compared_with(suite, variants) if more else []
+    archs = select_archs(suite, arguments.archs) or suite.archs
+    return narrow.narrowed(record, {v.name for v in variants}, {s.name for s in shapes}, archs)
+
+
+def selecting(given: Any) -> list[str]:
+    """The options that select the same in another command."""
+    return [f"--{name[:-1]}={one}" for name, each in selected(given).items() for one in each]
+
+
 def add_cases(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the suite, its variants and shapes, and the folders of runs and builds."""
+    """Adds the options for the suite, its variants, shapes and archs, and the folders of runs and builds."""
     add_suite(parser)
     add_places(parser)
-    parser.add_argument("--variant", metavar="GLOB", help="variants whose names match (default: all)")
-    add_shapes(parser)
+    add_selection(parser)
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
@@ -169,19 +212,24 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def recorded(arguments: argparse.Namespace) -> Record:
-    """The run that the user names, or the newest."""
-    return store.read(lookup.find(places(arguments), arguments.recorded))
+    """The run that the user names, or the newest that has what the arguments select."""
+    return store.read(_found(arguments, arguments.recorded))
+
+
+def _found(arguments: argparse.Namespace, name: str | None) -> Traversable:
+    chosen = (getattr(arguments, what, ()) for what in ("variants", "shapes"))
+    return lookup.find(places(arguments), name, *chosen)
 
 
 def all_recorded(arguments: argparse.Namespace) -> list[Record]:
-    """The runs that the user names, one per chip; or the newest run, and those that its command recorded on other
-    chips, in recording order.
+    """The runs that the user names, one per chip; or the newest that has what the arguments select, and those that its
+    command recorded on other chips, in recording order.
 
     Raises:
         UsageError: see :func:`flashcore.explain.chips.names`.
     """
     where = places(arguments)
-    records = [store.read(lookup.find(where, name)) for name in arguments.recorded or [None]]
+    records = [store.read(_found(arguments, name)) for name in arguments.recorded or [None]]
     if not arguments.recorded:
         newest = records[0]
         same_command = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser, of_chips=True)
     options.add_places(parser)
     options.add_records(parser)
+    options.add_selection(parser)
     options.add_reporting(parser)
     options.add_gating(parser)
     text = "another run, by id or folder, to compare this one with on the page Compare"
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    records = options.all_recorded(arguments)
+    records = [options.narrowed(arguments, record, more=True) for record in options.all_recorded(arguments)]
     if arguments.against and len(records) > 1:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
         raise UsageError(f"--against: expected one run to compare, found several, one per chip{hint}")

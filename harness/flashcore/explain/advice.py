@@ -25,6 +25,7 @@ from flashcore.explain.roofline import sm_count
 from flashcore.explain.time_shares import Whole, whole
 from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value
+from flashcore.model.suite import Shape
 from flashcore.model.text import in_words, same_hardware, significant
 
 #: A cause in the code that may take this share of the time, %, comes before busy resources and waits.
@@ -123,15 +124,22 @@ def as_data(advice: Advice) -> dict[str, Any]:
 
 @lru_cache(64)  # the gate calls it for each failure
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
-    """Returns the advice on a case, in :func:`order`; none on a reference.
+    """Returns the advice on a case, in :func:`order`; none on a reference, or on a shape that is only checked.
 
     Args:
         arch: the arch of the static facts; by default the measured or usual one, the only one with counters.
     """
     results: dict[tuple[str, object], Advice] = {}
+    if not (is_timed(readings.record.suite.shapes[shape]) or whole(readings, variant, shape).timed):
+        return ()
     for item in _every(readings, variant, shape, arch):
         results.setdefault((item.rule, item.evidence), item)  # kernels with equal evidence give one item
     return tuple(sorted(results.values(), key=order))
+
+
+def is_timed(shape: Shape) -> bool:
+    """Whether the manifest has a shape timed or profiled; others are only checked."""
+    return not {"bench", "profile"}.isdisjoint(shape.stages)
 
 
 def order(item: Advice) -> tuple[bool, float]:

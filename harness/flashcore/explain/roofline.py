@@ -442,12 +442,22 @@ class CaseBounds:
         return next((g for g in self.gaps if g.time == time), None)
 
 
+def _assumed(record: Record) -> Device | None:
+    """The recorded GPU's entry in the device table; without a GPU, that of the largest of the suite's usual arch."""
+    same = (d for d in devices.load().values() if same_hardware(d.arch, record.suite.usual_arch))
+    return devices.find(record.gpu) if record.gpu else max(same, key=lambda d: d.sms, default=None)
+
+
+def assumed_gpu(record: Record) -> str | None:
+    """Returns the name of the recorded GPU; without one, of the largest GPU of the suite's usual arch."""
+    device = _assumed(record)
+    return record.gpu or (device.title if device else None)
+
+
 def sm_count(record: Record) -> int | None:
-    """Returns the number of SMs of the recorded GPU, from the record or the device table; without a GPU, that of the
-    largest GPU of the suite's usual arch."""
-    device = devices.find(record.gpu)
-    same = (d.sms for d in devices.load().values() if not record.gpu and same_hardware(d.arch, record.suite.usual_arch))
-    return record.environment.gpu_sms or (device.sms if device else max(same, default=None))
+    """Returns the number of SMs of :func:`assumed_gpu`, from the record or the device table."""
+    device = _assumed(record)
+    return record.environment.gpu_sms or (device.sms if device else None)
 
 
 def shared_busy(record: Record, subject: Subject) -> float | None:

@@ -467,7 +467,7 @@ class _Gate:
         if self.today is None and any(w.expires for w in suite.waivers):
             yield "without a date, no waiver counts as expired"
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
-            yield f"checked only for {', '.join(suite.archs)}: CUDA_ARCH names no other arch"
+            yield f"checked only for {', '.join(suite.archs)}: no other arch was selected"
         built = grouped(((a.arch, a.code), a.variant) for a in self.record.artifacts if a.code)
         identical = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
         for variants, archs in identical.items():

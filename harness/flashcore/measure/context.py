@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +21,7 @@ from flashcore.model.catalogue import CHIPS
 from flashcore.model.progress import Step
 from flashcore.model.record import Built
 from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.suites.load import load, select
+from flashcore.suites.load import compared_with, load, select
 
 Say = Callable[[str], None]
 
@@ -146,10 +146,10 @@ def open_context(settings: Settings, executor: Executor, say: Say = silent) -> C
         UsageError, ManifestError: see :mod:`flashcore.suites.load`.
     """
     suite = load(settings.suite, Path(settings.build))
-    options = build.Options.from_environment(suite)
+    options = build.Options.from_environment(suite, settings.archs)
     if options.archs:  # other archs are neither built nor gated
         suite = replace(suite, archs=tuple(a for a in suite.archs if a in options.archs))
-    variants, shapes = select(suite, settings.variant, settings.shapes)
+    variants, shapes = select(suite, settings.variants, settings.shapes)
     gpus, workers = executor.places(settings.gpus, say)
     gpu = next(iter(gpus.values()), None) or Gpu.find()
     arch = gpu.arch_of(options.archs or suite.archs) if gpu else None
@@ -159,8 +159,8 @@ def open_context(settings: Settings, executor: Executor, say: Say = silent) -> C
     shapes = [_fitted(suite, s, gpu) for s in shapes]
     suite = replace(suite, shapes={**suite.shapes, **{s.name: s for s in shapes}})
     references: list[Variant] = []
-    if settings.variant is not None and settings.upto in ("bench", "profile"):
-        references = _references(suite, variants)
+    if settings.variants and settings.upto in ("bench", "profile"):
+        references = compared_with(suite, variants)
         if not settings.shapes:  # omit shapes on which no selected variant runs
             shapes = [s for s in shapes if any(v.runs_on(s) for v in variants)]
     return Context(
@@ -175,12 +175,6 @@ def open_context(settings: Settings, executor: Executor, say: Say = silent) -> C
         workers,
         say=say,
     )
-
-
-def _references(suite: Suite, selected: Sequence[Variant]) -> list[Variant]:
-    """The baseline, the selected variants' parents, and the libraries, without the selected variants."""
-    names = {suite.baseline, *(v.parent for v in selected)}
-    return [v for v in suite.variants.values() if (v.is_reference or v.name in names) and v not in selected]
 
 
 def _fitted(suite: Suite, shape: Shape, gpu: Gpu | None) -> Shape:

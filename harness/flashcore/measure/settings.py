@@ -105,6 +105,9 @@ class Settings:
     Args:
         records: more recorded runs to join: folders or packed runs.
         reuse: another build folder whose compiled files may be used.
+        variants: globs of the variants to build and measure; empty for all.
+        shapes: the names of the shapes; empty for all, in the stages that the manifest gives them.
+        archs: the archs to build for; empty: those in ``CUDA_ARCH``, else all.
         upto: the last GPU stage; ``None``: static facts only.
         sanitize: also run compute-sanitizer.
         measurements: plugins' measurements to make after bench.
@@ -123,8 +126,9 @@ class Settings:
     records: tuple[str, ...] = ()
     build: str = "build"
     reuse: str = ""
-    variant: str | None = None
+    variants: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
     upto: str | None = "profile"
     join: bool = True
     check: Check = field(default_factory=Check)

@@ -17,7 +17,7 @@ from flashcore.gate.together import together
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS, Budget, Suite, Tier
 from flashcore.model.text import did_you_mean
-from flashcore.suites.load import select
+from flashcore.suites.load import select, select_archs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,9 @@ class Rules:
     Args:
         require: the highest tier whose missing facts are gaps.
         budgets: budgets in addition to the suite's. Their facts are required in any tier.
-        variant: a glob of the variants to judge; ``None`` for all.
+        variants: globs of the variants to judge; empty for all.
         shapes: the names of the shapes to judge; empty for all. A baseline is compared on all.
+        archs: the archs to judge; empty for all of the record.
         compare: whether to compare with a baseline.
         baseline: the baseline's file; ``None`` for the suite's, which need not exist.
         more: further verdicts; a failed one fails the gate.
@@ -37,8 +38,9 @@ class Rules:
 
     require: Tier = TIERS[0]
     budgets: Sequence[Budget] = ()
-    variant: str | None = None
+    variants: tuple[str, ...] = ()
     shapes: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
     compare: bool = True
     baseline: str | None = None
     more: Sequence[Verdict] = ()
@@ -50,7 +52,7 @@ class Judged:
     """Records, with all budgets that they were judged by, and the result.
 
     Args:
-        variants: the names of the variants that ``Rules.variant`` selects; ``None`` for all.
+        variants: the names of the variants that ``Rules.variants`` select; ``None`` for all.
         file: the baseline's path, if the records are compared with one; ``baseline`` is its content, if it exists.
     """
 
@@ -71,21 +73,28 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
     file, old = baseline_of(records[0].suite, rules)
     for budget in rules.budgets:
         _require_matches(budget, [r.suite for r in records])
-    selected_shapes = [{s.name: s for s in select(r.suite, None, rules.shapes)[1]} for r in records]
+    suites = [
+        replace(
+            r.suite,
+            shapes={s.name: s for s in select(r.suite, (), rules.shapes)[1]},
+            archs=select_archs(r.suite, rules.archs) or r.suite.archs,
+        )
+        for r in records
+    ]
     variants = None
-    if rules.variant is not None:
-        selected = (v.name for r in records for v in select(r.suite, rules.variant)[0] if not v.is_reference)
+    if rules.variants:
+        selected = (v.name for r in records for v in select(r.suite, rules.variants)[0] if not v.is_reference)
         variants = list(dict.fromkeys(selected))
     judgements = [
         judge.judge(
-            replace(record, suite=replace(record.suite, shapes=shapes)),
+            replace(record, suite=suite),
             require=rules.require,
             today=rules.day or today(),
             variants=variants,
             baseline=old,
             required_budgets=[budget.name for budget in rules.budgets],
         )
-        for record, shapes in zip(records, selected_shapes, strict=True)
+        for record, suite in zip(records, suites, strict=True)
     ]
     judgement = together(records, judgements)
     failed = [Exit.FAILED for verdict in rules.more if verdict.status == "fail"]

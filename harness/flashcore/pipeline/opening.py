@@ -24,7 +24,7 @@ def each_kind(settings: Settings, say: Say) -> list[Settings]:
     if len(kinds) < 2:
         return [settings]
     suite = load(settings.suite, Path(settings.build))
-    archs = build.Options.from_environment(suite).archs or suite.archs
+    archs = build.Options.from_environment(suite, settings.archs).archs or suite.archs
     able = [kind for kind in kinds if next(iter(kind.values())).arch_of(archs)]
     for kind in kinds if able else ():
         decision = "a separate run" if kind in able else f"left out: supports none of {', '.join(archs)}"

@@ -37,12 +37,14 @@ def profile(settings: Settings, rules: Rules, target: pages.Target, say: Say, *,
         FlashcoreError: see the parts; earlier results are kept.
     """
     done = runs(settings, say, resume=resume)
-    variant, shapes = done[0].settings.variant, done[0].settings.shapes
+    chosen = done[0].settings
     previous: list[Record | None] = []
-    for record in (run.record for run in done if variant):
+    for record in (run.record for run in done if chosen.variants):
         earlier = lookup.measured_runs(Path(settings.profiles), record.suite.name, before=record.id)
         previous.append(next((r for r in earlier if r.gpu == record.gpu), None))
-    judged = judge_records(replace(rules, variant=variant, shapes=shapes), [run.record for run in done])
+    judged = judge_records(
+        replace(rules, variants=chosen.variants, shapes=chosen.shapes, archs=chosen.archs), [run.record for run in done]
+    )
     files = pages.write(target, judged.records, require=rules.require, baseline=judged.baseline)
     say(f"report: {len(files)} pages in {files[0].parent}")
     return Profiled(done, previous, judged, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -101,8 +102,9 @@ def _verified(file: Path, modified: int, size: int) -> Traversable:
     return run
 
 
-def find(places: Places, name: str | None) -> Traversable:
-    """The run of that id, prefix of an id, folder, or packed file; the newest if ``name`` is ``None``.
+def find(places: Places, name: str | None, variants: Collection[str] = (), shapes: Collection[str] = ()) -> Traversable:
+    """The run of that id, prefix of an id, folder, or packed file; the newest if ``name`` is ``None``: the newest that
+    has a case of these variants (globs) and shapes, if one has.
 
     Runs of the roofs suite or of ``sanitize`` alone, which has no times, count as the newest only if there is no other.
 
@@ -124,6 +126,7 @@ def find(places: Places, name: str | None) -> Traversable:
                 f"{where}: expected a recorded run, found none\n"
                 "  hint: record one with flashcore profile, import or map --points, or name its folder by --profiles"
             )
+        complete = [run for run in complete if _has_case(run, variants, shapes)] or complete
         return next((run for run in complete if suite_of(run) != ROOFS and not _of_sanitizer(run)), complete[0])
     matches = [p for p in complete if p.name.startswith(name)]
     if len(matches) == 1:
@@ -139,6 +142,22 @@ def suite_of(run: Traversable) -> str:
         return str(json.loads((run / HEADER).read_bytes())["suite"]["name"])
     except _DAMAGED:
         return ""
+
+
+def _has_case(run: Traversable, variants: Collection[str], shapes: Collection[str]) -> bool:
+    """Whether the run has a case of variants (globs) and shapes: built, measured or stale. An imported run has all of
+    its suite's."""
+    if not (variants or shapes):
+        return True
+    try:
+        header = json.loads((run / HEADER).read_bytes())
+        suite = header["suite"]
+        built = {*header["keys"], *header["stale"], *(f"{o['variant']}/{o['shape']}" for o in header["outcomes"])}
+        cases = built or {f"{variant}/{shape}" for variant in suite["variants"] for shape in suite["shapes"]}
+    except _DAMAGED:
+        return False
+    globs = [f"{variant}/{shape}" for variant in variants or "*" for shape in shapes or "*"]
+    return any(fnmatch.filter(cases, glob) for glob in globs)
 
 
 def _of_sanitizer(run: Traversable) -> bool:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import starmap
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import cache, plugin
-from flashcore.model.suite import Shape, Suite, Variant
-from flashcore.model.text import did_you_mean
+from flashcore.model.suite import Budget, Shape, Suite, Variant, Waiver
+from flashcore.model.text import did_you_mean, matches_any
 from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
@@ -109,24 +109,61 @@ class NothingMatches(UsageError):
     """No variant of this suite matches; another revision of the suite may have one."""
 
 
-def select(
-    suite: Suite, variants: str | None = None, shapes: tuple[str, ...] = ()
-) -> tuple[list[Variant], list[Shape]]:
-    """The variants that match the glob, and the named shapes (default: all).
+def select(suite: Suite, variants: Sequence[str] = (), shapes: Sequence[str] = ()) -> tuple[list[Variant], list[Shape]]:
+    """The variants that match a glob, and the named shapes (default: all).
 
     Raises:
-        NothingMatches: no variant matches.
+        NothingMatches: a glob matches no variant.
         UsageError: a shape does not exist.
     """
-    chosen = [v for v in suite.variants.values() if fnmatchcase(v.name, variants or "*")]
-    if not chosen:
-        names = ", ".join(suite.variants)
-        raise NothingMatches(
-            f"--variant {variants}: expected a glob matching one of {names}; found none"
-            + did_you_mean(variants or "", suite.variants)
-        )
+    for glob in variants or ("*",):
+        if not any(fnmatchcase(name, glob) for name in suite.variants):
+            names = ", ".join(suite.variants)
+            raise NothingMatches(
+                f"--variant {glob}: expected a glob matching one of {names}; found none"
+                + did_you_mean(glob, suite.variants)
+            )
+    chosen = [v for v in suite.variants.values() if any(fnmatchcase(v.name, glob) for glob in variants or ("*",))]
     for name in shapes:
         if name not in suite.shapes:
             names = ", ".join(suite.shapes)
             raise UsageError(f"--shape {name}: expected one of {names}{did_you_mean(name, suite.shapes)}")
     return chosen, [s for s in suite.shapes.values() if not shapes or s.name in shapes]
+
+
+def select_archs(suite: Suite, names: Sequence[str], *, given: str = "--arch ") -> tuple[str, ...]:
+    """The suite's archs that are meant by names such as ``sm_90a``, ``90`` or ``9.0``; none by none.
+
+    Raises:
+        UsageError: the suite has no such arch.
+    """
+    archs = []
+    for name in names:
+        number = name.removeprefix("sm_").replace(".", "")
+        meant = [a for a in suite.archs if a[3:] == number] or [a for a in suite.archs if a[3:].rstrip("af") == number]
+        if not meant:
+            raise UsageError(f"{given}{name}: expected one of the suite's archs ({', '.join(suite.archs)})")
+        archs.append(meant[0])
+    return tuple(dict.fromkeys(archs))
+
+
+def narrowed(suite: Suite, variants: Collection[str], shapes: Collection[str], archs: Collection[str]) -> Suite:
+    """The suite with only these variants, shapes and archs, and the budgets and waivers of these variants."""
+
+    def applies(one: Budget | Waiver) -> bool:
+        return any(matches_any(name, one.variants) for name in variants)
+
+    return dataclasses.replace(
+        suite,
+        variants={name: v for name, v in suite.variants.items() if name in variants},
+        shapes={name: s for name, s in suite.shapes.items() if name in shapes},
+        archs=tuple(arch for arch in suite.archs if arch in archs),
+        budgets=tuple(filter(applies, suite.budgets)),
+        waivers=tuple(filter(applies, suite.waivers)),
+    )
+
+
+def compared_with(suite: Suite, variants: Sequence[Variant]) -> list[Variant]:
+    """The baseline, the variants' parents, and the libraries, without the variants."""
+    names = {suite.baseline, *(v.parent for v in variants)}
+    return [v for v in suite.variants.values() if (v.is_reference or v.name in names) and v not in variants]

@@ -274,7 +274,7 @@ def test_a_case_that_cannot_be_first_has_few_samples_and_says_so(tmp_path: Path)
     assert right_answers == dict.fromkeys(chosen.modes, "1") | {"isolated": "2"}, "checked in every mode"
     p90 = facts.get("isolated_p90", Subject("sleeps", shape="small"))
     assert p90 is not None and p90.value is None and isinstance(p90.cause, NotRanked)
-    for fully in (facts, run(tmp_path / "selected", bench=chosen, variant="*")):
+    for fully in (facts, run(tmp_path / "selected", bench=chosen, variants=("*",))):
         right = counts(fully, "right")
         least = dict.fromkeys(chosen.modes, 4) | {"isolated": 12}  # a third in modes that do not rank
         assert all(right[mode][0] >= least[mode] and not right[mode][1] for mode in right)  # type: ignore[operator]

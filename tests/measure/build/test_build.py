@@ -296,7 +296,7 @@ BUILD = NO_DISASSEMBLER + (
     "import sys; from pathlib import Path; from flashcore.measure.build import build, launch_plan\n"
     "from flashcore.suites import load; from flashcore.measure.static.facts import facts\n"
     "s = load.load(sys.argv[1])\n"
-    "v, _ = load.select(s, sys.argv[3])\n"
+    "v, _ = load.select(s, sys.argv[3:4])\n"
     "a = build.build(s, Path(sys.argv[2]), build.Options(archs=('sm_90a',)), variants=v, with_operator=False)\n"
     "p = launch_plan.plans(s, a, list(s.shapes.values()))\n"
     "for x in a: print(x.variant, x.status, facts(x)[1], x.message)\n"
@@ -386,7 +386,7 @@ def test_a_full_disk_while_disassembling(
     tool.write_text(f'#!/bin/sh\ntrap "" XFSZ\nulimit -f 8\n"{real}" "$@"\nexit 0\n', encoding="utf-8")
     tool.chmod(0o755)
     loaded = load.load(TOY)
-    variants, _ = load.select(loaded, "two_steps")
+    variants, _ = load.select(loaded, ("two_steps",))
 
     def counts(folder: Path) -> list[Fact]:
         (artifact, _) = build.build(loaded, folder, build.Options(), variants=variants, with_operator=False)[::-1]

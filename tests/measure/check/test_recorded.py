@@ -38,7 +38,7 @@ def context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Context:
     monkeypatch.setattr(toolchain, "torch_root", lambda: TOY)
     monkeypatch.setattr(recorded, "of_this_machine", lambda *_: HERE)
     monkeypatch.delenv("CUDA_ARCH", raising=False)
-    return open_context(Settings(str(TOY), variant="two_steps", build=str(tmp_path), upto="bench", roofs=None))
+    return open_context(Settings(str(TOY), variants=("two_steps",), build=str(tmp_path), upto="bench", roofs=None))
 
 
 def record_of(context: Context, **changes: object) -> Record:
@@ -123,10 +123,10 @@ def test_companions_run_where_a_chosen_variant_does(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(context_module, "load", lambda *_: suite)
     monkeypatch.setattr(Gpu, "find", lambda: None)
 
-    def cases(*shapes: str, variant: str | None = "own") -> set[str]:
-        chosen = Settings("suite", variant=variant, shapes=shapes, build=str(tmp_path), upto="bench")
+    def cases(*shapes: str, variants: tuple[str, ...] = ("own",)) -> set[str]:
+        chosen = Settings("suite", variants=variants, shapes=shapes, build=str(tmp_path), upto="bench")
         return {f"{v.name}/{s.name}" for v, s in open_context(chosen).cases("bench")}
 
     assert cases() == {"own/long", "slow/long", "all/long"}
     assert "all/mission" in cases("mission"), "what the user names is timed"
-    assert "all/mission" in cases(variant=None)
+    assert "all/mission" in cases(variants=())

@@ -54,7 +54,7 @@ def spun(folder: Path, loops: int) -> None:
 
 def compared(variant: str = "*", say: Callable[[str], None] = lambda _: None, **options: Any) -> tuple[Exit, Any]:
     """Runs the comparison with HEAD on the CPU; gives the exit code and its JSON."""
-    settings = Settings("suite", variant=variant, bench=Bench(samples=30), check=Check(repeats=2))
+    settings = Settings("suite", variants=(variant,), bench=Bench(samples=30), check=Check(repeats=2))
     chosen: dict[str, Any] = {"processes": 4, "device": "cpu", **options}
     found = against.run(settings, Options("HEAD", **chosen), say)
     print(as_text(found))

@@ -60,7 +60,7 @@ def read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], R
     monkeypatch.setenv("CUDA_ARCH", "9.0")
 
     def record(name: str) -> Record:
-        settings = Settings("kernels/toy", variant="plain", upto=None)
+        settings = Settings("kernels/toy", variants=("plain",), upto=None)
         return diff_options.record(name, settings, lambda _: None)
 
     return record

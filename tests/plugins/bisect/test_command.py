@@ -59,7 +59,7 @@ def counted(context: Context) -> Run:
 
 
 def test_the_commit_that_doubled_the_work_is_named(history: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings("suite", variant="spun", shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
+    settings = Settings("suite", variants=("spun",), shapes=("small",), bench=Bench(samples=30), check=Check(repeats=2))
     chosen = Options(history[0], processes=4, device="cpu")
     result = command.bisect(settings, chosen, "HEAD", print)
     assert result.exit_code == Exit.OK and result.search is not None
@@ -87,7 +87,7 @@ def test_a_commit_that_may_be_as_slow_as_the_last_one_is_not_called_fast(
     timed = (Row("spun/small", fate, change=change, critical=0.02) for fate, change in rows)
     monkeypatch.setattr(against, "run", lambda *_: SimpleNamespace(rows=[next(timed)]))
     with ThreadPoolExecutor(1) as builder:
-        settings = Settings("suite", variant="spun", shapes=("small",))
+        settings = Settings("suite", variants=("spun",), shapes=("small",))
         commits = command._History(settings, Options(history[0]), tuple(history), builder, print)
         assert commits.is_slower(7) is True and commits.is_slower(3) is slow
 
@@ -108,4 +108,4 @@ def test_what_cannot_be_searched_is_refused(history: list[str], capsys: pytest.C
         assert main(["bisect", case, good, bad, "--suite", "suite"]) == Exit.USAGE
         assert message in capsys.readouterr().err
     with pytest.raises(UsageError, match="an ancestor, and a later commit"):
-        command.bisect(Settings("suite", variant="spun", shapes=("small",)), Options("HEAD"), "HEAD", print)
+        command.bisect(Settings("suite", variants=("spun",), shapes=("small",)), Options("HEAD"), "HEAD", print)

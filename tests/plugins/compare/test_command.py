@@ -18,24 +18,24 @@ BEFORE = factory.record(factory.suite([factory.variant("slow")]))
 AFTER = factory.record(factory.suite([factory.variant("slow"), factory.variant("fast")]))
 
 
-def sides(names: tuple[str, str], variant: str) -> list[tuple[str | None, Record]]:
+def sides(names: tuple[str, str], variant: str) -> list[tuple[tuple[str, ...], Record]]:
     """The requested variants and the record of each side."""
-    requested: dict[str, str | None] = {}
+    requested: dict[str, tuple[str, ...]] = {}
 
     def record(name: str, settings: Settings) -> Record:
         result = {"before": BEFORE, "after": AFTER}[name]
-        select(result.suite, settings.variant)
-        requested[name] = settings.variant
+        select(result.suite, settings.variants)
+        requested[name] = settings.variants
         return result
 
-    result = command._sides(names, replace(Settings("kernels"), variant=variant), record)
+    result = command._sides(names, replace(Settings("kernels"), variants=(variant,)), record)
     return [(requested[name], one) for name, one in zip(names, result, strict=True)]
 
 
 def test_a_variant_that_one_side_lacks_is_compared_with_nothing() -> None:
-    assert sides(("before", "after"), "fast") == [(None, BEFORE), ("fast", AFTER)]
-    assert sides(("after", "before"), "fast") == [("fast", AFTER), (None, BEFORE)]
-    assert sides(("before", "after"), "slow") == [("slow", BEFORE), ("slow", AFTER)]
+    assert sides(("before", "after"), "fast") == [((), BEFORE), (("fast",), AFTER)]
+    assert sides(("after", "before"), "fast") == [(("fast",), AFTER), ((), BEFORE)]
+    assert sides(("before", "after"), "slow") == [(("slow",), BEFORE), (("slow",), AFTER)]
 
 
 def test_a_variant_that_both_lack_is_wrong_usage() -> None:

@@ -144,6 +144,6 @@ def test_a_source_is_planned_for_the_numbers_of_each_kind_of_input(compiler: Nvc
 def test_no_candidate_is_disassembled(compiler: Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(static_facts, "disassemble", lambda *_: pytest.fail("disassembled"))
-    context = open_context(Settings(str(ROOT / "tests/suites/toy"), build="build", variant="plain", upto=None))
+    context = open_context(Settings(str(ROOT / "tests/suites/toy"), build="build", variants=("plain",), upto=None))
     built = compile_all(replace(context, options=replace(context.options, archs=("sm_90a",), plans_only=True)))
     assert [a.status for a in built.artifacts] == ["ok"] and built.plans and not built.facts

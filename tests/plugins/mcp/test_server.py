@@ -253,7 +253,7 @@ def test_an_error_is_data(place: Path) -> None:
 def test_what_this_machine_cannot_do_says_how_to_mend_it(place: Path) -> None:
     if shutil.which("nvidia-smi"):
         pytest.skip("gpu: the tool would measure")
-    data = error(call(place, "bench", "--allow-host-code", suite="suite", variant="plain"))
+    data = error(call(place, "bench", "--allow-host-code", suite="suite", variants=["plain"]))
     assert data["type"] == "CapabilityError" and data["exit_code"] == 4 and data["hint"]
 
 
@@ -301,7 +301,7 @@ def test_a_profile_that_builds_answers_with_its_run_and_verdicts(place: Path, co
             heard.append(message or "")
 
         async with connected(place, "--allow-host-code") as client:
-            arguments = {"suite": "suite", "variant": "plain"}
+            arguments = {"suite": "suite", "variants": ["plain"]}
             return answer(await client.call_tool("profile", arguments, progress_callback=progress))
 
     data = anyio.run(run)
@@ -317,7 +317,7 @@ def test_a_cancelled_profile_ends_with_its_compilers(place: Path, stuck_nvcc: St
         async with apart(place, "--allow-host-code", env=stuck_nvcc.environment) as client:
             with anyio.move_on_after(60) as scope:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": "plain"})
+                    group.start_soon(client.call_tool, "profile", {"suite": "suite", "variants": ["plain"]})
                     while not stuck_nvcc.has_started:
                         await anyio.sleep(0.05)
                     assert _processes(place)
@@ -339,7 +339,7 @@ def test_a_server_without_its_client_or_killed_leaves_no_process(
     async def run() -> None:
         server = apart(place, "--allow-host-code", env=stuck_nvcc.environment)
         async with anyio.create_task_group() as group, server as client:
-            group.start_soon(client.call_tool, "profile", {"suite": "suite", "variant": "plain"})
+            group.start_soon(client.call_tool, "profile", {"suite": "suite", "variants": ["plain"]})
             with anyio.fail_after(60):
                 while not stuck_nvcc.has_started:
                     await anyio.sleep(0.05)

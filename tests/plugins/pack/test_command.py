@@ -55,7 +55,7 @@ class Runner:
         """Records a run as the GPU runner would, whose one time is ``us``, packs it and throws the folder away."""
         there = self.folder / "runner"
         made = present(
-            Settings(str(self.suite), variant="warp", profiles=str(there), build=str(self.folder / "build")),
+            Settings(str(self.suite), variants=("warp",), profiles=str(there), build=str(self.folder / "build")),
             lambda _: None,
         )
         gpu = dataclasses.replace(made.environment, gpu=factory.GPU, gpu_arch="sm_90a")

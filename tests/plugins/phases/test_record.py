@@ -79,7 +79,7 @@ def test_a_marked_library_gives_its_buffer(
     """All libraries of a variant export the same functions; the one of its plan needs no torch."""
     monkeypatch.setattr(toolchain, "torch_root", lambda: None)
     hide_disassembler(monkeypatch)
-    context = record.opened(Settings(str(SOFTMAX), build=str(tmp_path), variant="warp", upto=None), 16, silent)
+    context = record.opened(Settings(str(SOFTMAX), build=str(tmp_path), variants=("warp",), upto=None), 16, silent)
     plain, marked = (ctypes.CDLL(str(artifact.plan_library)) for artifact in compile_all(context).artifacts)
     assert not hasattr(plain, "flashcore_phases")
     read = marked.flashcore_phases

@@ -101,4 +101,4 @@ def settings(box: Box, copy: Callable[[], Path], tmp_path: Path, monkeypatch: py
     copy().rename(work / "suite")
     monkeypatch.chdir(work)
     monkeypatch.setenv("CUDA_ARCH", "sm_90a")
-    return Settings("suite", variant="plain", executor=box.executor)
+    return Settings("suite", variants=("plain",), executor=box.executor)

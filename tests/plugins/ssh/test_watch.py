@@ -116,7 +116,7 @@ def test_one_session_takes_the_place_of_another_whose_connection_was_lost(
     frozen = int(box.link.read_text())
     monkeypatch.chdir(second.folder)
     with pytest.raises(FlashcoreError, match="found one\n  hint: end its `flashcore watch --host`"):
-        runs(Settings("suite", variant="plain", executor=box.executor), silent)
+        runs(Settings("suite", variants=("plain",), executor=box.executor), silent)
     first = json.loads((box.folder / "job.json").read_bytes())["pid"]
     os.kill(frozen, signal.SIGSTOP)
     try:

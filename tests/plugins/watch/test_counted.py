@@ -48,7 +48,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Callab
         def places(self, *_: object) -> Any:
             return {"GPU-1": GPU}, pool
 
-    opened = open_context(Settings("suite", variant="plain", upto="profile", join=False), Here())
+    opened = open_context(Settings("suite", variants=("plain",), upto="profile", join=False), Here())
     arch = replace(opened.options, archs=("sm_90a",))
     context = replace(opened, options=arch, variants=tuple(v for v in opened.variants if v.name == "plain"))
     context = replace(context, built=compile_all(context), folder=tmp_path / "run")

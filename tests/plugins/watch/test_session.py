@@ -103,7 +103,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Built) -> Stage
 
 @pytest.fixture
 def session(stages: Stages) -> Iterator[Session]:
-    with Session(Settings("suite", variant="plain", upto="profile", join=False), lambda _: None) as made:
+    with Session(Settings("suite", variants=("plain",), upto="profile", join=False), lambda _: None) as made:
         yield made
 
 

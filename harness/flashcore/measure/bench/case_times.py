@@ -121,7 +121,7 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
                 "device": context.device,
                 "modes": list(chosen.modes),
                 "rule": asdict(_shared(rule, len(group))),
-                "race": race if chosen.first > 0 and not context.settings.variant else {},
+                "race": race if chosen.first > 0 and not context.settings.variants else {},
             }
             tasks.append(Task(name, payload, weight=_weight(group)))
 

@@ -51,6 +51,7 @@ from flashcore.model.suite import Cuda, Problem, Suite, Variant
 from flashcore.readers import host_code
 from flashcore.readers.compiler_log import failed
 from flashcore.suites import lines
+from flashcore.suites.load import select_archs
 from flashcore.suites.parts import MANIFEST
 
 FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -75,12 +76,12 @@ class Options:
     plans_only: bool = False  # cubins and launch plans, without the operator, the disassembly and static facts
 
     @staticmethod
-    def from_environment(suite: Suite) -> Options:
-        """From ``DEBUG``, ``VERBOSE`` (0 or 1) and ``CUDA_ARCH`` (like ``8.9``, comma-separated). ``MAX_JOBS``, which
-        ninja gets, is only validated.
+    def from_environment(suite: Suite, archs: Sequence[str] = ()) -> Options:
+        """From ``DEBUG``, ``VERBOSE`` (0 or 1) and, unless ``archs`` are given, ``CUDA_ARCH`` (like ``8.9``,
+        comma-separated). ``MAX_JOBS``, which ninja gets, is only validated.
 
         Raises:
-            UsageError: a variable has another value.
+            UsageError: a variable has another value, or the suite has no such arch.
         """
 
         def flag(name: str) -> bool:
@@ -91,15 +92,9 @@ class Options:
 
         if not re.fullmatch("[0-9]*", jobs := os.environ.get("MAX_JOBS", "")):
             raise UsageError(f"MAX_JOBS={jobs}: expected the number of compilers to run at once")
-        archs = []
-        for text in filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", ""))):
-            number = text.removeprefix("sm_").replace(".", "")
-            exact = [a for a in suite.archs if a[3:] == number]
-            loose = [a for a in suite.archs if a[3:].rstrip("af") == number]
-            if not exact and not loose:
-                raise UsageError(f"CUDA_ARCH={text}: expected one of the suite's archs ({', '.join(suite.archs)})")
-            archs.append((exact or loose)[0])
-        return Options(flag("DEBUG"), flag("VERBOSE"), tuple(dict.fromkeys(archs)))
+        from_variable = [*filter(None, re.split(r"[,; ]+", os.environ.get("CUDA_ARCH", "")))]
+        chosen = select_archs(suite, archs) or select_archs(suite, from_variable, given="CUDA_ARCH=")
+        return Options(flag("DEBUG"), flag("VERBOSE"), chosen)
 
 
 def build(

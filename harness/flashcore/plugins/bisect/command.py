@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     variant, slash, shape = arguments.case.partition("/")
     if not slash:
         raise UsageError(f"{arguments.case}: expected a case, such as fast/mission")
-    settings = options.settings(arguments, upto=None, variant=variant, shapes=(shape,))
+    settings = options.settings(arguments, upto=None, variants=(variant,), shapes=(shape,))
     chosen = against.Options(
         arguments.good, processes=arguments.processes, alpha=arguments.alpha, effect=arguments.effect / 100
     )
@@ -110,7 +110,7 @@ def bisect(settings: Settings, chosen: against.Options, bad: str, say: Callable[
     before, after = map(history.measured, (search.good, search.bad)) if search else ({}, {})
     changes = static_changes(before, after) if before and after else None
     counters = counter_changes(before, after) if {*before} & {*after} & {*COUNTERS} else None
-    case = f"{settings.variant}/{settings.shapes[0]}"
+    case = f"{settings.variants[0]}/{settings.shapes[0]}"
     return Bisection(case, history.commits, ("", *subjects), history.rows, search, chosen.alpha, changes, counters)
 
 
@@ -134,7 +134,7 @@ class _History:
 
     @property
     def variant(self) -> str:
-        return str(self.settings.variant)
+        return self.settings.variants[0]
 
     @property
     def shape(self) -> str:

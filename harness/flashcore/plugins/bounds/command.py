@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     suite = load(suite_folder(arguments.suite))
-    _, shapes = select(suite, None, tuple(arguments.shapes))
+    _, shapes = select(suite, (), arguments.shapes)
     ceilings, device = _ceilings(arguments, suite.name)
     bounds = []
     for shape in shapes:

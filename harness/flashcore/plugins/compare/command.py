@@ -21,7 +21,7 @@ from flashcore.model.text import number
 from flashcore.pipeline.recording import present
 from flashcore.plugins.compare import differences, kernels
 from flashcore.records import lookup, store
-from flashcore.suites.load import NothingMatches, select
+from flashcore.suites.load import NothingMatches
 
 WORKING_TREE = "."
 TOP = 20
@@ -73,12 +73,15 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Call
     settings = options.settings(arguments, upto=None, **({"suite": ""} if need_none else {}))
     with progress.shown(arguments.quiet) as say:
         a, b = _sides(names, settings, lambda name, settings: record(name, settings, say))
-    if selected := arguments.variant is not None:  # a run has all variants
-        both = replace(b.suite, variants={**a.suite.variants, **b.suite.variants})
-        matching = [v.name for v in select(both, arguments.variant)[0]]
-        a, b = differences.narrowed(a, matching), differences.narrowed(b, matching)
+    both = replace(
+        b.suite,
+        variants={**a.suite.variants, **b.suite.variants},
+        shapes={**a.suite.shapes, **b.suite.shapes},
+        archs=tuple(dict.fromkeys((*a.suite.archs, *b.suite.archs))),
+    )
+    a, b = (options.narrowed(arguments, record, both) for record in (a, b))  # a run has all variants
     json = arguments.format == "json"
-    print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=selected)))
+    print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=bool(arguments.variants))))
     return Exit.OK
 
 
@@ -93,7 +96,7 @@ def _sides(names: Sequence[str], settings: Settings, record: Callable[[str, Sett
     errors = [side for side in sides.values() if isinstance(side, NothingMatches)]
     if len(errors) == len(sides):
         raise errors[-1]
-    whole = replace(settings, variant=None)
+    whole = replace(settings, variants=())
     return [record(n, whole) if isinstance(one := sides[n], NothingMatches) else one for n in names]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flashcore import frames
@@ -25,7 +24,7 @@ from flashcore.explain.diff import (
 from flashcore.explain.predictions import unchanged
 from flashcore.model.catalogue import FACTS, GROUP_STAGE
 from flashcore.model.intervals import Ratio
-from flashcore.model.record import Fact, Facts, Record, Subject
+from flashcore.model.record import Fact, Record, Subject
 from flashcore.model.suite import REGIMES
 
 if TYPE_CHECKING:
@@ -66,16 +65,6 @@ class Differences(NamedTuple):
 
 def _counted(both: Sequence[str], before: int, after: int) -> Counter[str]:
     return Counter(both) + Counter(appeared=after - len(both), vanished=before - len(both))
-
-
-def narrowed(record: Record, variants: Collection[str]) -> Record:
-    """Returns the record with only these variants."""
-    return replace(
-        record,
-        facts=Facts(f for f in record.facts if f.subject.variant in variants),
-        samples={case: samples for case, samples in record.samples.items() if case.split("/")[0] in variants},
-        artifacts=tuple(x for x in record.artifacts if x.variant in variants),
-    )
 
 
 def contradiction(ratios: Iterable[tuple[str, Ratio]]) -> tuple[str, str] | None:

@@ -42,7 +42,7 @@ def main() -> None:
 def _planned(root: str, name: str, arch: str, *shapes: str) -> dict[str, Any]:
     (made := Path("cubins")).mkdir()  # all that is written is the sandbox's
     launcher = "flashcore.plugins.launcher.program:target"
-    context = open_context(Settings(root, variant=name, shapes=shapes, upto=None, launcher=launcher))
+    context = open_context(Settings(root, variants=(name,), shapes=shapes, upto=None, launcher=launcher))
     variant = context.suite.variants[name]
     suite = replace(context.suite, variants={name: variant})  # others may need compilers that are not there
     options = replace(context.options, archs=(arch,), plans_only=True)

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -93,20 +93,21 @@ class Check(Tool):
 
     host_code = True
     suite: _Path = Field(".", description="the suite's folder, relative to the first root")
-    variant: str = Field("*", description="glob of variants")
+    variants: list[str] = Field([], description="globs of variants; none: all")
     shapes: list[str] = Field([], description="names of shapes; none: all")
+    archs: list[str] = Field([], description="archs to build for; none: all")
     profiles: _Path = "profiles"
     build: _Path = "build"
 
     def run(self, say: Say) -> Any:
         command = type(self).__name__.lower()
         words = [command, f"--suite={self.suite}", f"--profiles={self.profiles}", f"--build-dir={self.build}"]
-        words += [f"--variant={self.variant}", *(f"--shape={shape}" for shape in self.shapes)]
+        words += options.selecting(self)
         sys.argv[1:] = words  # the run records its command
         settings = options.settings(main.parser(words).parse_args(words), upto=command)
         records = [run.record for run in runs(settings, say, needed=command != "profile")]
         each = [{"run": record.id, "gpu": record.gpu} for record in records]
-        rules = Rules(variant=self.variant, shapes=tuple(self.shapes))
+        rules = Rules(**options.selected(self))
         return {"runs": each, "cases": [row for record in records for row in _outcomes(record)]} | _gate(records, rules)
 
 
@@ -121,18 +122,21 @@ class Profile(Check):
 class _OfRun(Tool):
     profiles: _Path = Field("profiles", description="the folder of recorded runs")
 
-    def record(self, name: str | None) -> Record:
-        return store.read(lookup.find(Path(self.profiles), name))
+    def record(self, name: str | None, *case: Sequence[str]) -> Record:
+        return store.read(lookup.find(Path(self.profiles), name, *case))
 
 
 class Explain(_OfRun):
     """A case of a recorded run in brief: is it right, its time, limiter, budgets, and what to change."""
 
     case: str = Field(description="VARIANT/SHAPE")
-    recorded: _RunName | None = Field(None, alias="run", description="as of compare; none: the newest")
+    recorded: _RunName | None = Field(
+        None, alias="run", description="as of compare; none: the newest that has the case"
+    )
 
     def run(self, say: Say) -> Any:
-        return json.loads(brief.fitted(brief.brief(self.record(self.recorded), self.case), as_json=True))
+        record = self.record(self.recorded, *([name] for name in self.case.split("/")[:2]))
+        return json.loads(brief.fitted(brief.brief(record, self.case), as_json=True))
 
 
 class Compare(_OfRun):

@@ -18,7 +18,12 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("variant", metavar="VARIANT", help="a variant whose kernel has markers: #include <flashcore/phases.cuh>")
+    add(
+        "variants",
+        nargs=1,
+        metavar="VARIANT",
+        help="a variant whose kernel has markers: #include <flashcore/phases.cuh>",
+    )
     options.add_suite(parser)
     options.add_places(parser)
     add("--shape", dest="shapes", nargs=1, default=(), metavar="NAME", help="default: the first that is timed")

@@ -100,10 +100,10 @@ def opened(settings: Settings, events: int, say: Say) -> Context:
         UsageError: no such case.
     """
     context = open_context(settings, say)
-    cases = [(v, s) for v, s in context.cases("bench") if v.name == settings.variant and isinstance(v.kind, Cuda)]
+    cases = [(v, s) for v, s in context.cases("bench") if v.name in settings.variants and isinstance(v.kind, Cuda)]
     if not cases:
         raise UsageError(
-            f"{settings.variant}: expected the name of a variant with a CUDA source, and a shape that it supports\n"
+            f"{settings.variants[0]}: expected the name of a variant with a CUDA source, and a shape that it supports\n"
             "  hint: --shape"
         )
     plain, shape = cases[0]

@@ -204,7 +204,11 @@ class Remote:
             ended = f"expected a run, found its end: {outcome['over']}\n  hint: continue with --resume"
             raise self.failure(outcome, ended)
         return [
-            Run(store.read(folder := profiles / name), folder, replace(self._settings, variant=v, shapes=tuple(shapes)))
+            Run(
+                store.read(folder := profiles / name),
+                folder,
+                replace(self._settings, variants=tuple(v), shapes=tuple(shapes)),
+            )
             for name, v, shapes in runs
         ]
 

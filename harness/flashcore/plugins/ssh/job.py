@@ -41,7 +41,7 @@ def main(folder: str, requested: str) -> None:
         with tarfile.open(f"{folder}/runs.tar", "w") as archive:
             for run in done:
                 archive.add(run.folder, run.folder.name)
-        put(runs=[(run.folder.name, run.settings.variant, run.settings.shapes) for run in done])
+        put(runs=[(run.folder.name, run.settings.variants, run.settings.shapes) for run in done])
     except FlashcoreError as error:
         put(error=str(error), code=error.exit_code)
     except ModuleNotFoundError as error:

@@ -174,8 +174,7 @@ def _watch(folders: Callable[[], Sequence[Path]], settings: Settings, events: Ev
 def record(settings: Settings, events: Events, *more: str, **shown: Any) -> None:
     """Records a run of what is watched, as ``flashcore profile`` does; interrupts it if the user quits."""
     words = ["profile", "--suite", settings.suite, "--build-dir", settings.build, "--profiles", settings.profiles]
-    words += ["--variant", settings.variant] if settings.variant else []
-    words += [word for shape in settings.shapes for word in ("--shape", shape)]
+    words += options.selecting(settings)
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = python_process.command("flashcore", *words, *more)
     with subprocess.Popen(command, env=python_process.environment(), text=True, errors="replace", **pipes) as process:

@@ -400,7 +400,7 @@ def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("MAX_JOBS", "1")
     monkeypatch.setattr(traced, "LIMIT", 4)
     monkeypatch.setattr(Gpu, "find", lambda: Gpu("NVIDIA L4", (8, 9), 58, 1 << 34, 48 << 20, 2040.0, "580.65"))
-    settings = Settings(suite.root, variant="sound", build=str(tmp_path / "build"), upto="check", roofs=None)
+    settings = Settings(suite.root, variants=("sound",), build=str(tmp_path / "build"), upto="check", roofs=None)
     for build in (Compiling(open_context(settings), ahead=True).finish(), compile_all(open_context(settings))):
         assert {(a.arch, a.status, a.cause) for a in build.artifacts} == {
             (arch, "failed", Hang(4, "sound.py:softmax")) for arch in ("sm_80", "sm_89", "sm_90")
