@@ -217,6 +217,8 @@ FORMS: dict[type[c.Detail], Form] = {
     ),
     c.NotOnArch: "{arch} has no {name}",
     c.CalledSeparately: "{function} is compiled separately, and its callers are unknown",
+    c.NotLinked: "the kernel calls functions, and the object is not linked: audit the linked library or program",
+    c.StackUnknown: "the stack depends on values at run time: recursion, a call by pointer, or alloca",
     c.UnknownArch: "the limits of {arch} are unknown",
     c.NoMachineCode: "no machine code to read",
     c.GridUnknown: "the grid is unknown: the kernel was recorded",

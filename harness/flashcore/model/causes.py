@@ -559,6 +559,14 @@ class CalledSeparately(Cause):
     function: str
 
 
+class NotLinked(Cause):
+    """The kernel calls functions, and the object is not linked."""
+
+
+class StackUnknown(Cause):
+    """No compiler knows the depth of the stack."""
+
+
 class UnknownArch(Cause):
     """The limits of the arch are unknown."""
 

@@ -12,23 +12,32 @@ import math
 import mmap
 import re
 import struct
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore.errors import FlashcoreError
+from flashcore.model.causes import Cause, NotLinked, StackUnknown
 
-# EIATTR numbers.
-_REGISTERS, _FRAME, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x05, 0x4C, 0x19
+# EIATTR numbers. The frame is a function's own; the stack is that of a kernel with all functions that it calls.
+_REGISTERS, _FRAME, _STACK, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0x12, 0x05, 0x4C, 0x19
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
 _PARAMETER, _LARGE_PARAMETER = 0x17, 0x45  # the latter where all take more than 4 KB
 _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
+_RELOCATABLE = 1  # the kind of a file that is not linked
+#: The parts of ``.nv.callgraph``, each after a row with its number: callers and functions, functions and their types,
+#: callers and types of functions that they call by pointer.
+_PARTS, _CALLS, _TYPES, _POINTERS = 0xFFFFFFFC, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
+_UNKNOWN = 0xFFFFFFFF  # a stack, by the linker
 _SYMBOLS, _NOBITS = 2, 8  # kinds of sections; the latter have no content
 _SPILL = 1  # the kind of a note about a spill or fill
 #: The opcode (low 12 bits of an instruction) from sm_70 on, and bytes by the 3-bit access width.
 _STL, _LDL = 0x387, 0x983
+#: Instructions that add a constant to the stack pointer (R1), and those that add a register.
+_ADD, _ADD_REGISTER = (0x810, 0x836), (0x210, 0x224, 0x824)
+_STACK_POINTER = b"\1\1"  # as destination and first operand
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16)
 #: Bytes per block that the system reserves; from sm_90 on ``.nv.shared.<kernel>`` includes them.
 RESERVED_SMEM = 1024
@@ -39,8 +48,9 @@ class Kernel:
     """A kernel's resources and launch bounds.
 
     ``registers`` and ``stack_bytes`` are per thread, ``static_smem`` is in bytes per block without the system's
-    reserve, ``barriers`` are named barriers. ``max_threads`` (per block), ``max_cluster`` (in blocks), ``block`` and
-    ``cluster`` are launch bounds of the source, each ``None`` if unset.
+    reserve, ``barriers`` are named barriers. They include the functions that the kernel calls; where that is unknown,
+    they are ``None``, and ``missing`` is the cause. ``max_threads`` (per block), ``max_cluster`` (in blocks),
+    ``block`` and ``cluster`` are launch bounds of the source, each ``None`` if unset.
 
     ``spills`` are the bytes per thread that it stores and reloads, if ptxas lists them (from 12.6 and sm_70 on). They
     are ``None`` if it lists none, or not all (``is_incomplete``): functions that the kernel may call also use local
@@ -49,10 +59,10 @@ class Kernel:
     """
 
     name: str
-    registers: int
-    stack_bytes: int
-    static_smem: int
-    barriers: int
+    registers: int | None
+    stack_bytes: int | None
+    static_smem: int | None
+    barriers: int | None
     parameter_bytes: int
     max_threads: int | None = None
     max_cluster: int | None = None
@@ -64,6 +74,12 @@ class Kernel:
     constant_bytes: int = 0
     code: str = field(default="", compare=False)
     parameters: tuple[int, ...] = ()
+    missing: Cause | None = None
+
+    def resource(self, name: str) -> tuple[int | None, Cause | str]:
+        """The value of a field, and the cause if it has none."""
+        value: int | None = getattr(self, name)
+        return value, (value is None and self.missing) or ""
 
     @property
     def demands(self) -> dict[str, int]:
@@ -131,22 +147,24 @@ def _read(data: bytes, arch: str) -> Cubin:
     symbols = [*symbols_of(data, sections)]
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
+    stacks: dict[str, int] = {}
+    tables = {_REGISTERS: registers, _FRAME: frames, _STACK: stacks}
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
-        if attribute in (_REGISTERS, _FRAME) and len(payload) >= 8:
+        if attribute in tables and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
-            (registers if attribute == _REGISTERS else frames)[symbols[index].name] = value
+            tables[attribute][symbols[index].name] = value
     names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
     constants = Counter[str]()
     for section in sections:
         if section.name.startswith(".nv.constant"):
             constants[section.name.partition(".")[2].partition(".")[2].partition(".")[2]] += section.size
     generation = int(arch[3:].rstrip("af"))
-    uses: dict[str, set[int]] = {f".text.{name}": set() for name in names}  # where functions use local memory
-    separate_uses: set[int] = set()
+    uses = defaultdict[str, set[int]](set)  # where functions use local memory, by section
+    own = {f".text.{name}": name for name in names}
     room = 4 * len(data)
     for function in (s for s in symbols if s.info & 0xF == 2 and 0 < s.section < len(sections)):
         section = sections[function.section]
-        if section.name == f".text.{function.name}" and section.name in uses:
+        if own.get(section.name) == function.name:
             continue
         room -= function.size
         if room < 0:
@@ -154,7 +172,17 @@ def _read(data: bytes, arch: str) -> Cubin:
         for at in range(function.start, function.start + function.size, 16):
             opcode = int.from_bytes(data[section.offset + at : section.offset + at + 2], "little") & 0xFFF
             if opcode in (_STL, _LDL) or (generation < 70 and frames.get(function.name)):
-                uses.get(section.name, separate_uses).add(at)
+                uses[section.name].add(at)
+    codes = {s.name.removeprefix(".text."): s.content(data) for s in sections if s.name.startswith(".text.")}
+    separate = codes.keys() - {*names}
+    separate_uses = {name for name in separate if uses[f".text.{name}"]}
+    moves = {name: _moves(code) for name, code in codes.items()} if generation >= 70 else {}
+    graph = by_name.get(".nv.callgraph")
+    callers = _callers(graph.content(data), symbols) if graph else {function: {*names} for function in separate}
+    is_linked = struct.unpack_from("<H", data, 16)[0] != _RELOCATABLE
+    unlinked = set() if is_linked else set().union(*callers.values()) if graph else {*names}
+    incomplete = unlinked | _reaching(callers, separate_uses)
+    unknown = _reaching(callers, {"", *(name for name, moved in moves.items() if moved is None)})
     reserved = RESERVED_SMEM if generation >= 90 else 0
     kernels = []
     for name in names:
@@ -166,13 +194,15 @@ def _read(data: bytes, arch: str) -> Cubin:
         notes = b"".join(payload for number, payload in attributes if number == _NOTES)
         code = text.content(data) if text else b""
         listed = {offset for _, offset in rows("<II", notes)}
-        is_incomplete = bool(separate_uses or uses[f".text.{name}"] - listed)
+        is_incomplete = name in incomplete or bool(uses[f".text.{name}"] - listed)
+        stack = stacks.get(name, frames.get(name, 0))
+        is_unknown = stack == _UNKNOWN or name in unknown or (moves.get(name) or 0) > stack
         kernels.append(
             Kernel(
                 name=name,
-                # Relocatable cubins have registers only in the section's info.
+                # Some cubins have registers only in the section's info.
                 registers=registers.get(name, text.info >> 24 if text else 0),
-                stack_bytes=frames.get(name, 0),
+                stack_bytes=None if is_unknown else stack,
                 static_smem=max(shared.size - reserved, 0) if shared else 0,
                 # ptxas 13 writes barriers to an attribute, ptxas 12 to the flags of the code section.
                 barriers=max(int.from_bytes(info.get(_BARRIERS, b"")[:1]), text.flags >> 20 & 0x7F if text else 0),
@@ -187,10 +217,62 @@ def _read(data: bytes, arch: str) -> Cubin:
                 constant_bytes=constants[name],
                 code=hashlib.sha256(code).hexdigest(),
                 parameters=_parameters(attributes),
+                missing=StackUnknown() if is_unknown else None,
             )
         )
-    separate = {s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")} - {*names}
+        if name in unlinked:
+            kernels[-1] = replace(
+                kernels[-1], registers=None, stack_bytes=None, static_smem=None, barriers=None, missing=NotLinked()
+            )
     return Cubin(tuple(kernels), _code_hash(data, sections), tuple(sorted(separate)))
+
+
+def _callers(graph: bytes, symbols: Sequence[Symbol]) -> dict[str, set[str]]:
+    """Function → the functions that may call it. A call by pointer goes through a type, and to the function ``""`` if
+    none has that type."""
+    callers = defaultdict[str, set[str]](set)
+    pointers, known, part = set(), set(), 0
+    for first, second in rows("<II", graph):
+        name, kind = symbols[first].name, f"type {second}"
+        if second >= _PARTS:
+            part = second
+        elif part == _CALLS:
+            callers[symbols[second].name].add(name)
+        elif part == _TYPES:
+            callers[name].add(kind)
+            known.add(kind)
+        elif part == _POINTERS:
+            callers[kind].add(name)
+            pointers.add(kind)
+    callers[""] |= pointers - known
+    return callers
+
+
+def _reaching(callers: Mapping[str, Collection[str]], functions: Iterable[str]) -> set[str]:
+    """The functions, and those that call them, directly or not."""
+    found = {*functions}
+    pending = [*found]
+    while pending:
+        new = {*callers.get(pending.pop(), ())} - found
+        found |= new
+        pending += new
+    return found
+
+
+def _moves(code: bytes) -> int | None:
+    """The bytes by which the code moves the stack pointer in all; ``None`` if a register has them.
+
+    This is more than the frame if functions within the code take space of their own, as recursive ones do."""
+    total, at = 0, -1
+    while (at := code.find(_STACK_POINTER, at + 1)) >= 0:
+        if at % 16 != 2:
+            continue
+        opcode = int.from_bytes(code[at - 2 : at], "little") & 0xFFF
+        if opcode in _ADD_REGISTER:
+            return None
+        if opcode in _ADD:
+            total -= min(int.from_bytes(code[at + 2 : at + 6], "little", signed=True), 0)
+    return total
 
 
 def code_of(data: bytes) -> str:

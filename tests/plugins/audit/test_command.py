@@ -81,7 +81,7 @@ def test_spills_of_a_called_function_are_never_zero(
     file.write_bytes(sample(name))
     assert main(["audit", str(file)]) == Exit.OK
     (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if line.endswith("rec"))
-    assert row[:6] == ["called", "sm_80", "24", "unmeasured", "unmeasured", "0"]
+    assert (row[0], row[3:6]) == ("called", ["unmeasured"] * 3)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from flashcore.model.causes import (
     KernelNotBuilt,
     NoMachineCode,
     NotInLog,
+    NotLinked,
     NoTool,
     SpillsDisagree,
     SpillsNotListed,
@@ -81,7 +82,7 @@ _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPL
 #: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 12  # of static.json; increment when its content changes
+_FORMAT = 13  # of static.json; increment when its content changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -171,7 +172,8 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
         "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", ptxas_output),
         "kernels": {
             k.name: {name: getattr(k, name) for name in (*_RESOURCES, "demands")}
-            | _spills(logged.get(k.name), k.spills, separate)
+            | {"missing": k.missing and as_json(k.missing)}
+            | _spills(logged.get(k.name), k.spills, k.missing if isinstance(k.missing, NotLinked) else separate)
             for k in content.kernels
         },
         "sass": None if code is None else {name: sass_counts(code) for name, code in functions.items()},
@@ -280,8 +282,9 @@ def _fact(subject: Subject, name: str, value: Value | None, source: Source, deta
 
 def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Iterator[Fact]:
     values = data["kernels"][kernel]
+    missing = from_json(values["missing"]) if values["missing"] else ""
     for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
-        yield _fact(subject, name, value, Source.CUBIN)
+        yield _fact(subject, name, value, Source.CUBIN, missing if value is None else "")
     stores, loads = values["spills"] or (None, None)
     detail = from_json(values["spills_detail"]) if values["spills_detail"] else ""
     for name, value in (("spill_store_bytes", stores), ("spill_load_bytes", loads)):
@@ -352,9 +355,10 @@ def _launch_facts(
     yield _fact(subject, "threads", threads, Source.PLAN)
     yield _fact(subject, "blocks", blocks or None, Source.PLAN, "" if blocks else GridUnknown())
     yield _fact(subject, "dynamic_smem", launch.dynamic_smem, Source.PLAN)
-    if kernel is None:
+    missing = kernel["registers"].cause if kernel else KernelNotBuilt(launch.kernel)
+    if kernel is None or missing:
         for name in ("smem", "theoretical_occupancy", "blocks_per_sm"):
-            yield _fact(subject, name, None, Source.OCCUPANCY, KernelNotBuilt(launch.kernel))
+            yield _fact(subject, name, None, Source.OCCUPANCY, missing or "")
         return
     static_smem, registers = (int(kernel[name].number or 0) for name in ("static_smem", "registers"))
     yield _fact(subject, "smem", static_smem + launch.dynamic_smem, Source.OCCUPANCY)

@@ -144,9 +144,9 @@ def _add(result: Inventory, variant: str, code: containers.Code, seen: dict[tupl
 
 
 def _spills(kernel: cubin.Kernel) -> tuple[int, int] | Cause:
-    if not kernel.stack_bytes and not kernel.spills and not kernel.is_incomplete:
+    if kernel.stack_bytes == 0 and not kernel.spills and not kernel.is_incomplete:
         return 0, 0
-    return kernel.spills or SpillsUnlisted(kernel.stack_bytes)
+    return kernel.spills or kernel.missing or SpillsUnlisted(kernel.stack_bytes or 0)
 
 
 _ERROR = re.compile(r"(line \d+; )?(error|fatal) *:.*")

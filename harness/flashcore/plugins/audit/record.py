@@ -106,7 +106,7 @@ def facts(inventory: Inventory, block: int | None = None) -> Iterator[Fact]:
 def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iterator[Fact]:
     subject, content, spills = Subject(kernel.variant, kernel.arch, kernel=kernel.name), kernel.content, kernel.spills
     for name in _RESOURCES:
-        yield _fact(subject, name, getattr(content, name))
+        yield _fact(subject, name, *content.resource(name))
     yield _fact(subject, "code", content.code[:16])
     for name, value in content.demands.items():
         yield _fact(subject, name, value)
@@ -119,7 +119,9 @@ def _facts(kernel: Kernel, block: int | None, decisions: sass.Decisions) -> Iter
     low, high = only or 1, only or min(content.max_threads or occupancy.MAX_THREADS, occupancy.MAX_THREADS)
     bounds = (max(low, occupancy.WARP), high) if block is None else (block, block)
     cluster = math.prod(content.cluster or (1,))
-    extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
+    extremes: tuple[float, float] | Cause = content.missing or UnknownArch(kernel.arch)
+    if content.registers is not None and content.static_smem is not None:
+        extremes = _occupancy(kernel.arch, bounds, content.registers, content.static_smem, cluster)
     if block is not None and not low <= block <= high:
         extremes = DoesNotFit(f"{block:,} threads per block; the kernel's launch bounds allow {only or high:,}")
     for at, name in enumerate(("occupancy_low", "occupancy_high")):

@@ -72,7 +72,7 @@ def _counts(code: list[sass.Instruction]) -> dict[str, int]:
 
 
 def facts(
-    subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int, decisions: Decisions
+    subject: Subject, code: Code | None, spilled: tuple[int, int] | Cause, stack: int | None, decisions: Decisions
 ) -> Iterator[Fact]:
     """A kernel's facts; ``spilled`` and ``stack`` are bytes."""
     unread: Cause = (Unreadable if toolchain.optional_tool("nvdisasm") else NoTool)("nvdisasm")

@@ -70,7 +70,8 @@ def record_of(
         if compiled := kernels.get(launches[0].mangled):
             subject = Subject(slug, arch=arch, kernel=kernel)
             for fact in ("registers", "stack_bytes", "static_smem", "barriers", "parameter_bytes"):
-                facts.append(Fact(subject, fact, getattr(compiled, fact), FACTS[fact].unit, Source.CUBIN))
+                value, detail = compiled.resource(fact)
+                facts.append(Fact(subject, fact, value, FACTS[fact].unit, Source.CUBIN, detail))
         variants[slug] = Variant(
             *(slug, PROBLEM, ImportedKernel(kernel), canonical(kernel)),
             where=Where((arch,), tuple(s for v, s in cases if v == slug)),

@@ -85,8 +85,8 @@ def _launched(
         elif name == "_cudaDeviceGetAttribute":
             unknown.extend({second} - answers.keys())
             c_int32.from_address(first).value = answers.get(second, 0)
-        elif "Set" not in name:  # a handle, or bytes of static shared memory
-            c_int32.from_address(first).value = kernel.static_smem if name == "_cuKernelGetAttribute" else 0
+        elif "Set" not in name:  # a handle, or bytes of static shared memory, which a linked kernel always has
+            c_int32.from_address(first).value = (name == "_cuKernelGetAttribute" and kernel.static_smem) or 0
         return 0
 
     engine = ExecutionEngine(compiled.ir_module, opt_level=2, shared_libs=[])

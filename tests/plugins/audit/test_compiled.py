@@ -1,0 +1,120 @@
+"""Programs that nvcc builds: what the audit reads is what cuobjdump prints for them, or unmeasured."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit, FlashcoreError
+from flashcore.measure.machine import toolchain
+from flashcore.model.causes import Cause, NotLinked, StackUnknown
+from flashcore.model.record import Record
+from flashcore.plugins.audit.inventory import inventory
+from flashcore.plugins.audit.record import record_of
+
+Compiler = Callable[..., Path]
+
+DEEP = """
+#define ARRAY(N) int v[N]; for (int i = 0; i < N; ++i) v[(i * k) % N] = i;
+extern __device__ int outer(int k);
+extern "C" __global__ void calls(int* y) { y[0] = outer(y[1]); }
+extern "C" __global__ void calls_nothing(int* y) { y[0] = 1; }
+extern "C" __global__ void own_array(int* y, int k) { ARRAY(30) y[1] = v[k % 30]; }
+__device__ __noinline__ int again(int k) { ARRAY(20) return k < 2 ? v[k] : again(k - 1) + again(k - 2) + v[k % 7]; }
+extern "C" __global__ void recursive(int* y) { y[0] = again(y[1]); }
+typedef int (*F)(int);
+__device__ __noinline__ int one(int k) { ARRAY(40) return v[k % 40]; }
+__device__ __noinline__ int two(int k) { return k * 3; }
+__device__ F table[2] = {one, two};
+extern "C" __global__ void by_pointer(int* y) { y[0] = table[y[1]](y[2]); }
+extern "C" __global__ void by_unknown_pointer(float* y, float (*f)(double, char)) { y[0] = f(1, 'c'); }
+extern "C" __global__ void on_the_stack(int* y, int n) { int* v = (int*)alloca(4 * n);
+  for (int i = 0; i < n; ++i) v[(i * y[1]) % n] = i; y[1] = v[y[2] % 30]; }
+"""
+OUTER = """
+#define ARRAY(N) int v[N]; for (int i = 0; i < N; ++i) v[(i * k) % N] = i;
+__shared__ int s[100];
+__device__ __noinline__ int inner(int k) { ARRAY(100) return v[k % 100]; }
+__device__ __noinline__ int outer(int k) { s[k] = k; __syncthreads(); ARRAY(50) return v[k % 50] + inner(k) + s[0]; }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    """Compiles sources in a new folder, by their names, and gives the result."""
+    try:
+        nvcc = toolchain.find_nvcc().path
+    except FlashcoreError as error:
+        pytest.skip(f"tool: no nvcc: {error}")
+
+    def compiled(name: str, sources: dict[str, str], *options: str) -> Path:
+        folder = tmp_path_factory.mktemp("built")
+        for file, text in sources.items():
+            (folder / file).write_text(text)
+        subprocess.run([nvcc, "-arch=sm_90", *options, "-o", name, *sources], cwd=folder, check=True)
+        return folder / name
+
+    return compiled
+
+
+LINKED = ("-rdc=true", "-shared", "-Xcompiler", "-fPIC")
+
+
+def audited(*files: Path) -> Record:
+    return record_of("", inventory(files), name="audit", command="", seconds=0)
+
+
+def values(record: Record, name: str) -> dict[str, object]:
+    """The fact of each kernel, or the type of its cause."""
+    return {
+        f.subject.kernel or "": type(f.detail) if isinstance(f.detail, Cause) else f.value
+        for f in record.facts
+        if f.name == name
+    }
+
+
+@pytest.fixture(scope="module")
+def linked(compiler: Compiler) -> Path:
+    return compiler("libdeep.so", {"a.cu": DEEP, "b.cu": OUTER}, *LINKED)
+
+
+def test_the_stack_of_linked_code_includes_the_functions_that_it_calls(linked: Path) -> None:
+    record = audited(linked)
+    stack = values(record, "stack_bytes")
+    for name, arrays in (("calls", 4 * 150), ("by_pointer", 4 * 40)):
+        frames = stack.pop(name)
+        assert isinstance(frames, int) and arrays <= frames < arrays + 50
+    assert stack == {
+        "calls_nothing": 0,
+        "own_array": 120,
+        "recursive": StackUnknown,
+        "by_unknown_pointer": StackUnknown,
+        "on_the_stack": StackUnknown,
+    }
+    assert values(record, "static_smem")["calls"] == 400
+    assert main(["audit", str(linked), "--max", "stack_bytes=1000"]) == Exit.UNMEASURED
+    assert main(["audit", str(linked), "--max", "stack_bytes=500"]) == Exit.FAILED
+
+
+def test_only_kernels_whose_functions_use_local_memory_have_unknown_spills(linked: Path) -> None:
+    spills = values(audited(linked), "spill_store_bytes")
+    assert spills["calls_nothing"] == 0 and isinstance(spills["calls"], type)
+
+
+def test_recursion_within_one_file_has_no_known_stack(compiler: Compiler) -> None:
+    source = DEEP.replace("extern __device__ int outer(int k);", "__device__ int outer(int k) { return k; }")
+    stack = values(audited(compiler("deep.cubin", {"a.cu": source}, "-cubin")), "stack_bytes")
+    assert (stack["recursive"], stack["on_the_stack"]) == (StackUnknown, StackUnknown)
+    assert (stack["calls"], stack["own_array"]) == (0, 120)
+
+
+def test_resources_of_an_object_are_final_only_where_it_calls_nothing(compiler: Compiler) -> None:
+    record = audited(compiler("a.o", {"a.cu": DEEP}, "-dc"))
+    for name in ("registers", "stack_bytes", "static_smem", "barriers", "spill_store_bytes", "occupancy_high"):
+        found = values(record, name)
+        assert found["calls"] is found["recursive"] is found["by_pointer"] is NotLinked
+        assert isinstance(found["calls_nothing"], int | float)
