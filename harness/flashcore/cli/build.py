@@ -9,7 +9,7 @@ from dataclasses import replace
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
 from flashcore.measure.compiling import compile_all
-from flashcore.model.record import Artifact, Fact, Facts
+from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
 from flashcore.pipeline.opening import open_context
 
 _OF_KERNELS = {
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     context = open_context(settings)
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
-    print(table(built.artifacts, built.facts))
+    print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
     return check.built(built.artifacts, built.plans)
 
 

@@ -15,7 +15,7 @@ from flashcore.explain import roofline
 from flashcore.explain.advice import Advice, advice, as_data, is_timed, sentence
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
-from flashcore.model.record import Record
+from flashcore.model.record import Record, unlaunched_note
 from flashcore.suites.load import select, select_archs
 
 JSON_VERSION = 1
@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
     if checked := ", ".join(s for s in arguments.shapes if not is_timed(record.suite.shapes[s])):
         print(f"no advice on shapes that are only checked: {checked}")
+    print("\n".join(unlaunched_note(record.artifacts)))
     return Exit.OK
 
 

@@ -21,6 +21,7 @@ from flashcore.model.causes import (
     NoPlan,
     NoStage,
     NotBuilt,
+    NotLaunched,
     NotRecorded,
     NotReturned,
     OtherGpu,
@@ -135,10 +136,17 @@ class Expansion:
         unmatched = [g for g in budget.kernels if g != "*" and g[:1] != "!" and g not in self._matched]
         if (unmatched or self._named == {False}) and self._covers_all_variants(budget):
             # A limit on a kernel must not lapse because the kernel was renamed, or because its new name is excluded.
-            yield Expectation(Subject(" ".join(budget.variants)), None, Renamed(tuple(unmatched or budget.kernels)))
+            cause: Cause = Renamed(tuple(unmatched or budget.kernels))
+            others = (a.unlaunched for a in self.artifacts.values() if matches_any(a.variant, budget.variants))
+            if unlaunched := {k: None for names in others for k in names if matches_any(k, unmatched)}:
+                cause = NotLaunched(tuple(unlaunched))
+            yield Expectation(Subject(" ".join(budget.variants)), None, cause)
 
     def _covers_all_variants(self, budget: Budget) -> bool:
-        """Whether the expansion includes all of a budget's variants, and has kernels."""
+        """Whether the expansion includes all of a budget's variants for all of its archs, and has kernels."""
+        archs = {arch for v in self.variants for arch in v.where.archs if matches_any(arch, budget.archs)}
+        if not archs <= {*self.record.suite.archs}:
+            return False
         selected = {v.name for v in self.variants}
         required = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
         return required <= selected and bool(self.kernels or self.record.plans or self._aliases)

@@ -37,12 +37,13 @@ from flashcore.model.causes import (
     Impossible,
     MachineStopped,
     NotBuilt,
+    NotLaunched,
     NotRecorded,
     OtherCompiler,
 )
 from flashcore.model.gate_policy import AS_PLANNED, CORRECT, RUNS
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value
+from flashcore.model.record import Fact, Launch, Record, Source, Subject, Value, unlaunched_note
 from flashcore.model.suite import TIERS, Budget, Severity, Tier, Waiver
 from flashcore.model.text import number
 
@@ -398,6 +399,8 @@ class _Gate:
             if value is None:
                 cause = other_gpu or cause or expectation.cause
                 status, reason = "unmeasured", text(cause)
+                if isinstance(cause, NotLaunched) and budget.severity == "limit":
+                    status = "fail"
             elif budget.severity == "goal":
                 progress = _progress(budget, value)
                 status, reason = ("pass" if progress == 1.0 else "open"), ""
@@ -468,6 +471,7 @@ class _Gate:
             yield "without a date, no waiver counts as expired"
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
             yield f"checked only for {', '.join(suite.archs)}: no other arch was selected"
+        yield from unlaunched_note(self.record.artifacts)
         built = grouped(((a.arch, a.code), a.variant) for a in self.record.artifacts if a.code)
         identical = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
         for variants, archs in identical.items():

@@ -22,7 +22,7 @@ from flashcore.measure.workers.process import POLL
 from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
-from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for
+from flashcore.model.record import Artifact, Built, Fact, Plan, StageNote, plans_for, unlaunched_of
 from flashcore.model.suite import Cuda, Shape, Suite, Variant
 
 if TYPE_CHECKING:
@@ -172,7 +172,11 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     planned = grouped((p.variant, p) for p in built.plans)
     for artifact in built.artifacts:
         kernel_facts, code = static_facts.facts(artifact, Path(suite.root), suite)
-        artifacts.append(replace(artifact, code=code))
+        known, variant = plans_for(built.plans, artifact.arch), suite.variants[artifact.variant]
+        needed = [known.get((variant.name, s.name)) for s in suite.shapes.values() if variant.runs_on(s)]
+        unlaunched = unlaunched_of(needed, (f.subject.kernel or "" for f in kernel_facts))
+        artifacts.append(replace(artifact, code=code, unlaunched=unlaunched))
+        kernel_facts = [fact for fact in kernel_facts if fact.subject.kernel not in unlaunched]
         facts += kernel_facts
         if artifact.status == "ok":
             sms = context.gpu.sms if context.gpu and artifact.arch == context.gpu_arch else None

@@ -257,6 +257,7 @@ FORMS: dict[type[c.Detail], Form] = {
         if x.fact
         else f"no kernel matches {', '.join(x.kernels)}: renamed?"
     ),
+    c.NotLaunched: lambda x: f"not launched on any shape: {', '.join(x.kernels)}",
     c.Gone: "this kernel or fact no longer exists (intended? flashcore baseline save, or audit --save-baseline)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",

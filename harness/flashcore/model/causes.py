@@ -761,6 +761,12 @@ class Renamed(Cause):
     fact: str = ""
 
 
+class NotLaunched(Cause):
+    """A budget names kernels that its variants launch on no shape."""
+
+    kernels: tuple[str, ...]
+
+
 class Gone(Cause):
     """The baseline has a kernel or fact that no longer exists."""
 

@@ -240,6 +240,21 @@ def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], 
     return {(p.variant, p.shape): p for p in plans if arch in (None, *p.archs) or not p.archs}
 
 
+def unlaunched_of(plans: Collection[Plan | None], kernels: Iterable[str]) -> tuple[str, ...]:
+    """The kernels of a build that its variant launches on no shape: those of a file that other variants are for.
+
+    None if a plan is missing, so that any kernel may be launched, or if the plans do not fit the kernels.
+
+    Args:
+        plans: of each shape that the variant runs on.
+    """
+    built = dict.fromkeys(kernels)
+    launched = {launch.kernel for plan in plans if plan for launch in plan.launches}
+    if not launched or not launched <= built.keys() or not all(plan and plan.cause is None for plan in plans):
+        return ()
+    return tuple(kernel for kernel in built if kernel not in launched)
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """The result of building one (variant, arch).
@@ -249,7 +264,8 @@ class Artifact:
     determine freshness. Archs with the same host code share ``host`` and ``plan_library``.
 
     A compiled callable has ``cubins`` (file by kernel) instead of ``cubin``. Its ``calls`` has a hash per shape, of the
-    launched code with grid and arguments; ``cxx`` is its compiler.
+    launched code with grid and arguments; ``cxx`` is its compiler. ``unlaunched`` are the kernels of
+    :func:`unlaunched_of`; no fact is about them.
     """
 
     variant: str
@@ -269,11 +285,19 @@ class Artifact:
     cxx: str = ""
     cubins: Mapping[str, str] = field(default_factory=dict)
     calls: Mapping[str, str] = field(default_factory=dict)
+    unlaunched: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
         """Why there is no code, for people; after a failed build, the compiler's message."""
         return text(self.cause)
+
+
+def unlaunched_note(artifacts: Iterable[Artifact]) -> list[str]:
+    """A line that counts the unlaunched kernels, if there are any."""
+    names = list(dict.fromkeys(f"{a.variant}/{kernel}" for a in artifacts for kernel in a.unlaunched))
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return [f"left out: {names[0]}{more}, which the variant does not launch on any shape"] if names else []
 
 
 CaseStatus = Literal["ok", "failed", "skipped", "unsupported"]

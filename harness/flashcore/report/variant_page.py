@@ -13,7 +13,7 @@ from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
 from flashcore.model.groups import grouped
-from flashcore.model.record import Artifact, Fact, Plan, Subject
+from flashcore.model.record import Artifact, Fact, Plan, Subject, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
 from flashcore.report import drawings
@@ -175,6 +175,11 @@ class VariantView:
             cells = [_figure(facts[c]) if c in facts else missing("not recorded", name) for c in columns]
             rows.append([_name(name), *cells, Cell(_sources(facts.values()), kind="small")])
         return columns, rows
+
+    @property
+    def unlaunched(self) -> list[str]:
+        """The count of the kernels without facts."""
+        return unlaunched_note(a for a in self.book.record.artifacts if a.variant == self.variant.name)
 
     @property
     def launches(self) -> list[list[Cell]]:

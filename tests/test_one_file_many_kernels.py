@@ -1,0 +1,142 @@
+"""A file with several kernels, of which each variant launches some: facts, budgets and baselines cover those."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flashcore.cli.main import main
+from flashcore.errors import Exit
+from flashcore.measure.machine import toolchain
+
+KERNELS = """\
+#include <flashcore/problem.h>
+#include <flashcore/launcher.h>
+template <int kEach>
+__global__ void copied(const float* x, float* out, long long n) {
+  for (int i = 0; i < kEach; ++i) {
+    long long at = (blockIdx.x * 256LL + threadIdx.x) * kEach + i;
+    if (at < n) out[at] = EXPRESSION;
+  }
+}
+__global__ void spilling(const float* x, float* out, long long n) {
+  float all[64];
+  for (int i = 0; i < 64; ++i) all[i] = x[(threadIdx.x * 7 + i) % n];
+  for (long long i = 0; i < n; ++i) out[i] = all[static_cast<int>(x[i]) & 63];
+}
+template __global__ void copied<4>(const float*, float*, long long);
+template __global__ void copied<1>(const float*, float*, long long);
+static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, cudaStream_t stream) {
+  copied<EACH><<<(s.N + 256 * EACH - 1) / (256 * EACH), 256, 0, stream>>>((const float*)a.x, (float*)a.out, s.N);
+  return cudaGetLastError();
+}
+FLASHCORE_LAUNCHER(launch)
+"""
+PROBLEM = """\
+KINDS = ("normal",)
+TOLERANCES = {"fp32": "a copy"}
+FENCE = {"max": 1e-3, "mean": 1e-4}
+
+def make_inputs(params, seed, device, kind="normal"):
+    import torch
+    return {"x": torch.randn(params["N"]).to(device)}
+
+def reference(inputs, params):
+    return {"out": inputs["x"].double()}
+
+def emulate(tolerance, inputs, params):
+    return {"out": inputs["x"]}
+
+def work(params):
+    return {"flop": params["N"], "bytes": 8 * params["N"]}
+"""
+MANIFEST = """\
+name = "copies"
+title = "Copies"
+nvcc = "13.0"
+archs = ["sm_90a"]
+baseline = "one"
+[problem.copies]
+file = "problem.py"
+schema = "(Tensor x, Tensor(a!) out) -> ()"
+dims = { x = ["N"], out = ["N"] }
+dtypes = { "*" = "float32" }
+[shape.small]
+params = { N = 4096 }
+[shape.large]
+params = { N = 1048576 }
+[variant.one]
+source = "copies.cu"
+plan = "recorded"
+technique = "one element a thread"
+config = { EACH = "1" }
+roof = "fp32"
+tolerance = "fp32"
+tolerance_reason = "copies"
+[variant.four]
+source = "copies.cu"
+plan = "recorded"
+technique = "four elements a thread"
+config = { EACH = "4" }
+roof = "fp32"
+tolerance = "fp32"
+tolerance_reason = "copies"
+[[budget]]
+name = "stack"
+fact = "stack_bytes"
+max = 0
+source = "the owner"
+"""
+
+
+@pytest.fixture(scope="module")
+def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the suite ``copies``, and of its build."""
+    folder = tmp_path_factory.mktemp("copies")
+    (folder / "copies.cu").write_text(KERNELS.replace("EXPRESSION", "x[at]"))
+    (folder / "problem.py").write_text(PROBLEM)
+    (folder / "suite.toml").write_text(MANIFEST)
+    return folder
+
+
+def run(folder: Path, *words: str) -> int:
+    return main([*words, "--suite", str(folder), "--build-dir", str(folder / "build"), "-q"])
+
+
+def test_only_launched_kernels_are_rows_facts_and_verdicts(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(built, "build") == Exit.OK
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:3] for row in rows[:2]] == [["one", "sm_90a", "copied<1>"], ["four", "sm_90a", "copied<4>"]]
+    (others,) = rows[2:]
+    assert "one/copied<4> and 3 more" in others
+    file = built / "gate.json"
+    assert run(built, "gate", "--format", f"json={file}") == Exit.OK  # though a kernel of the file uses a stack
+    result = json.loads(file.read_text())
+    assert {v["subject"]["kernel"] for v in result["verdicts"] if v["budget"] == "stack"} == {"copied<1>", "copied<4>"}
+    assert any("one/copied<4> and 3 more" in note for note in result["notes"])
+
+
+@pytest.mark.parametrize(("kernel", "code"), [("spilling", Exit.FAILED), ("copied<4>", Exit.OK)])
+def test_a_budget_of_a_kernel_that_nothing_launches_fails(
+    built: Path, capsys: pytest.CaptureFixture[str], kernel: str, code: Exit
+) -> None:
+    more = built / "more.toml"
+    more.write_text(
+        f'[[budget]]\nname = "own"\nfact = "registers"\nmax = 255\nsource = "x"\nkernels = ["{kernel}", "copied*"]\n'
+    )
+    assert run(built, "gate", "--budgets", str(more)) == code
+    assert ("not launched on any shape: spilling" in capsys.readouterr().out) == (code is Exit.FAILED)
+
+
+def test_a_missing_plan_lets_all_kernels_count(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = built / "copies.cu"
+    text = source.read_text()
+    source.write_text(text.replace("  copied<EACH>", "  if (s.N > 5000) return cudaErrorInvalidValue;\n  copied<EACH>"))
+    try:
+        run(built, "build")
+        rows = [row.split()[:3] for row in capsys.readouterr().out.splitlines()]
+    finally:
+        source.write_text(text)
+    assert ["one", "sm_90a", "spilling"] in rows and ["four", "sm_90a", "copied<1>"] in rows
