@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
     if checked := ", ".join(s for s in arguments.shapes if not is_timed(record.suite.shapes[s])):
         print(f"no advice on shapes that are only checked: {checked}")
-    print("\n".join(unlaunched_note(record.artifacts)))
+    for note in unlaunched_note(record.artifacts):
+        print(note)
     return Exit.OK
 
 

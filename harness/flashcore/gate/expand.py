@@ -143,10 +143,10 @@ class Expansion:
             yield Expectation(Subject(" ".join(budget.variants)), None, cause)
 
     def _covers_all_variants(self, budget: Budget) -> bool:
-        """Whether the expansion includes all of a budget's variants for all of its archs, and has kernels."""
+        """Whether the expansion includes all of a budget's variants, if static on all of its archs, and has kernels."""
         archs = {arch for v in self.variants for arch in v.where.archs if matches_any(arch, budget.archs)}
-        if not archs <= {*self.record.suite.archs}:
-            return False
+        if budget.tier == "static" and not archs <= {*self.record.suite.archs}:
+            return False  # with CUDA_ARCH
         selected = {v.name for v in self.variants}
         required = {n for n in self.record.suite.matching("*") if matches_any(n, budget.variants)}
         return required <= selected and bool(self.kernels or self.record.plans or self._aliases)
