@@ -12,8 +12,17 @@ import pytest
 from flashcore.cli import verdict_table
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement, Verdict, judge
-from flashcore.model.causes import CodeChanged, OtherGpu, PlanCrashed, PlanRefused, PlanStopped
-from flashcore.model.record import Facts, Origin, Record, Value
+from flashcore.model.causes import (
+    CodeChanged,
+    LaunchRefused,
+    NotOptedIn,
+    OtherGpu,
+    PlanCrashed,
+    PlanRefused,
+    PlanStopped,
+    PlanUnknown,
+)
+from flashcore.model.record import Facts, Origin, Record, Subject, Value
 from flashcore.model.suite import Budget, ImportedKernel, Tier, Waiver
 from tests import factory
 
@@ -524,6 +533,19 @@ def test_a_plan_that_names_another_kernel_or_crashes_fails_without_a_gpu() -> No
     assert result.exit_code is Exit.FAILED and of_budget(result, "as_planned", "fail")[0].reason.startswith(
         "the launch plan was killed by signal 11"
     )
+
+
+def test_launches_that_cannot_work_fail_and_unknown_ones_are_unmeasured() -> None:
+    record = of([])
+    refused = LaunchRefused("fast_kernel", NotOptedIn("MaxDynamicSharedMemorySize", 65536, 49152))
+    plan = replace(factory.plan("fast", "long", error="x"), archs=("sm_80",))
+    result = judge(replace(record, plans=(replace(plan, cause=refused),)))
+    (verdict,) = of_budget(result, "as_planned", "fail")
+    assert result.exit_code is Exit.FAILED and verdict.subject == Subject("fast", "sm_80", "long")
+    assert "65,536, found 49,152" in verdict.reason and "where" not in verdict.reason
+    result = judge(replace(record, plans=(replace(plan, cause=PlanUnknown("cudaOccupancyMaxActiveClusters")),)))
+    assert result.exit_code is Exit.UNMEASURED
+    assert [v.required for v in of_budget(result, "as_planned", "unmeasured") if v.subject.arch] == [True]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def failed(record: Record) -> Exit:
 
 def built(artifacts: Iterable[Artifact], plans: Iterable[Plan]) -> Exit:
     """The exit code of a build: whether a variant or its plan failed, or the machine stopped one."""
-    failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.crashed)]
+    failures = [*(a.cause for a in artifacts if a.status == "failed"), *(p.cause for p in plans if p.failed)]
     if not all(isinstance(cause, MachineStopped) for cause in failures):
         return Exit.FAILED
     return Exit.INCAPABLE if failures else Exit.OK

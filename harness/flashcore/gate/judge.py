@@ -338,9 +338,11 @@ class _Gate:
                 if isinstance(plan.cause, MachineStopped):
                     self.stopped.append(f"{place}: {plan.error}")
                     yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
+                elif plan.can_run:  # its launches are unknown
+                    yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
                 else:
-                    reason = f"{plan.error} (exclude unsupported shapes by `where`)"
-                    yield self._missed(AS_PLANNED, place, 1, reason)
+                    hint = "" if plan.failed else " (exclude unsupported shapes by `where`)"
+                    yield self._missed(AS_PLANNED, place, 1, plan.error + hint)
             names = dict.fromkeys(launch.kernel for launch in plan.launches)
             for arch in archs:
                 built = self.expansion.kernels.get((plan.variant, arch), {})

@@ -65,11 +65,11 @@ def _obstacle(context: Context, variant: Variant, plan: Plan | None) -> tuple[Ca
         return "unsupported", (artifact and artifact.cause) or NotBuilt(context.gpu_arch or "")
     if artifact.status == "failed":
         return "skipped", DidNotCompile(artifact.arch)
-    if plan is None or plan.cause is None:
+    if plan is None or plan.cause is None or plan.can_run:
         return None
     if isinstance(plan.cause, MachineStopped):
         return "skipped", plan.cause
-    return "failed" if plan.crashed else "unsupported", plan.cause
+    return "failed" if plan.failed else "unsupported", plan.cause
 
 
 def _target(

@@ -159,13 +159,13 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     """Adds static facts, and each artifact's code hash; reports the build's outcome."""
     say, suite = context.say, context.suite
     failed = [a for a in built.artifacts if a.status == "failed"]
-    crashed = [p for p in built.plans if p.crashed]
+    unplanned = [p for p in built.plans if p.failed]
     same_error: dict[tuple[str, str], list[str]] = {}  # most errors are the same on every arch
     for artifact in failed:
         same_error.setdefault((artifact.variant, artifact.message), []).append(artifact.arch)
     for (variant, message), archs in same_error.items():
         say(Failure(f"build: {variant} for {', '.join(archs)} FAILED\n{message}"))
-    for plan in crashed:
+    for plan in unplanned:
         say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
@@ -186,6 +186,6 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
     say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
-    cause = BuildsFailed(len(failed), len(artifacts), len(crashed)) if failed or crashed else ""
+    cause = BuildsFailed(len(failed), len(artifacts), len(unplanned)) if failed or unplanned else ""
     note = StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))

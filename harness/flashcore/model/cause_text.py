@@ -88,7 +88,7 @@ def compilers(changes: Iterable[tuple[str, str, str]]) -> str:
 
 def _builds(cause: c.BuildsFailed) -> str:
     parts = [f"{cause.failed} of {cause.builds} did not compile"] if cause.failed else []
-    return ", ".join(parts + ([f"{cause.plans} launch plans crashed"] if cause.plans else []))
+    return ", ".join(parts + ([f"{cause.plans} launch plans failed"] if cause.plans else []))
 
 
 def _ncu(cause: c.NcuDisagrees) -> str:
@@ -160,6 +160,17 @@ FORMS: dict[type[c.Detail], Form] = {
     c.PlanCrashed: _plan_crashed,
     c.PlanStopped: lambda x: f"{_plan_crashed(x)}\n  hint: free memory",
     c.PlanHung: "the launch plan did not return within {seconds:.0f} s",
+    c.PlanUnknown: "the launcher calls {call}, which cannot be answered without a GPU: declare its plan",
+    c.LaunchRefused: "the launch of {kernel} fails: {because}",
+    c.NotOptedIn: "expected cudaFuncAttribute{attribute} of at least {needed:,}, found {value:,}: set it with "
+    "cudaFuncSetAttribute",
+    c.LaunchesNothing: "expected at least one kernel launch, found none: launch on every path, or return an error",
+    c.OtherStream: "expected all work on the given stream, found {work} on another: pass it the stream, or have its "
+    "stream wait for an event of the given one",
+    c.StreamNotJoined: "expected the given stream to wait for all work, found work on another: record an event after "
+    "it, and have the given stream wait for that",
+    c.NotCapturable: "expected calls that a CUDA graph can contain, found {call} in each: allocate once, or declare a "
+    "workspace; do not synchronize",
     c.NoPlan: lambda x: (
         "no launch plan: it is a reference, or its plan could not be read" if x.profiled else "no launch plan"
     ),

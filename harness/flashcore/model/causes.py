@@ -284,6 +284,47 @@ class PlanHung(Cause):
     seconds: float
 
 
+class PlanUnknown(Cause):
+    """The launcher calls something that only a GPU can answer, so its launches are unknown without one."""
+
+    call: str
+
+
+class LaunchRefused(Cause):
+    """The launcher launches a kernel as no GPU of the arch accepts it."""
+
+    kernel: str
+    because: Cause
+
+
+class NotOptedIn(Cause):
+    """A launch needs a larger value of this attribute, which ``cudaFuncSetAttribute`` sets."""
+
+    attribute: str
+    needed: int
+    value: int
+
+
+class LaunchesNothing(Cause):
+    """The launcher launches no kernel."""
+
+
+class OtherStream(Cause):
+    """The launcher puts a kernel, or this call, on a stream that is not ordered after the given one."""
+
+    work: str
+
+
+class StreamNotJoined(Cause):
+    """The given stream does not wait for another one that the launcher uses."""
+
+
+class NotCapturable(Cause):
+    """The launcher makes a call that a CUDA graph cannot contain, not only the first time."""
+
+    call: str
+
+
 class NoPlan(Cause):
     """There is no launch plan. ``profiled``: the case is a reference, or its plan could not be read."""
 
@@ -334,7 +375,7 @@ class CasesFailed(Cause):
 
 
 class BuildsFailed(Cause):
-    """Some variants did not compile, or their launch plans crashed."""
+    """Some variants did not compile, or their launch plans failed."""
 
     failed: int
     builds: int

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from flashcore.model.cause_text import text
-from flashcore.model.causes import Cause, Detail, PlanRefused, Stale
+from flashcore.model.causes import Cause, Detail, PlanRefused, PlanUnknown, Stale
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
@@ -212,9 +212,9 @@ class Launch:
 class Plan:
     """A variant's launches on a shape, and its workspace in bytes.
 
-    With a ``cause`` there are no launches: the variant refuses the shape, or its plan function crashed or did not
-    return. It applies to the code compiled for each of ``archs``; older runs have one plan for all archs, and no
-    ``archs``.
+    With a ``cause`` there are no launches: the variant refuses the shape, its launches cannot work or are unknown, or
+    its plan function crashed or did not return. It applies to the code compiled for each of ``archs``; older runs have
+    one plan for all archs, and no ``archs``.
     """
 
     variant: str
@@ -230,9 +230,14 @@ class Plan:
         return text(self.cause)
 
     @property
-    def crashed(self) -> bool:
-        """Whether the plan function failed, rather than refused the shape."""
-        return self.cause is not None and not isinstance(self.cause, PlanRefused)
+    def can_run(self) -> bool:
+        """Whether nothing is known that prevents a run."""
+        return self.cause is None or isinstance(self.cause, PlanUnknown)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it cannot run, for another reason than that the variant refuses the shape."""
+        return not self.can_run and not isinstance(self.cause, PlanRefused)
 
 
 def plans_for(plans: Iterable[Plan], arch: str | None) -> dict[tuple[str, str], Plan]:

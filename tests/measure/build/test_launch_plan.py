@@ -21,7 +21,7 @@ from flashcore.errors import Exit
 from flashcore.measure.build import launch_plan
 from flashcore.measure.machine import toolchain
 from flashcore.model.causes import PlanStopped
-from flashcore.model.record import Artifact, Plan
+from flashcore.model.record import Artifact
 from flashcore.model.suite import ForeignLauncher, Problem, Shape
 from tests.conftest import HOST_FAULTS, ROOT, Built, compile_one
 
@@ -48,11 +48,11 @@ def test_a_plan_that_crashes_or_hangs_costs_only_itself(faulty: Built, monkeypat
     }  # fmt: skip
     errors = {name: plan.error for name, plan in plans.items() if plan.error}
     assert errors.pop(("plan_refuses", "small")) == "at most 2000 elements"
-    assert not plans["plan_refuses", "small"].crashed
+    assert not plans["plan_refuses", "small"].failed
     for shape in ("tail", "small"):
         assert "signal 11" in errors.pop(("plan_null", shape))
         assert "did not return within 2 s" in errors.pop(("plan_hangs", shape))
-        assert plans["plan_null", shape].crashed and plans["plan_hangs", shape].crashed
+        assert plans["plan_null", shape].failed and plans["plan_hangs", shape].failed
         # It writes an answer to every open file and exits with 0.
         assert "ended with exit code 0" in errors.pop(("plan_answers", shape))
         sizes = [plans[v, shape].launches[0].dynamic_smem for v in ("plan_shares", "plan_shares_too")]
@@ -83,19 +83,16 @@ class Killing:
     def __init__(self, folder: Path, times: int) -> None:
         self.folder, self.times = folder, times
 
-    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
-        return {"by": f"{__name__}:killed", "key": [arch], "folder": str(self.folder), "times": self.times}
-
-    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
-        return plan
+    def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
+        return {"by": f"{__name__}:killed", "key": [artifact.arch], "folder": str(self.folder), "times": self.times}
 
 
-def killed(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int:
+def killed(library: Any, recording: dict[str, Any], dims: Any) -> dict[str, Any]:
     attempt = len(list(Path(recording["folder"]).iterdir()))
     Path(recording["folder"], str(attempt)).touch()
     if attempt < recording["times"]:
         os.kill(os.getpid(), signal.SIGKILL)
-    return int(library.flashcore_launch_plan(dims, *out))
+    return launch_plan.declared(library, dims)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -114,19 +111,16 @@ def test_a_plan_that_the_machine_kills_is_asked_once_more(toy: Built, tmp_path: 
 class Forging:
     """Has the first plan answer for another and kill the process that would say otherwise."""
 
-    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+    def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
         return {"by": f"{__name__}:forging", "key": [], "parent": os.getpid(), "shape": shape.name}
 
-    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
-        return plan
 
-
-def forging(library: Any, recording: dict[str, Any], dims: Any, *out: Any) -> int:
+def forging(library: Any, recording: dict[str, Any], dims: Any) -> dict[str, Any]:
     if recording["shape"] == "small" and (parent := os.getppid()) != recording["parent"]:
         answer = b'{"cause": null, "workspace": 0, "launches": []}\n'
         Path(f"/proc/{parent}/fd/1").write_bytes(2 * answer)
         os.kill(parent, signal.SIGKILL)
-    return int(library.flashcore_launch_plan(dims, *out))
+    return launch_plan.declared(library, dims)
 
 
 def test_a_plan_answers_for_no_other(toy: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

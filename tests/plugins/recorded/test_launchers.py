@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flashcore.measure.build import launch_plan
+from flashcore.cli import check
+from flashcore.errors import Exit
+from flashcore.measure.build import build, launch_plan
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.static import facts as static_facts
+from flashcore.model.causes import (
+    Cause,
+    DoesNotFit,
+    LaunchesNothing,
+    LaunchRefused,
+    NotCapturable,
+    NotOptedIn,
+    OtherStream,
+    PlanCrashed,
+    PlanRefused,
+    PlanUnknown,
+    StreamNotJoined,
+)
 from flashcore.model.record import Launch, Plan
 from flashcore.plugins.recorded import launchers
+from flashcore.suites import load
 from tests.conftest import ROOT, TOY, Built, compile_one, no_disassembler
 
 
@@ -45,9 +64,9 @@ def test_a_kernel_of_a_public_ladder_is_used_as_it_is(whole_cuda_headers: None, 
 
 @pytest.fixture(scope="module")
 def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Plan]:
-    """The plans of launchers that say nothing of their launches. (Compiles four objects: no other way shows it.)"""
+    """The plans of launchers that say nothing of their launches. (Compiles two objects: no other way shows it.)"""
     built = compile_one(TOY.with_name("foreign"), tmp_path_factory.mktemp("foreign"))
-    assert [a.status for a in built.artifacts] == ["ok"] * 4
+    assert [a.status for a in built.artifacts] == ["ok"] * 2
     result = planned(built)
     with no_disassembler():
         facts = {f.subject.kernel for a in built.artifacts if a.variant == "recorded" for f in static_facts.facts(a)[0]}
@@ -58,18 +77,145 @@ def foreign(compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
 def test_a_launchers_own_launches_are_its_plan(foreign: dict[tuple[str, str], Plan]) -> None:
     first, second, third = foreign["recorded", "small"].launches
     assert first == Launch("lib::scale<128,1>", (32, 1, 1), (128, 1, 1), (1, 1, 1), 16)
-    assert second == Launch("lib::none", (3, 1, 1), (64, 1, 1), (2, 1, 1), 0)  # as its source fixes it
+    assert second == Launch("lib::none", (4, 1, 1), (64, 1, 1), (2, 1, 1), 0)  # as its source fixes it
     assert third == Launch("lib::none", (132, 1, 1), (32, 2, 1), (2, 1, 1), 0, programmatic=True)
     # A number that the shape does not name is 1: the branch on 0.5 is not taken.
     assert [x.grid[0] for x in foreign["recorded", "tail"].launches] == [8, 132]
 
 
-def test_what_only_a_device_can_answer_fails_the_plan(foreign: dict[tuple[str, str], Plan]) -> None:
-    requested = foreign["asks_occupancy", "small"]
-    assert "calls cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, which cannot be answered" in requested.error
-    assert not requested.launches and not requested.crashed
-    assert foreign["asks_runtime", "small"].error and not foreign["asks_runtime", "small"].launches
-
-
 def test_a_declared_plan_has_its_kernels_name_from_the_compiler(foreign: dict[tuple[str, str], Plan]) -> None:
     assert foreign["declared", "tail"].launches[0].kernel == "lib::scale<256,1>"
+
+
+Planned = Callable[[int, str], Plan]
+
+
+@pytest.fixture(scope="module")
+def launchers_suite(
+    whole_cuda_headers: None, compiler: Nvcc, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Built, list[Plan]]:
+    """The suite with a launcher for each way to launch, and its plans by mode. (Compiles two objects.)"""
+    suite = load.load(TOY.with_name("launchers"))
+    folder = tmp_path_factory.mktemp("launchers")
+    with no_disassembler():
+        artifacts = build.build(suite, folder, build.Options(), variants=suite.variants.values(), with_operator=False)
+    assert [(a.status, a.message) for a in artifacts] == [("ok", "")] * 2
+    source = Path(suite.root, "launchers.cu").read_text()
+    plain = suite.shapes["plain"]
+    shapes = [
+        replace(plain, name=mode, params={**plain.params, "mode": int(mode)})
+        for mode in re.findall(r"case (\d+):", source)
+    ]
+    return Built(suite, folder, artifacts), launch_plan.plans(suite, artifacts, shapes, launchers)
+
+
+@pytest.fixture(scope="module")
+def mode(launchers_suite: tuple[Built, list[Plan]]) -> Planned:
+    """The plan of a mode on an arch."""
+    plans = {(p.shape, p.archs[0]): p for p in launchers_suite[1]}
+    return lambda mode, arch: plans[str(mode), arch]
+
+
+@pytest.mark.parametrize(
+    ("number", "on_80", "on_90"),
+    [
+        (0, ((32, 1, 1), 1024), ((32, 1, 1), 1024)),
+        (1, ((32, 1, 1), 1024), ((32, 1, 1), 200 * 1024)),  # falls back
+        (2, ((32, 1, 1), 163 * 1024), ((32, 1, 1), 227 * 1024)),
+        (3, ((3 * 108, 1, 1), 48 * 1024), ((4 * 132, 1, 1), 48 * 1024)),
+        (4, ((64, 1, 1), 0), ((64, 1, 1), 0)),
+        (5, ((108, 1, 1), 32 * 1024), ((132, 1, 1), 32 * 1024)),
+        (8, ((32, 1, 1), 8 * 1024), ((32, 1, 1), 8 * 1024)),
+        (9, ((32, 1, 1), 1024), ((16, 1, 1), 0)),
+        (10, ((8 * 108, 1, 1), 1024), ((8 * 132, 1, 1), 1024)),
+    ],
+)
+def test_launches_are_those_of_the_arch(mode: Planned, number: int, on_80: object, on_90: object) -> None:
+    """Attributes, properties and occupancy have the arch's answers, so that a fallback is taken where it would be."""
+    plans = [mode(number, arch) for arch in ("sm_80", "sm_90a")]
+    assert [plan.cause for plan in plans] == [None, None]
+    assert [(x.grid, x.dynamic_smem) for plan in plans for x in plan.launches] == [on_80, on_90]
+    assert plans[1].launches[0].cooperative == (number == 10)
+    assert plans[1].launches[0].cluster == ((16, 1, 1) if number == 9 else (1, 1, 1))
+
+
+def test_streams_in_order_and_one_allocation_are_fine(mode: Planned) -> None:
+    forked, allocated = mode(6, "sm_80"), mode(7, "sm_80")
+    assert [x.kernel for x in forked.launches] == ["twice", "bounded"] and forked.cause is None
+    assert [x.kernel for x in allocated.launches] == ["twice", "twice"] and allocated.cause is None
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (20, NotOptedIn("MaxDynamicSharedMemorySize", 64 << 10, 48 << 10)),
+        (21, NotOptedIn("MaxDynamicSharedMemorySize", 64 << 10, 56 << 10)),
+        (22, NotOptedIn("MaxDynamicSharedMemorySize", 64 << 10, 48 << 10)),
+        (23, NotOptedIn("MaxDynamicSharedMemorySize", 40 << 10, 32 << 10)),
+        (24, DoesNotFit("grid.x is 0; a launch has 1 to 2,147,483,647")),
+        (25, DoesNotFit),
+        (26, DoesNotFit("256 threads per block; the kernel's launch bounds allow 128")),
+        (28, DoesNotFit),
+        (29, NotOptedIn("MaxDynamicSharedMemorySize", 64 << 10, 48 << 10)),
+        (30, NotOptedIn("MaxDynamicSharedMemorySize", 64 << 10, 48 << 10)),
+    ],
+)
+def test_a_launch_that_no_gpu_of_the_arch_accepts_fails(
+    mode: Planned, number: int, expected: Cause | type[Cause], arch: str
+) -> None:
+    plan = mode(number, arch)
+    assert plan.failed and not plan.launches and isinstance(plan.cause, LaunchRefused)
+    assert plan.cause.because == expected or type(plan.cause.because) is expected
+    assert check.built([], [plan]) is Exit.FAILED
+
+
+def test_a_large_cluster_needs_its_attribute(mode: Planned) -> None:
+    causes = [mode(27, arch).cause for arch in ("sm_80", "sm_90a")]
+    assert [type(c.because) for c in causes if isinstance(c, LaunchRefused)] == [DoesNotFit, NotOptedIn]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (40, OtherStream("twice")),
+        (41, OtherStream("twice")),
+        (42, OtherStream("cudaMemsetAsync")),
+        (43, StreamNotJoined()),
+        (44, StreamNotJoined()),
+        (50, LaunchesNothing()),
+        (51, NotCapturable("cudaMalloc")),
+        (52, NotCapturable("cudaDeviceSynchronize")),
+        (55, PlanCrashed(3, "no such mode")),
+    ],
+)
+def test_a_launcher_that_cannot_work_fails(mode: Planned, number: int, expected: Cause) -> None:
+    plan = mode(number, "sm_90a")
+    assert plan.cause == expected and plan.failed and check.built([], [plan]) is Exit.FAILED
+
+
+def test_a_launcher_may_refuse_a_shape(mode: Planned) -> None:
+    assert mode(53, "sm_80").cause == PlanRefused("expected a multiple of 24")
+    assert mode(54, "sm_80").cause == PlanRefused("invalid argument")
+    assert check.built([], [mode(53, "sm_80")]) is Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("number", "call"),
+    [
+        (60, "cudaOccupancyMaxActiveClusters"),
+        (61, "a function of the CUDA runtime"),
+        (62, "cudaDeviceGetAttribute of attribute 13"),
+    ],
+)
+def test_what_only_a_gpu_can_answer_leaves_the_plan_unknown(mode: Planned, number: int, call: str) -> None:
+    plan = mode(number, "sm_90a")
+    assert plan.cause == PlanUnknown(call) and plan.can_run and not plan.failed and not plan.launches
+    assert check.built([], [plan]) is Exit.OK
+
+
+def test_a_recorded_plan_depends_on_the_kernels_of_the_arch(launchers_suite: tuple[Built, list[Plan]]) -> None:
+    built, _ = launchers_suite
+    problem, shape = built.suite.problems["double"], built.suite.shapes["plain"]
+    keys = [str(launchers.recording(problem, shape, built.of("any", arch))["key"]) for arch in ("sm_80", "sm_90a")]
+    assert keys[0] != keys[1]

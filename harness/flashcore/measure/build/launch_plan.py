@@ -21,7 +21,16 @@ from typing import Any, Protocol
 from flashcore.measure.build.ninja_graph import OBJECT
 from flashcore.measure.machine.isolated import Ended, isolated, started
 from flashcore.model import cache, plugin
-from flashcore.model.causes import Cause, PlanCrashed, PlanHung, PlanRefused, PlanStopped, as_json, from_json
+from flashcore.model.causes import (
+    Cause,
+    LaunchesNothing,
+    PlanCrashed,
+    PlanHung,
+    PlanRefused,
+    PlanStopped,
+    as_json,
+    from_json,
+)
 from flashcore.model.files import file_hash
 from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Launch, Plan
@@ -36,7 +45,7 @@ _CACHE = "plans"
 #: functions of C and C++. Any other may read a clock, a file, the environment or random numbers.
 _STEADY = re.compile(
     r"_{0,2}cuda[A-Z]\w+|_Unwind_Resume|__(cxa|gxx|stack_chk)_\w+|_GLOBAL_OFFSET_TABLE_|__dso_handle|atexit|abort"
-    r"|__assert_fail|(__)?(mem(cpy|move|set)|v?snprintf)(_chk)?|mem(cmp|chr)|str(n?cmp|n?len|r?chr|str)"
+    r"|exit|__assert_fail|(__)?(mem(cpy|move|set)|v?snprintf)(_chk)?|mem(cmp|chr)|str(n?cmp|n?len|r?chr|str)"
     r"|(ceil|exp2?|floor|fmod|log(2|10)?|pow|l?l?round|sqrt|trunc)f?"
     r"|_Zn[aw]\w+|_Zd[al]\w+|_ZT[ISV]\w+|_ZSt\d+(__throw|_Hash_bytes|_Rb_tree)\w+|_ZNK?St7__cxx1112basic_stringIc\w+"
     r"|_ZNSt\d+(exception|invalid_argument|length_error|logic_error|out_of_range|runtime_error)[CD]\d\w*"
@@ -67,16 +76,12 @@ class LaunchRecord(ctypes.Structure):
 class Recorder(Protocol):
     """Records the launches of foreign launchers, which declare no plan; provided by a plugin."""
 
-    def recording(self, problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
-        """The arguments of a launcher, as plain JSON.
+    def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
+        """The arguments of a launcher and the device, as plain JSON.
 
-        ``by`` references the function that a child calls with the library, this recording, and the arguments of
-        ``flashcore_launch_plan``; ``key`` identifies the recording in the cache of plans.
+        ``by`` references the function that a child calls with the library, this recording and the dimensions, and that
+        returns what :func:`declared` does; ``key`` identifies the recording in the cache of plans.
         """
-        ...
-
-    def completed(self, plan: Plan, artifact: Artifact) -> Plan:
-        """The plan with the properties that a launch call does not specify."""
         ...
 
 
@@ -116,7 +121,7 @@ def plans(
             if variant.runs_on(shape):
                 recording: dict[str, Any] = {}
                 if recorder and variant.name in foreign:
-                    recording = recorder.recording(problem, shape, artifact.arch)
+                    recording = recorder.recording(problem, shape, artifact)
                 sizes = [int(shape.params[d]) for d in problem.dims]
                 sizes += [v if isinstance(v := shape.params.get(name), int) else 0 for name in integers]
                 questions.append(_Question(artifact, Path(artifact.plan_library or ""), shape.name, sizes, recording))
@@ -133,11 +138,7 @@ def plans(
         kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
         steady = all(map(_STEADY.fullmatch, host_code.undefined(library.with_name(OBJECT))))
         cache.keep(library.parent, _CACHE, hashes[library], kept if steady else {})
-    results: list[Plan] = []
-    for q in questions:
-        plan = _plan(q, answers[q.library][q.key])
-        results.append(recorder.completed(plan, q.artifact) if recorder and plan.variant in foreign else plan)
-    return results
+    return [_plan(q, answers[q.library][q.key]) for q in questions]
 
 
 def _ask(groups: Iterable[list[_Question]]) -> Iterator[tuple[_Question, dict[str, Any]]]:
@@ -182,7 +183,8 @@ def _plan(question: _Question, answer: Mapping[str, Any]) -> Plan:
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
         launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
     variant, arch = question.artifact.variant, question.artifact.arch
-    return Plan(variant, question.shape, tuple(launches), answer["workspace"], _cause(answer), (arch,))
+    cause = _cause(answer) or (None if launches else LaunchesNothing())
+    return Plan(variant, question.shape, tuple(launches), answer["workspace"], cause, (arch,))
 
 
 def _kernel(name: str) -> str:
@@ -205,14 +207,17 @@ def _answer(question: _Question) -> dict[str, Any]:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     library = ctypes.CDLL(str(question.library))
     dims = (ctypes.c_int64 * len(question.sizes))(*question.sizes)
+    if recording := question.recording:
+        return dict(plugin.resolve(recording["by"])(library, recording, dims))
+    return declared(library, dims)
+
+
+def declared(library: Any, dims: Any) -> dict[str, Any]:
+    """The plan that a library declares, or the cause, as JSON."""
     records = (LaunchRecord * _CAPACITY)()
     workspace = ctypes.c_uint64()
     error = ctypes.c_char_p()
-    out = (records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
-    if recording := question.recording:
-        count = plugin.resolve(recording["by"])(library, recording, dims, *out)
-    else:
-        count = library.flashcore_launch_plan(dims, *out)
+    count = library.flashcore_launch_plan(dims, records, _CAPACITY, ctypes.byref(workspace), ctypes.byref(error))
     if not 0 <= count <= _CAPACITY:
         message = error.value or (b"refused" if count < 0 else b"%d launches; a plan holds at most 32" % count)
         return _without_launches(PlanRefused(message.decode(errors="replace")))

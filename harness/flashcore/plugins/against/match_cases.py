@@ -105,7 +105,7 @@ def _trouble(side: Side, variant: Variant, shape: Shape) -> tuple[bool, str] | N
     if not any(a.status == "ok" for a in artifacts):
         return False, artifacts[0].message if artifacts else f"not declared for {side.job.gpu_arch}"
     plan = side.built.plan(variant.name, shape.name, side.job.gpu_arch)
-    return (plan.crashed, plan.error) if plan is not None and plan.error else None
+    return (plan.failed, plan.error) if plan is not None and not plan.can_run else None
 
 
 def _same_code(before: Side, after: Side, old: Variant, new: Variant, shape: Shape) -> bool:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.build.launch_plan import LaunchRecord
 from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE, OBJECT
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
+from flashcore.model.cause_text import text
 from flashcore.model.record import Artifact
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
-from flashcore.plugins.recorded.launchers import Device, device, struct, values
-from flashcore.readers import cubin
+from flashcore.plugins.recorded.launchers import WORKSPACE, Device, device, kernels, struct, values, workspace_bytes
 from flashcore.suites.problems import dimensions
 
 _MOST_ITEM = 8  # bytes of an element
@@ -32,34 +31,23 @@ def planned(case: Case, inputs: dict[str, Any], artifact: Artifact, folder: Path
         CapabilityError: there is no compiler.
     """
     file = Path(shutil.copy(artifact.cubin or "", folder / "c.cubin"))
-    sizes_of = {kernel.name: kernel.parameters for kernel in cubin.read(file, artifact.arch).kernels}
     tensors, members = tensors_of(case), values(case.arguments, {**case.params, **inputs})
     places = dict(zip(tensors, (int(address) for kind, address in members if "*" in kind and address), strict=True))
     dims = dimensions(case.arguments)
     sizes = (ctypes.c_int64 * len(dims))(*(int(case.params[d]) for d in dims))
-    launched: list[Any] = []
-
-    def on_launch(record: Any, arguments: Any) -> None:
-        launch = record.contents.as_dict()
-        parameters = enumerate(sizes_of.get(launch["kernel"], ()))
-        launched.append((launch, [ctypes.string_at(arguments[i], size) for i, size in parameters]))
-
-    callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(LaunchRecord), ctypes.POINTER(ctypes.c_void_p))(on_launch)
     library = _recording(artifact)
-    library.flashcore_workspace_bytes.restype = ctypes.c_uint64
-    if workspace := library.flashcore_workspace_bytes(sizes):
+    if workspace := workspace_bytes(library, sizes):
         tensors["workspace"] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
-        places["workspace"] = 1 << 50
-    library.flashcore_record_arguments.restype = ctypes.c_char_p
-    scratch, gpu = ctypes.c_void_p(places.get("workspace")), ctypes.byref(Device(*device(artifact.arch)))
-    if error := library.flashcore_record_arguments(ctypes.byref(struct(members)), sizes, scratch, gpu, callback):
-        raise FlashcoreError(f"{case.name}: expected launches, found: {error.decode(errors='replace')}")
+        places["workspace"] = WORKSPACE
+    gpu = Device(artifact.arch, device(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
+    if cause := gpu.call(library, struct(members), sizes):
+        raise FlashcoreError(f"{case.name}: expected launches, found: {text(cause)}")
     ranges = {
         name: range(place, place + _MOST_ITEM * math.prod(tensors[name].sizes) + 1) for name, place in places.items()
     }
     launches = [
         Launch(cubin=file.name, arguments=[_argument(content, ranges) for content in contents], **launch)
-        for launch, contents in launched
+        for launch, contents in zip(gpu.launches, gpu.arguments, strict=True)
     ]
     return Plan(tensors=tensors, launches=launches)
 

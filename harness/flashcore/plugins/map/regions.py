@@ -142,6 +142,6 @@ def verdicts(record: Record, others: Sequence[Verdict]) -> Sequence[Verdict]:
         regions = Regions(record)
     except UsageError:
         return others
-    refused = {f"{plan.variant}/{plan.shape}" for plan in record.plans if plan.cause and not plan.crashed}
+    refused = {f"{plan.variant}/{plan.shape}" for plan in record.plans if not plan.can_run and not plan.failed}
     judged = (v for v in others if v.budget != AS_PLANNED or v.subject.case not in refused)
     return [*judged, *regions.verdicts]

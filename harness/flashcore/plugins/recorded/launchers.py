@@ -1,4 +1,4 @@
-"""Records the launches of foreign CUDA launchers without a GPU, from given arguments and device properties.
+"""Records the launches of foreign CUDA launchers without a GPU, from given arguments and a simulated device.
 
 The launcher must not read from the tensors.
 """
@@ -6,16 +6,34 @@ The launcher must not read from the tensors.
 from __future__ import annotations
 
 import ctypes
+import functools
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flashcore.chips import devices, occupancy
 from flashcore.measure.build.binding import c_type
+from flashcore.measure.build.launch_plan import LaunchRecord
 from flashcore.measure.machine.gpu import Gpu
-from flashcore.model.record import Artifact, Plan
+from flashcore.model.causes import (
+    Cause,
+    DoesNotFit,
+    LaunchRefused,
+    NotCapturable,
+    NotOptedIn,
+    OtherStream,
+    PlanRefused,
+    PlanUnknown,
+    StreamNotJoined,
+    as_json,
+)
+from flashcore.model.groups import picked
+from flashcore.model.record import Artifact, Launch
 from flashcore.model.suite import Argument, Problem, Shape
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
@@ -29,28 +47,157 @@ _FIELDS: Mapping[str, Any] = {
     "bool": ctypes.c_bool,
 }
 #: Tensors are far apart, and aligned like torch's.
-_FIRST_ADDRESS, DISTANCE = 1 << 40, 1 << 36
-#: Static shared memory available to every block, in bytes.
-_SMEM_PER_BLOCK = 48 * 1024
+_FIRST_ADDRESS, DISTANCE, WORKSPACE = 1 << 40, 1 << 36, 1 << 50
+#: Shared memory that a launch may have, and the largest cluster, without an attribute of the kernel.
+_SMEM_PER_BLOCK, _PORTABLE_CLUSTER = 48 * 1024, 8
+#: ``cudaFuncAttribute``
+_DYNAMIC_SMEM, _NON_PORTABLE = 8, 14
+_SMEM_OPTIN = 97  # of ``cudaDeviceAttr``
+#: ``cudaError_t``; the last are the runtime's where it has no GPU.
+_INVALID_VALUE, _INVALID_CONFIGURATION, _NO_GPU = 1, 9, (3, 34, 35, 46, 100)
 
 
-class Device(ctypes.Structure):
-    """``flashcore_device`` of launcher.h."""
+class _Functions(ctypes.Structure):
+    """``flashcore_device`` of recorder.cpp."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_int32)
-        for name in ("major", "minor", "sms", "threads_per_sm", "smem_per_block", "smem_optin", "smem_per_sm")
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("memory", ctypes.c_uint64),
+        ("launch", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(LaunchRecord), ctypes.POINTER(ctypes.c_void_p))),
+        ("set_attribute", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)),
+        ("ask", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64)),
+        ("report", ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)),
     )
 
 
-def recording(problem: Problem, shape: Shape, arch: str) -> dict[str, Any]:
+class Device:
+    """A device of an arch as a launcher sees it: which launches it accepts, and what it answers.
+
+    ``launches`` and the bytes of their ``arguments`` are those of the last call.
+
+    Args:
+        given: what :func:`device` returns.
+        kernels: what :func:`kernels` returns.
+    """
+
+    def __init__(self, arch: str, given: Mapping[str, Any], kernels: Mapping[str, Any]) -> None:
+        self._arch, self._attributes, self._kernels = arch, given["attributes"], kernels
+        self._set: dict[tuple[str, int], int] = {}
+        kinds: Any = dict(_Functions._fields_)
+        calls = {f: kinds[f](getattr(self, f"_{f}")) for f in ("launch", "set_attribute", "ask", "report")}
+        self._functions = _Functions(name=given["name"].encode(), memory=given["memory"], **calls)
+
+    def call(self, library: Any, arguments: ctypes.Structure, dims: Any) -> Cause | None:
+        """Calls the launcher twice, since it may allocate and prepare once; returns why its launches cannot work."""
+        text = ctypes.c_char_p()
+        workspace = ctypes.c_void_p(WORKSPACE if workspace_bytes(library, dims) else None)
+        for self._is_first in (True, False):
+            self._cause: Cause | None = None
+            self._refused: tuple[int, Cause] | None = None
+            self.launches: list[dict[str, Any]] = []
+            self.arguments: list[list[bytes]] = []
+            code = library.flashcore_record(
+                ctypes.byref(arguments), dims, workspace, ctypes.byref(self._functions), ctypes.byref(text)
+            )
+            if self._cause:
+                return self._cause
+            # After a refused launch, a launcher that reads the error may launch something else.
+            if self._refused and (code or self._refused[0] == len(self.launches)):
+                return self._refused[1]
+            if code in _NO_GPU:
+                return PlanUnknown("a function of the CUDA runtime")
+            if code:
+                return PlanRefused((text.value or b"refused").decode(errors="replace"))
+        return None
+
+    def _launch(self, record: Any, arguments: Any) -> int:
+        launch = record.contents.as_dict()
+        kernel = self._of(launch["kernel"])
+        if launch["cluster"] == [1, 1, 1]:  # the one that the kernel's source fixes
+            launch["cluster"] = [kernel.get(f"required_cluster_{axis}", 1) for axis in "xyz"]
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
+        cause = occupancy.launch_refusal(self._arch, Launch(**plain), kernel)
+        if not isinstance(cause, DoesNotFit):
+            cause = self._not_opted_in(launch)
+        if cause:
+            self._refused = len(self.launches), LaunchRefused(canonical(launch["kernel"]), cause)
+            return _INVALID_VALUE if isinstance(cause, NotOptedIn) else _INVALID_CONFIGURATION
+        self.launches.append(launch)
+        sizes = enumerate(kernel.get("parameters", ()))
+        self.arguments.append([ctypes.string_at(arguments[i], size) for i, size in sizes])
+        return 0
+
+    def _not_opted_in(self, launch: Mapping[str, Any]) -> Cause | None:
+        name = launch["kernel"]
+        if launch["dynamic_smem"] > (most := self._dynamic_smem(name)):
+            return NotOptedIn("MaxDynamicSharedMemorySize", launch["dynamic_smem"], most)
+        if math.prod(launch["cluster"]) > _PORTABLE_CLUSTER and not self._set.get((name, _NON_PORTABLE)):
+            return NotOptedIn("NonPortableClusterSizeAllowed", 1, 0)
+        return None
+
+    def _of(self, name: str) -> Mapping[str, Any]:
+        return self._kernels.get(name) or self._kernels.get(canonical(name)) or {"registers": 0, "static_smem": 0}
+
+    def _dynamic_smem(self, name: str) -> int:
+        return self._set.get((name, _DYNAMIC_SMEM), _SMEM_PER_BLOCK - int(self._of(name)["static_smem"]))
+
+    def _set_attribute(self, kernel: bytes, attribute: int, value: int) -> int:
+        name = kernel.decode()
+        most = self._attributes.get(_SMEM_OPTIN, value + (1 << 20)) - self._of(name)["static_smem"]
+        if attribute == _DYNAMIC_SMEM and not 0 <= value <= most:
+            return _INVALID_VALUE
+        self._set[name, attribute] = value
+        return 0
+
+    def _ask(self, question: int, kernel: bytes | None, number: int, dynamic_smem: int) -> int:
+        if kernel is None:
+            return int(self._attributes.get(number, -1))
+        facts, allowed = self._of(name := kernel.decode()), self._dynamic_smem(name)
+        if not facts["registers"]:
+            return -1
+        bound = facts.get("max_threads", occupancy.MAX_THREADS)
+
+        def blocks(threads: int, smem: int) -> int | None:
+            if threads > bound or smem > allowed:
+                return 0
+            fit = occupancy.occupancy(self._arch, threads, facts["registers"], facts["static_smem"], smem)
+            return fit.blocks_per_sm
+
+        if question == 2:
+            return -1 if (answer := blocks(number, dynamic_smem)) is None else answer
+        threads = max((n for n in range(bound, 0, -1) if blocks(n, 0)), default=0) or bound
+        local = (facts["static_smem"], facts["constant_bytes"], facts["stack_bytes"])
+        return int((*local, threads, facts["registers"], int(self._arch[3:].rstrip("af")), allowed)[number])
+
+    def _report(self, fault: int, subject: bytes) -> None:
+        if self._cause is None:
+            match fault, subject.decode(errors="replace"):
+                case 0, call:
+                    self._cause = PlanUnknown(call)
+                case 1, work:
+                    self._cause = OtherStream(canonical(work))
+                case 2, _:
+                    self._cause = StreamNotJoined()
+                case _, call if not self._is_first:
+                    self._cause = NotCapturable(call)
+
+
+def recording(problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
     """See :class:`flashcore.measure.build.launch_plan.Recorder`."""
-    arguments, numbers = values(problem.arguments, shape.params), device(arch)
-    return {"by": f"{__name__}:record", "key": cache_key(arguments, numbers), "arguments": arguments, "device": numbers}
+    arguments, simulated = values(problem.arguments, shape.params), device(artifact.arch)
+    facts = kernels(artifact.cubin or "", artifact.arch)
+    return {
+        "by": f"{__name__}:record",
+        "key": [*cache_key(arguments, simulated["attributes"].values()), json.dumps(facts)],
+        "arch": artifact.arch,
+        "arguments": arguments,
+        "device": simulated,
+        "kernels": facts,
+    }
 
 
-def cache_key(arguments: Sequence[tuple[str, float | int]], device: Sequence[int]) -> list[str | float | int]:
-    """What a recorded plan depends on besides dimensions: numbers, absent tensors and the device."""
+def cache_key(arguments: Sequence[tuple[str, float | int]], device: Iterable[int]) -> list[str | float | int]:
+    """What a recorded plan depends on besides dimensions and kernels: numbers, absent tensors and the device."""
     values = [
         value if "*" not in kind else f"no {i}"
         for i, (kind, value) in enumerate(arguments)
@@ -59,21 +206,30 @@ def cache_key(arguments: Sequence[tuple[str, float | int]], device: Sequence[int
     return ["recorded", *values, *device]
 
 
-def record(library: Any, recording: Mapping[str, Any], dims: Any, *out: Any) -> int:
-    """Calls the launcher in a child process. Returns the number of launches, or a negative error."""
-    if not hasattr(library, "flashcore_recorded_plan"):
-        return int(library.flashcore_launch_plan(dims, *out))
-    arguments, numbers = struct(recording["arguments"]), Device(*recording["device"])
-    return int(library.flashcore_recorded_plan(ctypes.byref(arguments), dims, ctypes.byref(numbers), *out))
+def record(library: Any, recording: Mapping[str, Any], dims: Any) -> dict[str, Any]:
+    """Calls the launcher in a child process; returns the plan as JSON."""
+    sys.unraisablehook = lambda error: (traceback.print_exception(error.exc_value), os._exit(1))  # type: ignore[assignment]
+    device = Device(recording["arch"], recording["device"], recording["kernels"])
+    cause = device.call(library, struct(recording["arguments"]), dims)
+    return {
+        "cause": cause and as_json(cause),
+        "workspace": workspace_bytes(library, dims),
+        "launches": [] if cause else device.launches,
+    }
 
 
-def completed(plan: Plan, artifact: Artifact) -> Plan:
-    """The plan with the cluster sizes fixed in kernels' sources, which launch calls do not name."""
-    if artifact.cubin is None:
-        return plan
-    kernels = cubin.read(Path(artifact.cubin), artifact.arch).kernels
-    fixed = {canonical(k.name): k.cluster for k in kernels if k.cluster}
-    return replace(plan, launches=tuple(replace(x, cluster=fixed.get(x.kernel, x.cluster)) for x in plan.launches))
+def workspace_bytes(library: Any, dims: Any) -> int:
+    """The size of a variant's workspace."""
+    library.flashcore_workspace_bytes.restype = ctypes.c_uint64
+    return int(library.flashcore_workspace_bytes(dims))
+
+
+@functools.lru_cache(maxsize=8)  # a build's path is that of its content
+def kernels(file: str, arch: str) -> dict[str, dict[str, Any]]:
+    """A cubin's kernels by mangled and by displayed name: resources, launch bounds, and the sizes of parameters."""
+    names = ("registers", "static_smem", "stack_bytes", "constant_bytes", "parameters")
+    by_name = {k.name: picked(k, *names) | k.demands for k in cubin.read(Path(file), arch).kernels}
+    return {canonical(name): facts for name, facts in by_name.items()} | by_name
 
 
 def values(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[tuple[str, float | int]]:
@@ -101,15 +257,25 @@ def struct(given: Sequence[tuple[str, float | int]]) -> ctypes.Structure:
     return layout(*(value if _FIELDS[kind] is ctypes.c_double else int(value) for kind, value in given))  # type: ignore[no-any-return]
 
 
-def device(arch: str) -> tuple[int, ...]:
-    """The fields of a :class:`Device` of that arch; unknown ones are 0.
+@functools.lru_cache(maxsize=8)
+def device(arch: str) -> dict[str, Any]:
+    """The name, memory and known attributes (by the numbers of ``cudaDeviceAttr``) of a device of that arch.
 
-    The number of SMs is that of this machine's GPU if it has this arch, else of the largest GPU in the device table.
+    It is this machine's GPU if that has this arch, else the largest GPU in the device table.
     """
     number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
-    sms_of_arch = [d.sms for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
-    sms = gpu.sms if gpu is not None and gpu.arch_of((arch,)) else max(sms_of_arch, default=0)
-    sizes = (0, 0, 0, 0)
+    of_arch = [d for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
+    model = max(of_arch, key=lambda d: d.sms, default=None)
+    attributes = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
+    attributes |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
+    attributes |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
+    attributes |= {8: _SMEM_PER_BLOCK, 111: occupancy.SMEM_RESERVED, 120: int(number >= 90)}
     if limits is not None:
-        sizes = (32 * limits.warps, _SMEM_PER_BLOCK, 1024 * limits.smem_block, 1024 * limits.smem)
-    return (number // 10, number % 10, sms, *sizes)
+        attributes |= {39: 32 * limits.warps, 106: limits.blocks}
+        attributes |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
+    if model is not None:
+        attributes |= {16: model.sms, 38: int(model.l2_mib * 2**20)}
+    if gpu is not None and gpu.arch_of((arch,)):
+        attributes[16] = gpu.sms
+    memory = int(model.memory_gib * 2**30) if model else 0
+    return {"name": model.names[0] if model else arch, "memory": memory, "attributes": attributes}

@@ -6,25 +6,15 @@
 //   cudaError_t launch(const flashcore::Args&, const flashcore::Shape&, void* workspace, cudaStream_t)
 //
 // followed by FLASHCORE_LAUNCHER(launch). Its variants have `plan = "recorded"` in the manifest. The launch plan is then
-// recorded by calling the function without a GPU, with the runtime's launch calls replaced (recorder.cpp). In that call
-// tensors are addresses that must not be dereferenced, numbers are the shape's params of the same name (else 1), and
-// device queries are answered for a device of the arch. A query without an answer fails the plan.
+// recorded by calling the function without a GPU, with the runtime replaced (recorder.cpp). In that call tensors are
+// addresses that must not be dereferenced, numbers are the shape's params of the same name (else 1), and launches and
+// queries have the results that a device of the arch would give. With a query that has no answer, the plan is unknown.
 //
 // A function that needs scratch memory declares its size in bytes for a shape:
 // FLASHCORE_LAUNCHER_WITH_WORKSPACE(launch, workspace_bytes).
 #pragma once
 
 #include <flashcore/launch.h>
-
-extern "C" {
-// The device properties that a launcher may query; sizes in bytes.
-struct flashcore_device {
-  std::int32_t major, minor, sms, threads_per_sm, smem_per_block, smem_optin, smem_per_sm;
-};
-// Defined by the recorder; absent in libraries that launch kernels.
-__attribute__((weak)) void flashcore_record(const flashcore_device* device);
-__attribute__((weak)) int flashcore_recorded(flashcore_launch_record* out, int capacity, const char** error);
-}
 
 namespace flashcore {
 
@@ -59,22 +49,4 @@ constexpr const char* kernel_name() {
                                        std::uint64_t*, const char** error) {                       \
     *error = "its launches are recorded: set plan = \"recorded\" for the variant in the manifest"; \
     return -1;                                                                                     \
-  }                                                                                                \
-  /* Like flashcore_launch_plan, but records the launcher's launches with these arguments. */      \
-  extern "C" int flashcore_recorded_plan(const void* args, const std::int64_t* dims,               \
-                                         const flashcore_device* device,                           \
-                                         flashcore_launch_record* out, int capacity,               \
-                                         std::uint64_t* workspace_bytes, const char** error) {     \
-    if (flashcore_record == nullptr) {                                                             \
-      return flashcore_launch_plan(dims, out, capacity, workspace_bytes, error);                   \
-    }                                                                                              \
-    *workspace_bytes = flashcore_workspace_bytes(dims);                                            \
-    flashcore_record(device);                                                                      \
-    const int code = flashcore_launch(args, dims, reinterpret_cast<void*>(1 << 20), nullptr, error); \
-    const int count = flashcore_recorded(out, capacity, error);                                    \
-    if (count >= 0 && code != 0) {                                                                 \
-      *error = flashcore_error_string(code);                                                       \
-      return -1;                                                                                   \
-    }                                                                                              \
-    return count;                                                                                  \
   }
