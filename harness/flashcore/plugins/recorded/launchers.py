@@ -83,6 +83,10 @@ class Device:
     def __init__(self, arch: str, given: Mapping[str, Any], kernels: Mapping[str, Any]) -> None:
         self._arch, self._attributes, self._kernels = arch, given["attributes"], kernels
         self._set: dict[tuple[str, int], int] = {}
+        self._cause: Cause | None = None
+        self._refused: tuple[int, Cause] | None = None
+        self.launches: list[dict[str, Any]] = []
+        self.arguments: list[list[bytes]] = []
         kinds: Any = dict(_Functions._fields_)
         calls = {f: kinds[f](getattr(self, f"_{f}")) for f in ("launch", "set_attribute", "ask", "report")}
         self._functions = _Functions(name=given["name"].encode(), memory=given["memory"], **calls)
@@ -91,24 +95,22 @@ class Device:
         """Calls the launcher twice, since it may allocate and prepare once; returns why its launches cannot work."""
         text = ctypes.c_char_p()
         workspace = ctypes.c_void_p(WORKSPACE if workspace_bytes(library, dims) else None)
+        given = ctypes.byref(arguments), dims, workspace, ctypes.byref(self._functions), ctypes.byref(text)
         for self._is_first in (True, False):
-            self._cause: Cause | None = None
-            self._refused: tuple[int, Cause] | None = None
-            self.launches: list[dict[str, Any]] = []
-            self.arguments: list[list[bytes]] = []
-            code = library.flashcore_record(
-                ctypes.byref(arguments), dims, workspace, ctypes.byref(self._functions), ctypes.byref(text)
-            )
-            if self._cause:
-                return self._cause
-            # After a refused launch, a launcher that reads the error may launch something else.
-            if self._refused and (code or self._refused[0] == len(self.launches)):
-                return self._refused[1]
-            if code in _NO_GPU:
-                return PlanUnknown("a function of the CUDA runtime")
-            if code:
-                return PlanRefused((text.value or b"refused").decode(errors="replace"))
+            self.launches, self.arguments, self._cause, self._refused = [], [], None, None
+            if cause := self._outcome(library.flashcore_record(*given), text):
+                return cause
         return None
+
+    def _outcome(self, code: int, text: ctypes.c_char_p) -> Cause | None:
+        if self._cause:
+            return self._cause
+        # After a refused launch, a launcher that reads the error may launch something else.
+        if self._refused and (code or self._refused[0] == len(self.launches)):
+            return self._refused[1]
+        if code in _NO_GPU:
+            return PlanUnknown("a function of the CUDA runtime")
+        return PlanRefused((text.value or b"refused").decode(errors="replace")) if code else None
 
     def _launch(self, record: Any, arguments: Any) -> int:
         launch = record.contents.as_dict()
@@ -208,7 +210,7 @@ def cache_key(arguments: Sequence[tuple[str, float | int]], device: Iterable[int
 
 def record(library: Any, recording: Mapping[str, Any], dims: Any) -> dict[str, Any]:
     """Calls the launcher in a child process; returns the plan as JSON."""
-    sys.unraisablehook = lambda error: (traceback.print_exception(error.exc_value), os._exit(1))  # type: ignore[assignment]
+    sys.unraisablehook = _end
     device = Device(recording["arch"], recording["device"], recording["kernels"])
     cause = device.call(library, struct(recording["arguments"]), dims)
     return {
@@ -216,6 +218,13 @@ def record(library: Any, recording: Mapping[str, Any], dims: Any) -> dict[str, A
         "workspace": workspace_bytes(library, dims),
         "launches": [] if cause else device.launches,
     }
+
+
+def _end(error: Any) -> None:
+    """Ends the process: an exception in a function that C++ called must not be an answer."""
+    traceback.print_exception(error.exc_value)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def workspace_bytes(library: Any, dims: Any) -> int:
