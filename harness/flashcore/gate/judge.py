@@ -335,10 +335,9 @@ class _Gate:
             subject = Subject(plan.variant, shape=plan.shape)
             archs = plan.archs or self.record.suite.archs
             for place in (replace(subject, arch=arch) for arch in archs if plan.cause):
-                if isinstance(plan.cause, MachineStopped):
+                if stopped := isinstance(plan.cause, MachineStopped):
                     self.stopped.append(f"{place}: {plan.error}")
-                    yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
-                elif plan.can_run:  # its launches are unknown
+                if stopped or plan.can_run:  # its launches are unknown
                     yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
                 else:
                     hint = "" if plan.failed else " (exclude unsupported shapes by `where`)"
