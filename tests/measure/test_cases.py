@@ -24,8 +24,9 @@ def left_out(
 ) -> dict[str, tuple[str, object]]:
     """Case → status and cause of those that the bench leaves out; the peer's cases are ready unless ``before``."""
     built = Built("", (artifact,) if artifact else (), (plan,) if plan else ())
-    context = stages.context(folder, variants=(FAST, PEER), gpu_arch="sm_90a", built=built)
-    ready, outcomes = sort_out(replace(context, shapes=tuple(SUITE.shapes.values())), "bench", before)
+    context = stages.context(folder, gpu_arch="sm_90a", built=built)
+    selected = replace(context, variants=(FAST, PEER), shapes=tuple(SUITE.shapes.values()))
+    ready, outcomes = sort_out(selected, "bench", before)
     assert {o.case for o in outcomes} | {f"{v.name}/{s.name}" for v, s in ready} == {
         f"{v}/{s}" for v in ("fast", "cudnn") for s in ("mission", "long")
     }

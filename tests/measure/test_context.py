@@ -44,8 +44,8 @@ def test_a_shape_is_taken_where_it_says_so_or_the_user_does() -> None:
 def test_references_are_timed_and_neither_profiled_nor_sanitized(tmp_path: Path) -> None:
     variant, parent, peer = factory.variant("own"), factory.variant("parent"), factory.peer()
     references = frozenset({"parent", "cudnn"})
-    made = stages.context(tmp_path, variants=(variant, parent, peer), references=references, shapes=("mission",))
-    context = replace(made, shapes=(SHAPES[0],))
+    made = stages.context(tmp_path, references=references, shapes=("mission",))
+    context = replace(made, variants=(variant, parent, peer), shapes=(SHAPES[0],))
     names = {stage: [v.name for v, _ in context.cases(stage)] for stage in ("bench", "profile", "sanitize")}
     assert names == {"bench": ["own", "parent", "cudnn"], "profile": ["own"], "sanitize": ["own"]}
 
