@@ -18,7 +18,7 @@ from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import Bound, Point, case_bounds
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS
-from flashcore.model.record import Fact, Record, Source, Subject, Value
+from flashcore.model.record import Fact, Record, Subject, Value
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 #: The parts of a subject: the index's level names.
 SUBJECT = ("variant", "arch", "shape", "kernel", "launch")
 #: The columns of the export. ``type`` is float, int, bool, str, or, for unmeasured facts, none.
-EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note", "trust")
-#: The sources of facts that a process with the kernels' launches measured.
-_MEASURED = (Source.NCU, Source.EVENTS, Source.KERNEL, Source.NVML, Source.CHECK)
+EXPORT = (*SUBJECT, "fact", "value", "type", "unit", "source", "note")
 #: The default facts of :func:`table`: speed, utilization, and resources of the code.
 LADDER = (
     "isolated_p50",
@@ -54,11 +52,10 @@ LADDER = (
 
 def export_rows(record: Record) -> Iterator[tuple[Value | None, ...]]:
     """Every fact of a record, exactly as recorded: values for the columns :data:`EXPORT`. Needs no pandas."""
-    parts, untrusted = attrgetter(*SUBJECT), record.untrusted
+    parts = attrgetter(*SUBJECT)
     for f in record.facts:
         kind = "none" if f.value is None else type(f.value).__name__
-        trust = "untrusted" if f.subject.variant in untrusted and f.source in _MEASURED else None
-        yield (*parts(f.subject), f.name, f.value, kind, f.unit, f.source.value, f.note, trust)
+        yield (*parts(f.subject), f.name, f.value, kind, f.unit, f.source.value, f.note)
 
 
 _CASE, _CODE = ("variant", "shape"), SUBJECT[:4]

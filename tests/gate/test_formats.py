@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flashcore import frames
 from flashcore.errors import Exit
 from flashcore.gate import formats, judge
 from flashcore.gate.formats import FORMATS
@@ -19,9 +17,8 @@ from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
 from flashcore.gate.wording import sentence
 from flashcore.model.causes import SourceLine
-from flashcore.model.record import Facts, Record
+from flashcore.model.record import Record
 from flashcore.model.suite import Suite
-from flashcore.report.view import origin_line
 from tests import factory
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -182,19 +179,3 @@ def test_a_missed_limit_comes_with_the_change_that_mends_it(record: Record) -> N
     items = [v["advice"] for v in verdicts if "advice" in v]
     assert [x["evidence"]["spill_store_bytes"] for x in items] == [{"value": 8, "unit": "B"}] * 3
     assert all(v["status"] == "fail" for v in verdicts if "advice" in v)
-
-
-def test_variants_with_host_code_of_their_own_are_untrusted(tmp_path: Path) -> None:
-    record = factory.record(suite(tmp_path))
-    assert {"fast", "slow"} <= {*record.untrusted}
-    assert record.trust_notes() and not record.trust_notes([]), "no names are not all that were measured"
-    shapes = {o.shape for o in record.outcomes if o.variant == "fast"}
-    planned = [factory.fact("launched_from", "plan", shape=shape) for shape in shapes]
-    for facts, listed in ((planned, False), (planned[1:], True)):  # one call from host code is enough
-        other = replace(record, facts=Facts([*record.facts, *facts]))
-        data = json.loads(formats.as_json(judge.judge(other, today=TODAY), other, Places(other, tmp_path)))
-        assert ("fast" in data["untrusted"]) is listed and "slow" in data["untrusted"]
-        rows = [dict(zip(frames.EXPORT, row, strict=True)) for row in frames.export_rows(other)]
-        assert any(r["trust"] for r in rows if r["variant"] == "fast") is listed
-        assert not any(r["trust"] for r in rows if r["source"] in ("ptxas", "cubin", "sass", "plan"))
-        assert "untrusted" in origin_line(other), "on every page"

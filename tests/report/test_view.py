@@ -25,16 +25,15 @@ def test_each_gpu_of_a_shared_run_has_a_row() -> None:
 
 def test_the_top_line_tells_where_gpu_results_come_from() -> None:
     record = factory.record()
-    untrusted = "; untrusted: all variants; host code of a variant ran in the measuring process"
     line = f"Run {record.id}, 2026-01-02, source 000000000000; measured on NVIDIA H200"
-    assert view.origin_line(record) == line + untrusted
+    assert view.origin_line(record) == line
     joined = replace(
         record,
         environment=factory.environment(gpu=None),
         joined=(Origin("20260101T000000Z-0000", "NVIDIA H200", "sm_90a", "times"),),
     )
     assert view.origin_line(joined).endswith(
-        "; recorded without a GPU; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)" + untrusted
+        "; recorded without a GPU; times joined from run 20260101T000000Z-0000, NVIDIA H200 (sm_90a)"
     )
 
 

@@ -107,7 +107,6 @@ def brief(record: Record, case: str) -> _Data:
         "run": record.id,
         "gpu": record.gpu,
         "assumed_gpu": None if record.gpu else roofline.assumed_gpu(record),
-        "untrusted": variants[0].name in record.untrusted,
         "right": right(),
         "time": time(),
         "parts": {p.kind: p.percent for p in parts.parts if p.percent >= WORTH} | {"by": by(shape.time, "issue_active")}

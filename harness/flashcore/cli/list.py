@@ -65,7 +65,6 @@ def _kind(variant: Variant) -> dict[str, object]:
         "source": keys.get("source"),
         "callable": keys.get("callable"),
         "is_peer": variant.is_reference,
-        "untrusted": variant.is_untrusted,
     }
 
 
@@ -76,7 +75,6 @@ def suite_table(declared: Suite) -> str:
             v.name,
             v.parent or "-",
             v.origin,
-            "untrusted" if v.is_untrusted else "-",
             ", ".join(v.where.archs),
             v.technique,
         )
@@ -90,7 +88,7 @@ def suite_table(declared: Suite) -> str:
     return "\n\n".join(
         [
             f"{declared.name}: {declared.title}",
-            grid(("variant", "parent", "source", "host code", "archs", "technique"), variants),
+            grid(("variant", "parent", "source", "archs", "technique"), variants),
             grid(("shape", "parameters", "stages"), shapes),
             grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
         ]

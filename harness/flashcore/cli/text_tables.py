@@ -24,7 +24,6 @@ _ENERGY = {"energy": "mJ", "flop_per_joule": "GFLOP/J"}
 def ladder(record: Record) -> str:
     """Times on each row of shapes, fastest first, with speedups over the baseline and the fastest library."""
     parts: list[str] = []
-    timed: list[str] = []
     facts, suite, readings = record.facts, record.suite, Readings(record)
     energy = {name: unit for name, unit in _ENERGY.items() if any(facts.named(name))}
     for row in (Row(readings, s) for s in suite.rows(s for s in suite.shapes.values() if "bench" in s.stages)):
@@ -32,7 +31,6 @@ def ladder(record: Record) -> str:
         for name in dict.fromkeys((*row.times, *sorted(row.cases))):
             subject = Subject(name, shape=row.cases[name].name)
             if facts.get(row.shape.time, subject) is not None:
-                timed.append(name)
                 label = (subject.case if row.shapes[1:] else name) + " (library)" * suite.variants[name].is_reference
                 few = readings.first_round(row.shape.time, name, subject.shape or "")
                 label += f" ({few})" if few else ""
@@ -45,8 +43,6 @@ def ladder(record: Record) -> str:
         if lines:
             table = grid(("variant", *_TIMES.values(), "x baseline", "x library", "TFLOP/s", *energy.values()), lines)
             parts.append(f"{row.name} ({row.shape.params_text}), ranked by {row.shape.rank_by}\n{table}")
-    names = dict.fromkeys(timed)
-    parts += record.trust_notes(names)
     return "\n\n".join(parts) or "no times were recorded"
 
 

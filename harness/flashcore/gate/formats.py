@@ -43,7 +43,6 @@ def as_json(judgement: Judgement, record: Record, places: Places) -> str:
             for use in judgement.waivers
         ],
         "notes": list(judgement.notes),
-        "untrusted": list(record.untrusted),
     }
     return with_rows(data, "verdicts", [_verdict(v, places) for v in judgement.verdicts])
 

@@ -190,11 +190,10 @@ def judge(
         if table in record.suite.tables:
             verdicts = [*plugin.resolve(of_table)(record, verdicts)]
     trouble = (*gate.trouble.values(), *gate.stopped)
-    names = [*record.suite.variants] if variants is None else variants
     return Judgement(
         tuple(verdicts),
         tuple(gate.uses()),
-        (*record.trust_notes(names), *gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
+        (*gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
         len(gate.expansion.left_out),
         require,
         _exit(verdicts, trouble),

@@ -18,8 +18,6 @@ from flashcore.model.suite import Stage, Suite
 from flashcore.model.text import Value as Value
 
 SCHEMA_VERSION = 3
-#: Variants that a note names.
-_NAMES = 5
 #: A Python file of a suite → the files read while it ran, by path in the suite's folder → their SHA-256.
 Reads = Mapping[str, Mapping[str, str]]
 _Item = TypeVar("_Item", covariant=True)
@@ -509,7 +507,6 @@ class Roof:
 
 
 #: The stages whose processes could change the figures that they measure.
-_MEASURING = ("bench", "profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,24 +545,6 @@ class Record:
         """The time of recording, from the id: UTC, as ``2026-11-21T09:30:00Z``."""
         day, time = self.id[:8], self.id[9:15]
         return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}Z"
-
-    @property
-    def untrusted(self) -> tuple[str, ...]:
-        """The variants that were measured in a process that ran host code of a variant, theirs or another's."""
-        cases = {o.case for o in self.outcomes if o.stage in _MEASURING and o.status in ("ok", "failed")}
-        cases -= {fact.subject.case for fact in self.facts if fact.name == "launched_from"}
-        measured = {case.partition("/")[0] for case in cases}
-        return tuple(name for name, v in self.suite.variants.items() if v.is_untrusted and name in measured)
-
-    def trust_notes(self, names: Collection[str] | None = None) -> list[str]:
-        """A note on those of these variants, by default of all that were measured, that are untrusted, if any are."""
-        untrusted = self.untrusted
-        if names is None:
-            names = dict.fromkeys(o.variant for o in self.outcomes if o.stage in _MEASURING)
-        those = [name for name in names if name in untrusted]
-        some = ", ".join(those[:_NAMES]) + (f" and {len(those) - _NAMES} more" if those[_NAMES:] else "")
-        text = "all variants" if len(those) == len(names) else some
-        return [f"untrusted: {text}; host code of a variant ran in the measuring process"] if those else []
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""

@@ -332,12 +332,6 @@ class Variant:
         return isinstance(self.kind, PythonCallable)
 
     @property
-    def is_untrusted(self) -> bool:
-        """Whether code of its own launches its kernels in the process that measures them, where it could change any
-        figure. ``bench --launcher`` and ``flashcore judge`` run no such code."""
-        return not self.imported
-
-    @property
     def imported(self) -> str:
         """The full name of the kernel in an imported report, or a binary's path; empty for all other kinds."""
         return self.kind.name if isinstance(self.kind, ImportedKernel | Binary) else ""

@@ -315,12 +315,10 @@ def gate_badge(judgement: Judgement, href: str) -> Cell:
 
 
 def origin_line(record: Record) -> str:
-    """The run, its date, commit and GPU, the joined runs, and what is untrusted, for the top of each page."""
+    """The run, its date, commit and GPU, the joined runs, for the top of each page."""
     gpu = f"measured on {record.environment.gpu}" if record.environment.gpu else "recorded without a GPU"
     joined = "".join(f"; {o.what} joined from run {o.run}, {o.machine} ({o.arch})" for o in record.joined)
-    return "; ".join(
-        (f"Run {record.id}, {record.created[:10]}, {_commit(record)}", gpu + joined, *record.trust_notes())
-    )
+    return f"Run {record.id}, {record.created[:10]}, {_commit(record)}; {gpu}{joined}"
 
 
 def _commit(record: Record) -> str:

@@ -370,30 +370,3 @@ def test_isolated_cases_have_a_process_each(tmp_path: Path) -> None:
     begun = [[x["name"] for x in journal.read_journal(p) if x["event"] == "begin"] for p in tmp_path.glob("journal-*")]
     assert sorted(filter(None, begun)) == [["exits/small"], ["right/small"], ["slower/small"]]
     assert Facts(result.facts).number("speedup_vs_baseline", Subject("slower", shape="small")) is not None
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-@pytest.mark.parametrize(("isolate", "planned"), [(False, {"a"}), (False, {"a", "b"}), (True, {"a"})])
-def test_a_planned_case_is_trusted_only_if_no_host_code_could_change_its_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolate: bool, planned: set[str], resumed: bool
-) -> None:
-    """Host code in its process could; in another, it could change the files that a resumed run reads."""
-
-    def timed(_: Pool, tasks: Sequence[journal.Task], *rest: Any) -> list[journal.Result]:
-        usual = {"samples": {}, "calls": {}, "kernel_clock": {}, "kernels": 1, "copies": 0, "launches": 1}
-        usual |= {"eager_calls": 1, "seconds": 1.0, "proved": {}, "stopped": []}
-        shape = {"failed": {}, "empty": {}, "clock": "", "doubt": 0.5, "state": {}}
-        results = [
-            journal.Result(t.name, "ok", data={**shape, "variants": {c["variant"]: usual for c in t.payload["cases"]}})
-            for t in tasks
-        ]
-        for result in results if not resumed else ():
-            rest[-1](result)
-        return results
-
-    monkeypatch.setattr(Pool, "run", timed)
-    cases = [replace(case(v), launcher={"target": "x"} if v in planned else {}) for v in "ab"]
-    facts = case_times.run(stages.context(tmp_path, "slower", isolate=isolate), cases, tmp_path).facts
-    trusted = {f.subject.variant for f in facts if f.name == "launched_from"}
-    no_host_code = len(planned) == 2
-    assert trusted == (planned if no_host_code or (isolate and not resumed) else set())

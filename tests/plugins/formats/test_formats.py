@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,15 +133,6 @@ def test_gitlabs_report_has_failures_gaps_and_waivers_at_their_lines(record: Rec
     assert "registers 140" in registers[0]["description"]
     failed = next(i for i in issues if i["check_name"] == "builds")
     assert failed["location"]["path"] == "my kernels/split.cu"
-
-
-def test_gitlabs_report_marks_measured_figures_of_untrusted_variants(record: Record) -> None:
-    judgement = judged(record)
-    first, *others = judgement.failed
-    measured = replace(first, tier="timing", subject=others[0].subject)
-    changed = replace(judgement, verdicts=(measured, *others))
-    issues = json.loads(plugins.find("formats", "gitlab")(changed, record, places(record)))
-    assert ["(untrusted)" in i["description"] for i in issues] == [True, *(False for _ in others)]
 
 
 def test_gitlabs_report_of_a_gate_that_could_not_judge_is_not_empty(tmp_path: Path) -> None:

@@ -98,12 +98,7 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     progress = context.progress("bench", len(cases))
     most = max(chosen.max_samples, chosen.samples)
     rule = StopRule(least=chosen.samples, most=most, noise=chosen.noise, seconds=chosen.seconds)
-    isolate = context.settings.isolate
-    hosted = not all(case.launcher for case in cases)
-    # No host code of a variant is in a process with these; a resident one may have run some before.
-    planned = isolate or (context.resident is None and not hosted)
-    live: set[str] = set()  # timed by this command; what an earlier one recorded, host code could have changed
-    groups = grouped((case.name if isolate else case.shape, case) for case in cases)
+    groups = grouped((case.name if context.settings.isolate else case.shape, case) for case in cases)
     gpu = context.gpu.name if context.gpu else None
     settled: dict[str, Measured | CaseOutcome] = {}
     left: Mapping[str, Sequence[Case]] = groups
@@ -127,7 +122,6 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
 
         def tell(result: Result, left: Mapping[str, Sequence[Case]] = left) -> None:
             for name, outcome in settle(result, left[result.name]).items():
-                live.add(name)
                 progress(str(outcome) if isinstance(outcome, Measured) else f"{name}: {outcome.reason}")
 
         for result in context.workers.run(tasks, program(context), folder, tell):
@@ -147,8 +141,6 @@ def run(context: Context, cases: Sequence[Case], folder: Path) -> StageResult:
     facts: list[Fact] = []
     for timed in grouped((one.case.shape, one) for one in measured.values()).values():
         facts += _group_facts(timed, context.suite.baseline)
-    trusted = measured.keys() & live if hosted else measured.keys()
-    facts += [_fact(c, "launched_from", "plan") for c in cases if planned and c.launcher and c.name in trusted]
     samples = {
         f"{name}/{mode}": tuple(values)
         for name, one in measured.items()

@@ -111,7 +111,7 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
         head += f": of different suites, {a.suite.name} and {b.suite.name}"
     if kernels.are_all(a) and kernels.are_all(b):
         return f"{head}: {kernels.text(a, b, top or None)}"
-    notes = [f"note: {r}" for r in _remarks(a, b)]
+    notes = [f"note: {r}" for r in differences.remarks(a, b)]
     before, after = ({f"{x.variant} for {x.arch}" for x in r.artifacts if x.status == "failed"} for r in (a, b))
     notes += [f"note: {x} does not build {'after' if x in after else 'before'}" for x in sorted(before ^ after)]
     between = differences.Differences.between(a, b)
@@ -136,10 +136,6 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
         if top and entries[top:]:
             lines.append(f"  … {len(entries) - top:,} more (--top 0 prints all)")
     return "\n".join(lines)
-
-
-def _remarks(a: Record, b: Record) -> list[str]:
-    return [*differences.remarks(a, b), *dict.fromkeys((*a.trust_notes(), *b.trust_notes()))]
 
 
 def _static(changes: Sequence[diff.Change], whole: bool) -> list[list[str]]:
@@ -200,7 +196,7 @@ def as_json(a: Record, b: Record) -> str:
             side: {"id": x.id, "suite": x.suite.name, "gpu": x.gpu, "nvcc": x.environment.nvcc}
             for side, x in (("before", a), ("after", b))
         },
-        notes=_remarks(a, b),
+        notes=differences.remarks(a, b),
         counts=between.counts,
         builds={"same": same, "both": both},
         static=[subject(c.subject) | output.picked(c, *changed) for c in between.static],

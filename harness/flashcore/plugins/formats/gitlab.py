@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from flashcore.errors import Exit
-from flashcore.gate.judge import Judgement, Verdict
+from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Place, Places
 from flashcore.gate.wording import clean, sentence, summary
 from flashcore.model.record import Record
@@ -21,9 +21,7 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     """
     levels = (("major", judgement.failed), ("minor", judgement.unexplained_gaps), ("info", judgement.waived))
 
-    def issue(
-        severity: str, check: str, subject: str, text: str, place: Place | None, untrusted: bool = False
-    ) -> dict[str, Any]:
+    def issue(severity: str, check: str, subject: str, text: str, place: Place | None) -> dict[str, Any]:
         if place is None or place.file.startswith("/"):
             place = places.manifest
         # Not the line's number, which changes with every edit.
@@ -36,13 +34,8 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
             "location": {"path": place.file, "lines": {"begin": place.line}},
         }
 
-    def words(verdict: Verdict) -> str:
-        measured = verdict.tier != "static"
-        return sentence(verdict) + " (untrusted)" * (measured and verdict.subject.variant in untrusted)
-
-    untrusted = record.untrusted
     issues = [
-        issue(severity, v.budget, str(v.subject), words(v), places.of(v))
+        issue(severity, v.budget, str(v.subject), sentence(v), places.of(v))
         for severity, verdicts in levels
         for v in verdicts
     ]

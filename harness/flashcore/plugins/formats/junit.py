@@ -24,8 +24,6 @@ def render(judgement: Judgement, record: Record, _: Places) -> str:
         every += kinds
         name = _attribute(f"{record.suite.name}.{budget}")
         lines.append(f' <testsuite name="{_attribute(budget)}" {_count(kinds)} skipped="{kinds.count("skipped")}">')
-        if names := record.trust_notes(list(dict.fromkeys(v.subject.variant for v in verdicts if v.tier != "static"))):
-            lines.append(f'  <properties><property name="note" value="{_attribute(names[0])}" /></properties>')
         lines += (_case(name, v, kind) for v, kind in zip(verdicts, kinds, strict=True))
         lines.append(" </testsuite>")
     top = f'<testsuites name="flashcore gate: {_attribute(record.suite.name)}" {_count(every)}>'

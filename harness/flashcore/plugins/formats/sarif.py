@@ -52,7 +52,6 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "properties": {
             "suite": record.suite.name,
             "counts": {**judgement.counts()},
-            "untrusted": list(record.untrusted),
         },
     }
     data = {
