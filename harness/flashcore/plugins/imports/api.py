@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import tempfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +35,8 @@ def import_report(*files: Path | str) -> Run:
 
 
 def read_report(path: Path) -> Report:
-    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace; or what a plugin reads from files with
-    this suffix.
+    """Returns the content of an ``.ncu-rep``, a CSV page of one, or a trace, compressed or not; or what a plugin reads
+    from files with this suffix.
 
     Raises:
         CapabilityError: reading it needs a package that is not installed.
@@ -47,12 +51,30 @@ def read_report(path: Path) -> Report:
     except OSError as error:
         expected = "expected a report (.ncu-rep, CSV or trace)"
         raise UsageError(f"{path}: {expected}, cannot read it: {error.strerror}") from error
+    if data.startswith(b"\x1f\x8b"):
+        with tempfile.TemporaryDirectory(prefix="flashcore-import-") as folder:
+            unpacked = Path(folder) / path.name
+            try:
+                unpacked.write_bytes(gzip.decompress(data))
+            except (OSError, EOFError, zlib.error) as error:
+                expected = f"{path.name}: expected a whole gzip file, found it cut short or damaged"
+                raise RecordError(f"{expected} ({error})\n  hint: copy it again") from error
+            return read_report(unpacked)
     if data[:4] == container.MAGIC or path.suffix == ".ncu-rep":
         return ncu_rep.read(path, data)
-    if data.startswith((traces.SQLITE, traces.GZIP, b"{")):
-        return traces.read(path, data)
+    if data.startswith(traces.SQLITE):
+        return traces.read(path)
+    if data.startswith(b"NVIDIA Tegra Profiler") or path.suffix in (".nsys-rep", ".qdrep"):
+        hint = f"nsys export --type sqlite {path.name}, and import the .sqlite"
+        raise RecordError(f"{path.name}: expected an export, found a report of Nsight Systems\n  hint: {hint}")
+    notes: tuple[str, ...] = ()
     try:
-        text = data.decode()
+        text = data.decode(json.detect_encoding(data))  # UTF-8, 16 or 32, by its byte order mark or its zeros
     except UnicodeDecodeError as error:
-        raise RecordError(f"{path.name}: expected an .ncu-rep or a CSV page of one, found neither ({error})") from error
-    return csv_pages.read(path, text)
+        if b"\0" in data:
+            expected = "expected an .ncu-rep, a CSV page of one or a trace, found none of them"
+            raise RecordError(f"{path.name}: {expected} ({error})\n  hint: unpack an archive first") from error
+        text = data.decode("cp1252", "backslashreplace")
+        notes = ("it is not UTF-8, and was read as Windows-1252: letters beyond ASCII may be others",)
+    report = (traces if text.lstrip().startswith(("{", "[")) else csv_pages).read(path, text)
+    return replace(report, notes=(*notes, *report.notes))

@@ -11,19 +11,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 
 from flashcore import __version__
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.profile import ncu_facts
 from flashcore.model.catalogue import FACTS, RULE, TENSOR_TYPES, chip_of
-from flashcore.model.causes import NotReturned
+from flashcore.model.causes import CounterContradicts, NotReturned
 from flashcore.model.groups import grouped
 from flashcore.model.record import CaseOutcome, Environment, Fact, Facts, Listing, Record, Source, StageNote, Subject
 from flashcore.model.suite import ImportedKernel, Problem, Shape, Suite, Variant, Where
 from flashcore.plugins.imports import names, traces
 from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical
-from flashcore.readers.ncu.results import BY_ADDRESS, EXECUTED, SAMPLES, Container, Reading, Report, Result, plain
+from flashcore.readers.ncu.results import (
+    BY_ADDRESS,
+    EXECUTED,
+    SAMPLES,
+    Container,
+    Metric,
+    Reading,
+    Report,
+    Result,
+    plain,
+)
 
 PROBLEM = "imported"
 
@@ -43,9 +54,9 @@ def record_of(
         sources: whether to keep instructions and their source lines.
 
     Raises:
-        UsageError: the reports are from several GPU models, or traces and others.
+        UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces and others.
     """
-    results = list(_numbered(reports))
+    results = list(_merged(_numbered(reports)))
     traced = any(traces.TIME in r for r in results)
     if traced and not all(traces.TIME in r for r in results):
         raise UsageError("expected traces or reports with counters, found both\n  hint: import each separately")
@@ -105,6 +116,15 @@ def record_of(
     )
 
 
+def by_gpu(reports: Iterable[Report]) -> list[list[Report]]:
+    """The reports of each GPU model; those of several models are divided."""
+    parts: dict[object, list[Report]] = {}
+    for report in reports:
+        for model, results in grouped((_model(result), result) for result in report.results).items():
+            parts.setdefault(model, []).append(replace(report, results=tuple(results)))
+    return list(parts.values())
+
+
 def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
     """All results, with consecutive launch numbers over the reports, and missing counts from equivalent ones."""
     first = 0
@@ -113,12 +133,31 @@ def _numbered(reports: Sequence[Report]) -> Iterator[Result]:
         first += max(r.id for r in report.results) + 1
 
 
+def _merged(results: Iterable[Result]) -> Iterator[Result]:
+    """The results; averages over launches of one case are one. A number is then the average over all of them, and what
+    differs in their configuration has no value: several pieces of code may have one name."""
+    cases = grouped(((r.kernel, names.shape(names.shape_parameters(r))) if r.averaged else r.id, r) for r in results)
+    for parts in cases.values():
+        count, metrics = sum(part.averaged for part in parts), parts[0].metrics
+        if len(parts) > 1:
+            metrics = {name: _average(name, parts, count) for name in metrics}
+        yield replace(parts[0], metrics=metrics, averaged=count)
+
+
+def _average(name: str, parts: Sequence[Result], count: int) -> Metric:
+    first = parts[0].metrics[name]
+    if len({part.text(name) for part in parts}) == 1:
+        return first
+    sums = [number * part.averaged for part in parts if (number := part.number(name)) is not None]
+    if len(sums) < len(parts) or name.startswith("launch__"):
+        return Metric(None, first.unit, cause=CounterContradicts("its launches have several values"))
+    return Metric(fsum(sums) / count, first.unit)
+
+
 def _remarks(reports: Iterable[Report]) -> Iterator[str]:
     for report in reports:
-        lacking = sorted(set(range(max(r.id for r in report.results))) - {r.id for r in report.results})
         yield f"{report.name}, read by {report.reader}"
-        if lacking:
-            yield f"it has no result {', '.join(map(str, lacking[:5]))}{' …' if len(lacking) > 5 else ''}"
+        yield from report.notes
         if report.container and report.container.command:
             yield f"made by: {report.container.command}"
 
@@ -159,10 +198,11 @@ def _unnamed(subject: Subject, result: Result, chip: str) -> Iterator[Fact]:
     mapped = {traces.TIME, *(spec.ncu_name(chip) for spec in FACTS.values() if not spec.opcodes)}
     for name, metric in result.metrics.items():
         value = metric.value
-        if name in mapped or value is None or value == "":
+        if name in mapped or value == "" or (value is None and metric.cause is None):
             continue
         unit = "text" if isinstance(value, str) else metric.unit or "1"
-        yield Fact(subject, name, value if isinstance(value, str) else plain(value), unit, Source.NCU)
+        exact = plain(value) if isinstance(value, int) else value
+        yield Fact(subject, name, exact, unit, Source.NCU, metric.cause or "")
     if result.ranges:
         yield Fact(subject, "nvtx__ranges", " / ".join(result.ranges), "text", Source.NCU)
     times = Counter[str]()
@@ -233,29 +273,36 @@ def _roof(launches: Sequence[ncu_facts.Values]) -> str:
     return best if counted[best] else ""
 
 
+_ATTRIBUTE = "device__attribute_"
+
+
+def _model(result: Result) -> tuple[str, tuple[int, int]]:
+    """The GPU model's name, empty if unknown, and its compute capability."""
+    return result.text(f"{_ATTRIBUTE}display_name"), result.cc
+
+
 def _environment(results: Sequence[Result], reports: Sequence[Report]) -> Environment:
     """The reports' machine.
 
     Raises:
         UsageError: they are from several GPU models.
     """
-    attribute = "device__attribute_"
-    gpus = {(r.text(f"{attribute}display_name"), r.cc) for r in results}
+    gpus = {*map(_model, results)}
     if len(gpus) > 1:
         named = ", ".join(sorted(f"{name or 'a GPU'} ({cc[0]}.{cc[1]})" for name, cc in gpus))
         raise UsageError(
-            f"expected results of one GPU model, found {named}\n  hint: import each GPU's reports separately"
+            f"expected results of one GPU model, found {named}\n  hint: flashcore import makes a run for each"
         )
     first, container = results[0], reports[0].container or Container(None)
 
     def whole(name: str) -> int | None:
-        value = first.number(attribute + name)
+        value = first.number(_ATTRIBUTE + name)
         return int(value) if value else None
 
-    clock = first.number(f"{attribute}max_gpu_frequency_khz")
+    clock = first.number(f"{_ATTRIBUTE}max_gpu_frequency_khz")
     return Environment(
         *(None, "", "", "", __version__),
-        gpu=first.text(f"{attribute}display_name") or None,
+        gpu=_model(first)[0] or None,
         gpu_arch=f"sm_{first.cc[0]}{first.cc[1]}" if first.cc[0] else None,
         gpu_sms=whole("multiprocessor_count"),
         gpu_memory_bytes=whole("total_memory"),

@@ -11,7 +11,7 @@ from flashcore.errors import Exit
 from flashcore.explain.predictions import Readings
 from flashcore.plugins.imports import kernels, names
 from flashcore.plugins.imports.api import read_report
-from flashcore.plugins.imports.assemble import PROBLEM, record_of
+from flashcore.plugins.imports.assemble import PROBLEM, by_gpu, record_of
 from flashcore.records import store
 
 EXAMPLES = (
@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "ncu reports, or traces (torch.profiler, nsys), of one kind of GPU; together they are a run"
+    text = "ncu reports, or traces (torch.profiler, nsys); together they are a run, or one for each GPU model"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     text = "the suite's name: records of one name are compared (default: %(default)s)"
     parser.add_argument("--name", default=PROBLEM, metavar="NAME", help=text)
@@ -34,15 +34,20 @@ def run(arguments: argparse.Namespace) -> int:
     name = names.checked(arguments.name)
     reports = [read_report(Path(file)) for file in arguments.files]
     command = options.recorded_command(["flashcore", *sys.argv[1:]])
-    run_id = store.new_id()
-    record = record_of(run_id, reports, name=name, command=command, sources=not arguments.no_sources)
-    folder = store.begin(Path(arguments.profiles), run_id)
-    store.write(record, folder)
-    folder = store.complete(folder)
-    readings = Readings(store.read(folder))
-    if arguments.format == "json":
-        print(kernels.as_json(readings, str(folder)))
-    else:
-        print(folder)
-        print(kernels.text(readings), file=sys.stderr)  # standard output is for scripts
+    sources = not arguments.no_sources
+    records = [record_of(store.new_id(), part, name=name, command=command, sources=sources) for part in by_gpu(reports)]
+    for record in records:
+        folder = store.begin(Path(arguments.profiles), record.id)
+        store.write(record, folder)
+        folder = store.complete(folder)
+        readings = Readings(store.read(folder))
+        if arguments.format == "json":
+            print(kernels.as_json(readings, str(folder)))
+        else:
+            print(folder)
+            of_gpu = f"{record.gpu or 'unknown GPU'}\n" if len(records) > 1 else ""
+            print(of_gpu + kernels.text(readings), file=sys.stderr)  # standard output is for scripts
+    for report in reports:
+        for note in report.notes:
+            print(f"note: {report.name}: {note}", file=sys.stderr)
     return Exit.OK

@@ -1,7 +1,7 @@
 """Reads exported CSV pages of reports: raw, details (also the long form of ``--metrics``), summary and source.
 
 Units are base or automatic. A page that is cut short, mixes two number formats, or has an unknown form is refused, with
-the command that exports it correctly.
+the command that exports it correctly. ncu's errors and warnings beside a page are notes, or the reason of the refusal.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import RecordError
+from flashcore.measure.machine import capabilities
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
 from flashcore.model.groups import grouped
@@ -73,6 +74,12 @@ _BEGIN = re.compile(r'"?(ID|Process ID|File Path|Function Name|Kernel Name)"?\s*
 _SOURCE_BEGINS = ("File Path", "Function Name", "Kernel Name")
 _CACHES = Caches(kept=None)  # a page lacks the options of the profiling
 _READER = "flashcore's reader of CSV"
+#: ncu's own lines, of which an early version told in another way that it profiled nothing.
+_MESSAGE = re.compile(r"^==(?:ERROR==|WARNING==|PROF== No kernels)[^\r\n]*", re.MULTILINE)
+_NOTHING_PROFILED = (
+    "profile kernels that the command launches: ncu's filters, such as --kernel-name and --launch-skip, may leave out "
+    "all of them, and those of its child processes need --target-processes all"
+)
 _RAW = "--page raw --print-units base --print-metric-instances details"
 _SOURCE = "--page source --print-source cuda,sass"
 Row = Mapping[str, str]
@@ -86,6 +93,7 @@ def read(path: Path, text: str) -> Report:
     """
     exported, sources, code = _RAW, dict[str, str](), dict[str, tuple[Instruction, ...]]()
     results: Sequence[Result]
+    messages = tuple(dict.fromkeys(_MESSAGE.findall(text)))[:10]
     try:
         lines = _lines(text)
         delimiter = ";" if re.match(r'("[^"]*"|[^",;]*);', lines[0]) else ","
@@ -107,19 +115,23 @@ def read(path: Path, text: str) -> Report:
         if not results:
             raise _refused("results", "none below the header")
     except (csv.Error, numerals.Undecided, raw_page.LayoutError) as error:
-        why: Exception = error
-        if isinstance(error, csv.Error):
-            why = _refused("CSV", f"damaged text ({error})")
-        elif isinstance(error, numerals.Undecided):
-            why = _refused("numbers in one convention that can be told", str(error))
-        command = f"LC_ALL=C ncu --import REPORT.ncu-rep --csv {exported} > {path.stem}.csv"
-        raise RecordError(f"{path.name}: {why}\n  hint: {command}") from error
-    return Report(path.name, tuple(replace(r, caches=_CACHES) for r in results), sources, code, _READER)
+        why = _refused("CSV", f"damaged text ({error})") if isinstance(error, csv.Error) else error
+        hint = f"LC_ALL=C ncu --import REPORT.ncu-rep --csv {exported} > {path.stem}.csv"
+        if lacking := capabilities.reported_in(text):
+            hint = lacking.hint
+        elif "== No kernels" in text:
+            hint = _NOTHING_PROFILED
+        raise RecordError("; ncu: ".join((f"{path.name}: {why}", *messages)) + f"\n  hint: {hint}") from error
+    gaps = [f"it has no result {n}" for n, result in enumerate(results) if result.id != n][:1]
+    results = tuple(replace(r, caches=_CACHES) for r in results)
+    return Report(path.name, results, sources, code, _READER, notes=(*messages, *gaps))
 
 
 def _lines(text: str) -> list[str]:
     """The page's lines, from its header on."""
-    lines = [line for line in io.StringIO(text.removeprefix("\ufeff")) if not line.startswith("==")]
+    lines = [line for line in io.StringIO(text) if not line.startswith("==")]
+    if lines and lines[-1].endswith('"'):  # a whole field: the row's columns decide
+        lines[-1] += "\n"
     start = next((i for i, line in enumerate(lines) if _BEGIN.match(line)), None)
     if start is None:
         raise _refused("a header with Kernel Name, or with File Path and Function Name", "none")
@@ -140,7 +152,7 @@ def _refused(expected: str, found: str) -> raw_page.LayoutError:
 def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[Result]:
     """A result per ID; of a summary, per kernel and configuration."""
     summary = "Invocations" in header
-    wanted = [c for c in raw_page.COLUMNS if c != "ID" or not summary]
+    wanted = ["Kernel Name", "Metric Name", "Metric Unit", *([] if summary else ["ID"])]
     if missing := [c for c in wanted if c not in header]:
         raise _refused(f"the columns {', '.join(wanted)}", f"none called {', '.join(missing)}")
     if len(set(header)) < len(header):
@@ -151,13 +163,17 @@ def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list
         if len(cells) != len(header):
             raise _refused(f"the header's {len(header)} columns, each once", f"{len(cells)} on row {n}")
         rows.append(dict(zip(header, cells, strict=True)))
-    mark = numerals.decimal_mark(row[c] for row in rows for c in ("Metric Value", "Minimum", "Average") if c in row)
-    keys = ("Kernel Name", "Block Size", "Grid Size", "Device") if summary else ("ID",)
-    groups = grouped((tuple(row[k] for k in keys), row) for row in rows)
-    named = [{row["Metric Name"] for row in group} for group in groups.values()]
-    if len(named) > 2 and (lost := set.intersection(*named[:-1]) - named[-1]):
-        raise _refused("every metric of the last result", f"it without {sorted(lost)[0]}: cut short")
+    mark = numerals.decimal_mark(
+        (row[c], LABELS.get(row["Metric Name"], row["Metric Name"]), row["Metric Unit"])
+        for row in rows
+        for c in ("Metric Value", "Minimum", "Average")
+        if c in row
+    )
+    keys = ("Kernel Name", "Block Size", "Grid Size") if summary else ("ID",)
+    groups = grouped((tuple(row.get(k) for k in keys), row) for row in rows)
     results = [_long_result(n, group, mark) for n, group in enumerate(groups.values())]
+    if results and not any(result.metrics for result in results):
+        raise _refused("metrics by ncu's names, or labels that name one", "none of them")
     ids = [result.id for result in results]
     if ids != sorted(set(ids)):
         raise _refused("each result once, in order", "doubled or disordered IDs")
@@ -179,19 +195,23 @@ def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
         name = row["Metric Name"]
         name = LABELS.get(name, name if spec_of(name) is not None else "")
         metric = raw_page.cell(row.get("Metric Value", row.get("Average", "")), row["Metric Unit"].strip(), mark)
-        if name and metric.value is not None and metrics.setdefault(name, metric).value != metric.value:
-            raise _refused(f"one value of {name} for a result", f"{metrics[name].value} and {metric.value}")
+        earlier = metrics.setdefault(name, metric).value
+        if metric.value is None:
+            metrics[name] = metric
+        elif name and earlier not in (None, metric.value):
+            raise _refused(f"one value of {name} for a result", f"{earlier} and {metric.value}")
         if row.get("Rule Name"):
             estimate = numerals.number(row.get("Estimated Speedup", ""), mark)
             scope = row.get("Estimated Speedup Type", "").lower()
-            findings.append(Finding(row["Rule Name"], row["Rule Description"], estimate, scope))
-    if not metrics:
-        raise _refused("metrics by ncu's names, or labels that name one", "none of them")
+            findings.append(Finding(row["Rule Name"], row.get("Rule Description", ""), estimate, scope))
+    metrics.pop("", None)
     row = {"ID": str(number)} | dict(rows[0])
     result = raw_page.result_of(row, metrics)
     if result is None:
         raise _refused("a result", raw_page.unreadable(row))
-    return replace(result, findings=tuple(findings), averaged=int(row.get("Invocations") or 0))
+    return replace(
+        result, findings=tuple(findings), averaged=int(numerals.number(row.get("Invocations", ""), mark) or 0)
+    )
 
 
 # --- source ---------------------------------------------------------------------------------------
@@ -242,8 +262,13 @@ def _launches(rows: Iterable[Sequence[str]]) -> list[list[_Block]]:
 def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
     """A result for each function that was launched, in order: the page states neither the launch configuration nor the
     GPU. Adds the instructions of each to ``code``."""
-    blocks = itertools.chain.from_iterable(launches)
-    mark = numerals.decimal_mark(cell for block in blocks for row in block.rows for cell in row[4:])
+    counts = (
+        (row[i], _count_of(column) or column, "inst" if _count_of(column) else "")
+        for block in itertools.chain.from_iterable(launches)
+        for i, column in enumerate(block.header[4:], 4)
+        for row in block.rows
+    )
+    mark = numerals.decimal_mark(counts)
     results: list[Result] = []
     for launch in launches:
         function = launch[0].function

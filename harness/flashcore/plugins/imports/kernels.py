@@ -96,9 +96,9 @@ def text(readings: Readings) -> str:
 
 
 def as_json(readings: Readings, folder: str) -> str:
-    """Returns both as JSON. Its keys:
+    """Returns both as JSON, a document for each run. Its keys:
 
-    - ``run``: the run's folder;
+    - ``run``: the run's folder; ``gpu``: its GPU model;
     - ``kernels``: ``name``, ``variant`` and ``shape`` of its facts, ``launches``, ``us`` of all of them, ``percent`` of
       the time of all kernels, ``limited_by``; ``us_reason`` and ``limited_by_reason`` where one is ``null``;
     - ``ranges``: a tree in its order, with the ``depth`` of each.
@@ -107,6 +107,7 @@ def as_json(readings: Readings, folder: str) -> str:
     facts = (*figures, "variant", "shape", "limited_by", "limited_by_reason")
     return output.document(
         run=folder,
+        gpu=readings.record.gpu,
         kernels=[output.picked(row, *facts) for row in rows(readings)],
         ranges=[output.picked(row, *figures, "depth") for row in ranges(readings.record)],
     )

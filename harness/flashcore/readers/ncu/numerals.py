@@ -1,7 +1,8 @@
 """Parses ncu's numbers and units, with a decimal point (``27,595.5``) or a decimal comma (``27.595,5``).
 
 The convention is a property of the file: ``117.344`` is 117 nanoseconds in one and 117,344 in another. A number that is
-valid in only one convention is evidence. A file with ambiguous numbers and no evidence is refused.
+valid in only one convention is evidence; without one, a number is that makes sense in only one: a count is whole, and
+a percentage has no thousands. A file with ambiguous numbers and no evidence is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ _EVIDENCE = {
     ",": re.compile(r"\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}|0,\d+|\d{4,},\d+|\d+,(\d{1,2}|\d{4,})|\d+,\d+[eE].*"),
 }
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-_NOT_FINITE = re.compile(r"[-+]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 _MOST_DIGITS = 40  # ncu prints no longer integers, and Python refuses to convert thousands of digits
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -29,15 +29,20 @@ class Undecided(ValueError):
     """The file's convention cannot be determined; the message says why."""
 
 
-def decimal_mark(cells: Iterable[str]) -> str:
-    """The decimal mark of a file, ``.`` or ``,``, from all its numbers.
+#: Metrics that count, if their unit does: no averages and no rates. What ncu derives may be of any size.
+_COUNTS = re.compile(r"(?!launch__waves|derived__)\w+(?:\.(?:sum|max|min))?")
+
+
+def decimal_mark(cells: Iterable[tuple[str, str, str]]) -> str:
+    """The decimal mark of a file, ``.`` or ``,``, from all its numbers, each with its metric and unit.
 
     Raises:
         Undecided: there is evidence of both, or an ambiguous number and evidence of neither.
     """
     evidence: dict[str, str] = {}
+    sense: dict[str, str] = {}
     ambiguous = ""
-    for cell in cells:
+    for cell, metric, unit in cells:
         text = cell.strip().lstrip("-+")
         if not _NUMERIC.fullmatch(text) or _SIX.fullmatch(text):
             continue
@@ -45,21 +50,28 @@ def decimal_mark(cells: Iterable[str]) -> str:
             if form.fullmatch(text):
                 evidence.setdefault(mark, text)
         if _EITHER.fullmatch(text):
-            ambiguous = ambiguous or text
-    if len(evidence) == 2:
-        raise Undecided(f"a decimal point in {evidence['.']} and a decimal comma in {evidence[',']}")
-    if ambiguous and not evidence:
-        raise Undecided(f"{ambiguous}, which is ambiguous by a factor of 1,000, and no number that decides")
-    return next(iter(evidence), ".")
+            named = f"{text} {unit} of {metric}"
+            if unit == "%" and not metric.startswith("derived__"):
+                sense.setdefault("," if "," in text else ".", named)
+            elif convert(1, unit, "ns") == 1 or (_COUNTS.fullmatch(metric) and _WHOLE.fullmatch(unit)):
+                sense.setdefault("." if "," in text else ",", named)
+            else:
+                readings = f"{number(text, '.'):,} or {number(text, ','):,}"
+                ambiguous = ambiguous or f"{named}, which is {readings}, and no number that decides"
+    expected = "expected numbers in one convention that can be told"
+    decided = evidence or sense
+    if len(decided) == 2:
+        raise Undecided(f"{expected}, found a decimal point in {decided['.']} and a decimal comma in {decided[',']}")
+    if ambiguous and not decided:
+        raise Undecided(f"{expected}, found {ambiguous}")
+    return next(iter(decided), ".")
 
 
 def number(text: str, mark: str) -> float | int | None:
-    """Parses a number with that decimal mark; ``None`` if it is none. ``nan`` and infinities give NaN."""
+    """Parses a number with that decimal mark; ``None`` if it is none."""
     text = text.strip()
     if len(text) < 16 and text.isascii() and text.isdigit():  # fast path of most numbers
         return int(text)
-    if _NOT_FINITE.fullmatch(text):
-        return float("nan")
     if not _NUMERIC.fullmatch(text):
         return None
     if _SIX.fullmatch(text):
@@ -83,6 +95,8 @@ _COUNT = re.compile(
     r"|SM|branches|(?:inst|warp|block|thread|cycle|sector|request|wavefront|register|cluster|pass|sample|tag|ops?)s?"
     r"(?:/(?:thread|warp|block))?"
 )
+#: Units of what comes whole.
+_WHOLE = re.compile(rf"(?:byte|B)(?:/block)?|{_COUNT.pattern}")
 
 _SCALED = re.compile(r"(?P<prefix>[KMGT])(?P<base>(?:byte|hz|Hz|inst|cycle|sector|request|warp|thread|block|op)s?\b.*)")
 

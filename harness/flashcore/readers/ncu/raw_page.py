@@ -13,7 +13,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,7 +31,10 @@ NVTX_COLUMN = "thread Domain:Push/Pop_Range"
 _HEADER = re.compile(r'"?ID"?\s*([,;])')
 _DECIMAL_COMMA = re.compile(r"(?!-?\d{1,3}(?:,\d{3})+$)-?\d{1,3}(?:\.\d{3})*,\d+")  # but not grouped thousands
 _WITH_INSTANCES = re.compile(r"(?P<value>[^\s(]*)\s*\((?P<instances>.*)\)", re.DOTALL)
-_NO_VALUE = {"", "-", "n/a", "(n/a)", "na", "none", "no data", "<error>"}
+#: The last two are NaN and infinity as C libraries write them: ``-nan(ind)``, ``1.#INF``.
+_NO_VALUE = re.compile(
+    r"|-|\(?n/a\)?|na|none|no data|<error>|[-+]?(?:nan|inf(?:inity)?)(?:\(\w*\))?|[-+]?\d\.#\w+", re.IGNORECASE
+)
 
 
 class LayoutError(RecordError):
@@ -49,7 +52,7 @@ def cell(text: str, unit: str = "", mark: str = ".") -> Metric:
         mark: the decimal mark, ``.`` or ``,``.
     """
     text = text.strip()
-    if text.lower() in _NO_VALUE:
+    if _NO_VALUE.fullmatch(text):
         return Metric(None, unit, cause=NoNumber(repr(text) if text else "an empty value"))
     match = _WITH_INSTANCES.fullmatch(text)
     value = numerals.number(match["value"] if match else text, mark)
@@ -106,20 +109,22 @@ class Cells(Mapping[str, Metric]):
 
 
 def result_of(row: Mapping[str, str], metrics: Mapping[str, Metric]) -> Result | None:
-    """The result of a page's row; ``None`` if its ID, name, sizes or compute capability cannot be read."""
-    grid, block = _dims(row["Grid Size"]), _dims(row["Block Size"])
-    cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", row["CC"])
+    """The result of a page's row; ``None`` if its ID, name, sizes or compute capability cannot be read. Pages of early
+    versions have neither sizes nor compute capability."""
     kernel = row["Kernel Name"]
+    workload: Workload = "graph" if kernel == "graph" else "range" if kernel == "range" else "kernel"
+    sizes = row if workload == "kernel" else {}
+    grid, block = (_dims(sizes.get(name, "(0, 0, 0)")) for name in ("Grid Size", "Block Size"))
+    cc = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", row.get("CC", "0.0"))
     if not re.fullmatch(r"[0-9]{1,9}", row["ID"]) or grid is None or block is None or cc is None or not kernel:
         return None
     ranges = next((text for name, text in row.items() if name.startswith(NVTX_COLUMN)), "")
-    workload: Workload = "graph" if kernel == "graph" else "range" if kernel == "range" else "kernel"
     return Result(
         id=int(row["ID"]),
         kernel=kernel,
         workload=workload,
-        grid=grid if workload == "kernel" else (0, 0, 0),
-        block=block if workload == "kernel" else (0, 0, 0),
+        grid=grid,
+        block=block,
         cc=(int(cc[1]), int(cc[2])),
         metrics=metrics,
         ranges=ranges_of(ranges),
@@ -200,7 +205,7 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     delimiter = header[1]
     if delimiter == ";" and not foreign:
         raise LayoutError("ncu CSV: expected commas between the fields, found semicolons; run ncu with LC_ALL=C")
-    columns = _columns(line, delimiter, needs_ranges=domain is not None)
+    columns = _columns(line, delimiter, COLUMNS[:2] if foreign else COLUMNS, needs_ranges=domain is not None)
     records = ((n, line) for n, line in lines if line.strip() and not line.startswith("=="))
     number, line = next(records, (number, ""))
     units = _fields(line, delimiter)
@@ -217,8 +222,8 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     page = _Page(columns, dict(zip(columns, (u.strip() for u in units), strict=True)), domain)
     complete = [fields for _, _, fields in rows if fields is not None and len(fields) == len(columns)]
     if foreign:
-        texts = (fields[at] for fields in complete for at in page.metrics.values())
-        page = replace(page, mark=numerals.decimal_mark(part for text in texts for part in numbers_in(text)))
+        cells = ((fields[at], name, page.units[name]) for fields in complete for name, at in page.metrics.items())
+        page = replace(page, mark=numerals.decimal_mark((part, *of) for c, *of in cells for part in numbers_in(c)))
     else:
         _refuse_decimal_comma(page, complete)
     return page.table(rows)
@@ -286,13 +291,13 @@ class _Page:
         return {name for name in names if name is not None}
 
 
-def _columns(line: str, delimiter: str, *, needs_ranges: bool) -> list[str]:
+def _columns(line: str, delimiter: str, required: Sequence[str], *, needs_ranges: bool) -> list[str]:
     columns = _fields(line, delimiter)
     if columns is None:
         raise LayoutError(f"ncu CSV: the header is damaged ({line[-60:].strip()!r}); import the report again")
     if twice := [c for c, times in Counter(columns).items() if times > 1]:
         raise LayoutError(f"ncu CSV: expected each column once, found {', '.join(twice[:5])} several times")
-    missing = [c for c in COLUMNS if c not in columns]
+    missing = [c for c in required if c not in columns]
     if needs_ranges and not any(c.startswith(NVTX_COLUMN) for c in columns):
         missing.append(f"{NVTX_COLUMN}… (profile with --nvtx)")
     if missing:

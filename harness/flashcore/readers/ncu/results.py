@@ -165,7 +165,7 @@ class Container:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The content of one report. ``sources`` are texts by path; ``code`` is each function's instructions, without
-    counters; ``reader`` is the program that read it, with its version."""
+    counters; ``reader`` is the program that read it, with its version; ``notes`` are remarks on it for people."""
 
     name: str
     results: tuple[Result, ...]
@@ -173,6 +173,7 @@ class Report:
     code: Mapping[str, tuple[Instruction, ...]] = field(default_factory=dict)
     reader: str = ""
     container: Container | None = None
+    notes: tuple[str, ...] = ()
 
 
 def plain(value: float | int) -> float | int:
