@@ -173,6 +173,30 @@ def test_two_imports_are_compared_case_by_case(
     assert "no difference in" in capsys.readouterr().out
 
 
+PAGE = """"ID","Kernel Name","Block Size","Grid Size","CC","device__attribute_display_name","gpu__time_duration.sum"
+"","","","","","","ns"
+"0","k(int)","(32, 1, 1)","(4, 1, 1)","9.0","NVIDIA H100","5,000"
+"1","k(int)","(32, 1, 1)","(4, 1, 1)","8.0","NVIDIA A100","9,000"
+"2","k(int)","(32, 1, 1)","(4, 1, 1)","9.0","NVIDIA H100","7,000"
+"""
+
+
+def test_a_report_of_two_gpu_models_is_a_run_for_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "page.csv").write_text("==WARNING== Note: uncontrolled\n" + PAGE)
+    words = ["import", str(tmp_path / "page.csv"), "--profiles", str(tmp_path / "runs")]
+    assert main(words) == 0
+    output = capsys.readouterr()
+    records = [store.read(Path(line)) for line in output.out.splitlines()]
+    assert [record.gpu for record in records] == ["NVIDIA H100", "NVIDIA A100"]
+    times = [[f.value for f in r.facts.named("ncu_duration") if f.subject.launch is not None] for r in records]
+    assert times == [[5000, 7000], [9000]]
+    assert "NVIDIA A100" in output.err and "note: page.csv: ==WARNING== Note: uncontrolled" in output.err
+    assert "has no result" not in output.err + records[0].stages[0].reason
+    assert main([*words, "--format", "json"]) == 0
+    first, second = capsys.readouterr().out.split("\n}\n")[:2]
+    assert [json.loads(document + "}")["gpu"] for document in (first, second)] == ["NVIDIA H100", "NVIDIA A100"]
+
+
 def test_what_is_no_report_is_refused_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.ncu-rep").write_bytes(b"\x7fELF what")
     assert main(["import", str(tmp_path / "x.ncu-rep"), "--profiles", str(tmp_path / "runs")]) == 2

@@ -186,9 +186,10 @@ UNITS = '"","","","","","inst"\n'
         ("", "a header"),
         ("some,other,table\n1,2,3\n", "a header"),
         (RAW.format(units="", cell="1"), "a row of units"),
-        (RAW.format(units=UNITS, cell="1,024"), "is ambiguous by a factor of 1,000"),
+        (RAW.format(units=UNITS.replace("inst", "us"), cell="1,024"), "1,024 us of a__b.sum, which is 1,024 or 1.024"),
         (RAW.format(units=UNITS, cell="0.5 (x: 0,5)"), "a decimal point in 0.5 and a decimal comma in 0,5"),
-        (RAW.format(units=UNITS, cell="1").rstrip("\n"), "cut short"),
+        (RAW.format(units=UNITS, cell="1").rstrip('"\n'), "cut short"),
+        (RAW.format(units=UNITS, cell="1").rstrip('"1\n'), "2 fields|5 fields|CSV|cut short"),
         (RAW.format(units=UNITS, cell="1").rstrip('"\n') + "\n", "CSV"),
         (RAW.format(units=UNITS, cell="1") + '"1","k"\n', "2 fields, but the header has 6"),
         (RAW.format(units=UNITS, cell="1").replace('"9.0"', '"nine"'), "compute capability"),
@@ -223,7 +224,181 @@ def test_a_result_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert "it has no result 5" in record.stages[0].reason
 
 
-def test_a_details_page_that_ends_within_a_result_is_refused(tmp_path: Path) -> None:
+# --- what ncu prints of single launches ----------------------------------------------------------
+
+LAUNCH = "ID,Process ID,Kernel Name,Block Size,Grid Size,Device,CC"
+RULES = "Rule Name,Rule Type,Rule Description,Estimated Speedup Type,Estimated Speedup"
+
+
+def page(header: str, *rows: str) -> str:
+    """A page of which every field is quoted; fields are separated by bars."""
+    lines = [header.split(","), *(row.split("|") for row in rows)]
+    return "".join(",".join(f'"{field}"' for field in line) + "\n" for line in lines)
+
+
+def long(*metrics: str, launch: int = 0) -> list[str]:
+    """The rows of one launch of a page of --metrics: each is a metric, a unit and a value."""
+    return [f"{launch}|1|k(int)|(32, 1, 1)|(4, 1, 1)|0|9.0|profiler metrics|{metric}" for metric in metrics]
+
+
+LONG = f"{LAUNCH},Section Name,Metric Name,Metric Unit,Metric Value"
+SUMMARY = (
+    "Process ID,Kernel Name,Block Size,Grid Size,Device,CC,Invocations,Metric Name,Metric Unit,Minimum,Maximum,Average"
+)
+NO_NUMBERS = ("nan", "-nan", "inf", "-nan(ind)", "1.#INF", "n/a", "N/A", "")
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+@pytest.mark.parametrize("again", [1, 2])  # sections of the details page repeat metrics
+def test_a_metric_without_a_number_is_unmeasured_and_the_others_are_read(text: str, again: int, tmp_path: Path) -> None:
+    metrics = [
+        "gpu__time_duration.sum|ns|5,000",
+        *[f"smsp__inst_executed.sum|inst|{text}"] * again,
+        "x__own.sum|inst|7.25",
+    ]
+    rows = long(*metrics) + long("gpu__time_duration.sum|ns|5,000", "smsp__inst_executed.sum|inst|8,192", launch=1)
+    record = recorded(read(page(LONG, *rows), tmp_path))
+    launches = [Subject("k", shape="g4_b32", kernel="k(int)", launch=n) for n in (0, 1)]
+    assert [record.facts.number("ncu_duration", s) for s in launches] == [5000, 5000]
+    assert record.facts.number("instructions", launches[1]) == 8192
+    missing = record.facts.get("instructions", launches[0])
+    assert missing is not None and missing.value is None and missing.cause is not None
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_a_page_of_one_metric_without_a_number_is_read(text: str, tmp_path: Path) -> None:
+    """Also under a name that the catalogue does not have."""
+    rows = long(f"gpu__time_duration.sum|ns|{text}", f"x__own.sum|inst|{text or 'n/a'}")
+    facts = recorded(read(page(LONG, *rows), tmp_path)).facts
+    launch = Subject("k", shape="g4_b32", kernel="k(int)", launch=0)
+    for name in ("ncu_duration", "x__own.sum"):
+        fact = facts.get(name, launch)
+        assert fact is not None and fact.value is None and fact.cause is not None
+
+
+def test_a_number_in_one_section_and_none_in_another_is_unmeasured(tmp_path: Path) -> None:
+    rows = long("gpu__time_duration.sum|ns|5,000", "dram__bytes.sum|byte|n/a", "dram__bytes.sum|byte|4,096")
+    (result,) = read(page(LONG, *rows), tmp_path).results
+    assert value(result, "dram__bytes.sum") is None and value(result, "gpu__time_duration.sum") == 5000
+    with pytest.raises(RecordError, match=r"expected one value of dram__bytes.sum for a result, found 4096"):
+        read(page(LONG, *rows[:1], *long("dram__bytes.sum|byte|4,096", "dram__bytes.sum|byte|8,192")), tmp_path)
+
+
+def test_a_summary_without_a_number_or_with_many_launches_is_read(tmp_path: Path) -> None:
+    row = "1|k(int)|(32, 1, 1)|(4, 1, 1)|0|9.0|1,234|"
+    text = page(
+        SUMMARY, f"{row}gpu__time_duration.sum|ns|5,000|5,010|5,005.50", f"{row}dram__bytes.sum|byte|nan|nan|nan"
+    )
+    (result,) = read(text, tmp_path).results
+    assert (result.averaged, value(result, "gpu__time_duration.sum")) == (1234, 5005.5)
+    assert value(result, "dram__bytes.sum") is None
+
+
+DETAILS = f"{LONG},{RULES}"
+TIME, CYCLES = "Duration|ns|5,000", "Elapsed Cycles|cycle|9,000"
+RULE = "||||SOLBottleneck|OPT|Low compute|global|12.5"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [f"{TIME}|||||", f"{CYCLES}|||||"],  # no rule found anything
+        [f"{TIME}|||||"],
+        [f"{CYCLES}|||||"],  # a label that names no metric in every version
+        [RULE.removeprefix("|")],
+    ],
+)
+def test_a_last_launch_with_less_than_the_others_is_no_cut_page(last: list[str], tmp_path: Path) -> None:
+    rows = [line for n in range(3) for line in long(f"{TIME}|||||", f"{CYCLES}|||||", RULE.removeprefix("|"), launch=n)]
+    report = read(page(DETAILS, *rows, *long(*last, launch=3)), tmp_path)
+    assert [r.id for r in report.results] == [0, 1, 2, 3] and not report.notes
+    assert [value(r, "gpu__time_duration.sum") for r in report.results[:3]] == [5000] * 3
+    assert recorded(report).outcomes
+
+
+@pytest.mark.parametrize("sizes", ["(0, 0, 0)|(0, 0, 0)", "|", "n/a|n/a"])
+@pytest.mark.parametrize("kind", ["graph", "range"])
+def test_a_graph_or_a_range_may_end_a_page(sizes: str, kind: str, tmp_path: Path) -> None:
+    graph = f"3|1|{kind}|{sizes}|0|9.0|Speed Of Light|Duration|ns|99,345|||||"
+    rows = [line for n in range(3) for line in long(f"{TIME}|||||", f"{CYCLES}|||||", launch=n)]
+    record = recorded(read(page(DETAILS, *rows, graph), tmp_path))
+    assert record.facts.number("ncu_duration", Subject(kind, shape=kind)) == 99_345
+
+
+@pytest.mark.parametrize("form", ["details", "raw"])
+def test_a_page_that_ends_within_a_row_or_a_quote_is_refused(form: str, tmp_path: Path) -> None:
+    """Wherever it was cut. The details page itself leaves out empty columns of rules."""
+    rows = [*long(f"{TIME}|||||", RULE.removeprefix("|")), *long(f"{CYCLES}|||||", launch=1)]
+    text = page(DETAILS, *rows) if form == "details" else RAW.format(units=UNITS, cell="1024")
+    last = text.rstrip("\n").rindex("\n") + 1
+    whole = {len(text) - 1, *(len(text) - 1 - 3 * n for n in range(1, 6) if form == "details")}
+    for end in range(last + 1, len(text)):
+        if end in whole:
+            assert len(read(text[:end], tmp_path).results) == (2 if form == "details" else 1)
+        else:
+            with pytest.raises(RecordError):
+                read(text[:end], tmp_path)
+
+
+def test_a_whole_last_row_needs_no_end_of_line(tmp_path: Path) -> None:
+    for text in (page(LONG, *long("gpu__time_duration.sum|ns|5,000")), RAW.format(units=UNITS, cell="1,024")):
+        assert len(read(text.rstrip("\n"), tmp_path).results) == 1
+
+
+def test_a_page_that_ends_between_two_rows_is_read(tmp_path: Path) -> None:
     lines = text_of("app_details").splitlines(keepends=True)
-    with pytest.raises(RecordError, match="cut short"):
-        read("".join(lines[:-30]), tmp_path)
+    assert [r.id for r in read("".join(lines[:-30]), tmp_path).results] == [*range(8)]
+
+
+def test_pages_of_early_versions_have_no_sizes_and_no_gpu(tmp_path: Path) -> None:
+    header = "ID,Process ID,Process Name,Host Name,Kernel Name,Kernel Time,Context,Stream,"
+    row = "|1|a|h|k(int)|2021-Nov-13 18:14:36|1|7|"
+    metrics = ("gpu__time_duration.sum|nsecond|152,192", "smsp__inst_executed.sum|inst|1,024")
+    text = page(
+        f"{header}Section Name,Metric Name,Metric Unit,Metric Value", *(f"0{row}profiler metrics|{m}" for m in metrics)
+    )
+    raw = page(
+        f"{header}gpu__time_duration.sum,smsp__inst_executed.sum", "|||||||||nsecond|inst"[1:], f"0{row}152,192|1,024"
+    )
+    for form in (text, raw):
+        record = recorded(read(form, tmp_path))
+        assert record.facts.number("ncu_duration", Subject("k", shape="unknown")) == 152_192
+        assert record.gpu_arch is None
+
+
+# --- what ncu says beside a page ------------------------------------------------------------------
+
+MESSAGES = """==PROF== Connected to process 4242 (/home/u/app)
+==ERROR== LaunchFailed
+step 1: ==ERROR== is the program's own
+==WARNING== Note: Running with uncontrolled GPU caches.
+==ERROR== LaunchFailed
+"""
+
+
+def test_what_ncu_reports_beside_a_page_are_notes(tmp_path: Path) -> None:
+    text = MESSAGES + page(LONG, *long("gpu__time_duration.sum|ns|5,000"))
+    report = read(text.replace("\n", "\r\n"), tmp_path)
+    notes = ("==ERROR== LaunchFailed", "==WARNING== Note: Running with uncontrolled GPU caches.")
+    assert report.notes == notes
+    assert all(note in recorded(report).stages[0].reason for note in notes)
+    assert value(report.results[0], "gpu__time_duration.sum") == 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted", "hint"),
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "- The user does not", "CAP_SYS_ADMIN"),
+        ("==WARNING== No kernels were profiled.", "No kernels were profiled", "--target-processes all"),
+        ("==PROF== No kernels were profiled.", "No kernels were profiled", "--target-processes all"),
+        ("==ERROR== Failed to find metric x__y.sum", "Failed to find metric x__y.sum", "LC_ALL=C ncu --import"),
+    ],
+)
+@pytest.mark.parametrize("header", ["", page(LONG)])
+def test_what_ncu_reports_is_the_reason_of_a_page_without_results(
+    text: str, quoted: str, hint: str, header: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RecordError) as error:
+        read(f"==PROF== Connected\nhello\n{text}\n{header}", tmp_path)
+    reason, remedy = str(error.value).split("hint: ")
+    assert quoted in reason and hint in remedy

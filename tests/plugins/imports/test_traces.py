@@ -234,7 +234,9 @@ def test_the_frame_that_torch_itself_writes(tmp_path: Path) -> None:
     "spoil",
     [
         lambda data: data[:-40],
-        lambda data: gzip.compress(data)[:-9],
+        lambda data: data.replace(b'"name": "python"', b'"name": "C:\\"'),  # a quote that is escaped ends nowhere
+        lambda data: b"[" * 100_000,
+        lambda data: b"[]",
         lambda data: traces.SQLITE + data,
         lambda data: b"{}",
         lambda data: b'{"traceEvents": 3}',
@@ -280,3 +282,173 @@ def test_traces_are_compared_by_their_times(tmp_path: Path, capsys: pytest.Captu
     assert lines[-1] == "    traced_duration  100,000 ns → 200,000 ns  worse"
     assert main(["diff", runs[0], runs[0]]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("no difference in 3 facts and times")
+
+
+# --- several GPUs ---------------------------------------------------------------------------------
+
+A100 = {"id": 1, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMinor": 0, "numSms": 108}
+
+
+def of_two_models(path: Path, change: str = "") -> Path:
+    """An export of two GPU models: the process's GPU 0 took 5 µs, its GPU 1 took 9."""
+    nsys_export(path, [(GEMM, 5.0, 132, 168), (GEMM, 9.0, 132, 168)])
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"""
+            ALTER TABLE TARGET_INFO_GPU ADD COLUMN cuDevice INTEGER;
+            ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN globalPid INTEGER;
+            UPDATE TARGET_INFO_GPU SET cuDevice = 0;
+            INSERT INTO TARGET_INFO_GPU VALUES (1, '{A100["name"]}', 8, 0, 108, 1);
+            UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = ("end" > 6000 + start), globalPid = 77 << 24;
+            {change}""")
+    return path
+
+
+def runs_of(*paths: Path) -> dict[str | None, list[tuple[str, int, float | None]]]:
+    """The rows of the run of each GPU model."""
+    parts = assemble.by_gpu([read_report(path) for path in paths])
+    records = [assemble.record_of(f"20260101T000000Z-000{n}", part) for n, part in enumerate(parts)]
+    return {r.gpu: [(row.name, row.launches, row.us) for row in kernels.rows(Readings(r))] for r in records}
+
+
+NAME = "cutlass::Kernel<float>"
+TABLE = "CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER);"
+
+
+@pytest.mark.parametrize(
+    ("change", "h100", "a100"),
+    [
+        ("", 5.0, 9.0),
+        ("UPDATE TARGET_INFO_GPU SET id = 3 - id;", 5.0, 9.0),  # the driver's numbers are not CUDA's
+        ("UPDATE TARGET_INFO_GPU SET cuDevice = 1 - cuDevice;", 9.0, 5.0),
+        ("ALTER TABLE TARGET_INFO_GPU DROP COLUMN cuDevice;", 5.0, 9.0),
+        (f"{TABLE} INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (1, 0, 77), (0, 1, 77);", 9.0, 5.0),
+        (f"{TABLE} INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (0, 0, 77), (1, 1, 77), (1, 0, 8);", 5.0, 9.0),
+        (f"{TABLE} INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (1, 0, NULL), (0, 1, NULL);", 9.0, 5.0),
+    ],
+)
+def test_each_gpu_model_has_a_run_of_its_own(change: str, h100: float, a100: float, tmp_path: Path) -> None:
+    expected = {H100["name"]: [(NAME, 1, h100)], A100["name"]: [(NAME, 1, a100)]}
+    assert runs_of(of_two_models(tmp_path / "two.sqlite", change)) == expected
+
+
+def test_two_processes_may_call_two_models_by_one_number(tmp_path: Path) -> None:
+    change = f"""{TABLE} INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (0, 0, 77), (1, 0, 78);
+        UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0, globalPid = (77 + deviceId) << 24;"""
+    path = of_two_models(tmp_path / "two.sqlite", change)
+    assert runs_of(path) == {H100["name"]: [(NAME, 1, 5.0)], A100["name"]: [(NAME, 1, 9.0)]}
+
+
+def test_launches_on_two_gpus_of_one_model_are_averaged(tmp_path: Path) -> None:
+    path = of_two_models(
+        tmp_path / "two.sqlite", "UPDATE TARGET_INFO_GPU SET name = 'H', smCount = 9, computeMajor = 9;"
+    )
+    assert runs_of(path) == {"H": [(NAME, 2, 14.0)]}
+
+
+def test_torch_traces_of_two_models_are_two_runs(tmp_path: Path) -> None:
+    events = [event(GEMM, 5.0, 132, 168), event(GEMM, 9.0, 132, 168, device=1), event(NORM, 1.0, 8, 32, device=1)]
+    (tmp_path / "trace.json").write_bytes(torch_trace(events, deviceProperties=[H100, A100]))
+    assert runs_of(tmp_path / "trace.json") == {
+        H100["name"]: [(NAME, 1, 5.0)], A100["name"]: [(NAME, 1, 9.0), ("layer_norm<float>", 1, 1.0)]
+    }  # fmt: skip
+
+
+def test_one_record_of_two_models_is_refused(tmp_path: Path) -> None:
+    report = read_report(of_two_models(tmp_path / "two.sqlite"))
+    with pytest.raises(UsageError, match=r"found NVIDIA A100-SXM4-80GB \(8.0\), NVIDIA H100 80GB HBM3 \(9.0\)"):
+        assemble.record_of("20260101T000000Z-0000", [report])
+
+
+def test_traces_of_several_processes_are_one_run(tmp_path: Path) -> None:
+    for rank, us in enumerate((10.0, 20.0)):
+        (tmp_path / f"{rank}.json").write_bytes(torch_trace([event(GEMM, us, 132, 168)] * (rank + 1)))
+    assert runs_of(tmp_path / "0.json", tmp_path / "1.json") == {H100["name"]: [(NAME, 3, 50.0)]}
+
+
+def test_code_of_one_name_and_configuration_has_no_registers_in_common(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(torch_trace([event(GEMM, 10.0, 132, 168), event(GEMM, 20.0, 132, 90)]))
+    record = recorded(tmp_path / "trace.json")
+    (row,) = kernels.rows(Readings(record))
+    assert (row.launches, row.us) == (2, 30.0)
+    (registers,) = {f.detail for f in record.facts.named("ncu_registers")}
+    assert {f.value for f in record.facts.named("ncu_registers")} == {None} and registers
+    folder = tmp_path / record.id
+    folder.mkdir()
+    store.write(record, folder)
+    assert kernels.rows(Readings(store.read(folder)))[0].us == 30.0
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def with_graphs(path: Path, launches: Sequence[tuple[str, float, int, int]] = LAUNCHES) -> Path:
+    nsys_export(path, launches)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, "end" INTEGER, deviceId INTEGER,
+                contextId INTEGER, streamId INTEGER, globalPid INTEGER, graphId INTEGER, graphExecId INTEGER);
+            INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (0, 300000, 0, 1, 7, 1, 4, 9),
+                (1, 200001, 0, 1, 7, 1, 4, 9), (5, 1005, 0, 1, 7, 1, 5, 9), (5, NULL, 0, 1, 7, 1, 6, 9);""")
+    return path
+
+
+GRAPHS = [("graph_4", 2, 500.0), ("cutlass::Kernel<float>", 2, 200.0), ("layer_norm<float>", 3, 11.0)]
+
+
+def test_graphs_traced_as_a_whole_are_rows_beside_kernels(tmp_path: Path) -> None:
+    path = with_graphs(tmp_path / "graphs.sqlite")
+    assert runs_of(path) == {H100["name"]: [*GRAPHS, ("graph_5", 1, 1.0), ("graph_6", 1, None)]}
+    assert any("--cuda-graph-trace=node" in note for note in read_report(path).notes)
+    shapes = {f.subject.shape for f in recorded(path).facts if f.subject.kernel == "graph_4"}
+    assert shapes == {"graph"}
+
+
+def test_an_export_of_graphs_alone_is_read(tmp_path: Path) -> None:
+    path = with_graphs(tmp_path / "graphs.sqlite", ())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    assert [name for (rows,) in [runs_of(path).values()] for name, *_ in rows] == ["graph_4", "graph_5", "graph_6"]
+
+
+# --- what is no JSON ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("valid", "written"),
+    [
+        (rb"torch\\cuda\\__init__.py(219): _lazy_init", rb"torch\cuda\__init__.py(219): _lazy_init"),
+        (rb"C:\\users\\new\\x", rb"C:\users\new\x"),
+        (rb"\\\\server\\share", rb"\\server\share"),
+        (rb"a\u0007b\tc\u001bd", b"a\x07b\tc\x1bd"),
+        (rb"caf\u00e9", b"caf\xe9"),
+        (rb"say \"C:\\dir\" again", rb"say \"C:\dir\" again"),
+    ],
+)
+def test_names_that_torch_does_not_escape_are_read(valid: bytes, written: bytes, tmp_path: Path) -> None:
+    """The rest of a trace is the same as with valid names."""
+    rows = []
+    for name in (valid, written):
+        data = torch_trace([event(*launch) for launch in LAUNCHES]).replace(b"aten::mm", name)
+        (tmp_path / "trace.json").write_bytes(data)
+        rows.append(kernels.rows(Readings(recorded(tmp_path / "trace.json"))))
+    assert rows[0] == rows[1] and rows[0][0].us == 200.0
+
+
+@pytest.mark.parametrize("word", [b"inf", b"-inf", b"nan", b"-nan", b"N/A", b"NaN", b"Infinity"])
+def test_numbers_that_json_does_not_have_are_read(word: bytes, tmp_path: Path) -> None:
+    data = torch_trace([event(*launch) for launch in LAUNCHES]).replace(
+        b'"blocks per SM": 1.0', b'"blocks per SM": ' + word
+    )
+    (tmp_path / "trace.json").write_bytes(data.replace(b"python", rb"C:\python"))
+    assert kernels.rows(Readings(recorded(tmp_path / "trace.json")))[0].us == 200.0
+
+
+def test_a_refused_trace_has_a_hint(tmp_path: Path) -> None:
+    """Such as one whose names hold quotes, or one of another vendor's GPU, whose launches have no grid."""
+    for data in (
+        torch_trace([event(*LAUNCHES[0])]).replace(b"aten::mm", b'{"device": "cpu"}(12): run'),
+        torch_trace([event(*LAUNCHES[0])]).replace(b'"grid": [64, 1, 1], "block": [256, 1, 1], ', b""),
+    ):
+        (tmp_path / "trace.json").write_bytes(data)
+        with pytest.raises(RecordError, match="\n  hint: "):
+            read_report(tmp_path / "trace.json")

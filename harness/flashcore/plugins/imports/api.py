@@ -72,7 +72,7 @@ def read_report(path: Path) -> Report:
         text = data.decode(json.detect_encoding(data))  # UTF-8, 16 or 32, by its byte order mark or its zeros
     except UnicodeDecodeError as error:
         if b"\0" in data:
-            expected = "expected an .ncu-rep, a CSV page of one or a trace, found none of them"
+            expected = "expected an .ncu-rep or a CSV page of one, found neither"
             raise RecordError(f"{path.name}: {expected} ({error})\n  hint: unpack an archive first") from error
         text = data.decode("cp1252", "backslashreplace")
         notes = ("it is not UTF-8, and was read as Windows-1252: letters beyond ASCII may be others",)

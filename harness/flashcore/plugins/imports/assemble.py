@@ -56,11 +56,12 @@ def record_of(
     Raises:
         UsageError: the reports are from several GPU models (:func:`by_gpu`), or traces and others.
     """
-    results = list(_merged(_numbered(reports)))
+    results = list(_numbered(reports))
     traced = any(traces.TIME in r for r in results)
     if traced and not all(traces.TIME in r for r in results):
         raise UsageError("expected traces or reports with counters, found both\n  hint: import each separately")
     gpu = _environment(results, reports)
+    results = list(_merged(results))
     chip = chip_of(results[0].cc) or "unknown"  # then metrics have the names of most chips
     arch = gpu.gpu_arch or "unknown"
     slugs = names.variants(r.kernel for r in results)

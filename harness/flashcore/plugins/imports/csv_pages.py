@@ -71,6 +71,7 @@ _COUNTS = {
     "L1 Wavefronts Shared Ideal": "wavefronts_ideal",
 }
 _BEGIN = re.compile(r'"?(ID|Process ID|File Path|Function Name|Kernel Name)"?\s*[,;]')
+_LINE = re.compile(r"[0-9]{1,6}")
 _SOURCE_BEGINS = ("File Path", "Function Name", "Kernel Name")
 _CACHES = Caches(kept=None)  # a page lacks the options of the profiling
 _READER = "flashcore's reader of CSV"
@@ -228,7 +229,7 @@ class _Block(NamedTuple):
     @property
     def text(self) -> str:
         """The file's recorded lines."""
-        lines = {int(row[0]): row[1] for row in self.rows if row[0].isdecimal()}
+        lines = {int(row[0]): row[1] for row in self.rows if _LINE.fullmatch(row[0])}
         return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1)) + "\n"
 
 
@@ -262,13 +263,13 @@ def _launches(rows: Iterable[Sequence[str]]) -> list[list[_Block]]:
 def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
     """A result for each function that was launched, in order: the page states neither the launch configuration nor the
     GPU. Adds the instructions of each to ``code``."""
-    counts = (
+    cells = (
         (row[i], _count_of(column) or column, "inst" if _count_of(column) else "")
         for block in itertools.chain.from_iterable(launches)
         for i, column in enumerate(block.header[4:], 4)
         for row in block.rows
     )
-    mark = numerals.decimal_mark(counts)
+    mark = numerals.decimal_mark(cells)
     results: list[Result] = []
     for launch in launches:
         function = launch[0].function
@@ -288,7 +289,7 @@ def _instructions(blocks: Iterable[_Block], mark: str) -> tuple[tuple[Instructio
         columns = {i: name for i, column in enumerate(block.header) if (name := _count_of(column))}
         line, text = 0, ""
         for row in block.rows:
-            if row[0]:
+            if _LINE.fullmatch(row[0]):
                 line, text = int(row[0]), row[1].strip()
                 continue
             if row[at] == "...":  # between stretches of code

@@ -42,11 +42,11 @@ _GPUS = (
 )
 #: The launches of each table: kernels, and graphs traced as a whole.
 _LAUNCHES = {
-    "kernel": """SELECT {}, deviceId, IFNULL("end" - start, 0), IFNULL(value, 'unnamed'),
+    "kernel": """SELECT {}, deviceId, IFNULL("end" - start, 0), IFNULL(CAST(value AS TEXT), 'unnamed'),
         gridX, gridY, gridZ, blockX, blockY, blockZ,
         registersPerThread, staticSharedMemory + dynamicSharedMemory, staticSharedMemory, dynamicSharedMemory
         FROM CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN StringIds ON StringIds.id = IFNULL(demangledName, shortName)""",
-    "graph": """SELECT {}, deviceId, IFNULL("end" - start, 0), 'graph_' || graphId,
+    "graph": """SELECT {}, deviceId, IFNULL("end" - start, 0), 'graph_' || IFNULL(graphId, 'unnamed'),
         0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE""",
 }
 _HINT = "trace with ProfilerActivity.CUDA, or nsys profile --trace cuda --cuda-graph-trace=node"
@@ -105,7 +105,7 @@ def _chrome(text: str) -> Iterator[tuple[_Launch, float]]:
             name, sms, *cc = devices.get(args.get("device"), _UNKNOWN)
             sizes = (name, sms, args.get("registers per thread"), args.get("shared memory"), None, None)
             dims = (_whole(args[key], 3) for key in ("grid", "block"))
-            yield ("kernel", event["name"], *dims, _whole(cc, 2), *sizes), 1e3 * (event.get("dur") or 0)  # µs
+            yield ("kernel", event["name"].strip() or "unnamed", *dims, _whole(cc, 2), *sizes), 1e3 * (event.get("dur") or 0)  # µs
 
 
 def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:

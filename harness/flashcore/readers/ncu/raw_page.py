@@ -222,8 +222,9 @@ def parse(text: str, *, domain: str | None = "flashcore", foreign: bool = False)
     page = _Page(columns, dict(zip(columns, (u.strip() for u in units), strict=True)), domain)
     complete = [fields for _, _, fields in rows if fields is not None and len(fields) == len(columns)]
     if foreign:
-        cells = ((fields[at], name, page.units[name]) for fields in complete for name, at in page.metrics.items())
-        page = replace(page, mark=numerals.decimal_mark((part, *of) for c, *of in cells for part in numbers_in(c)))
+        cells = ((fields[at], name) for fields in complete for name, at in page.metrics.items())
+        parts = ((part, name, page.units[name]) for text, name in cells for part in numbers_in(text))
+        page = replace(page, mark=numerals.decimal_mark(parts))
     else:
         _refuse_decimal_comma(page, complete)
     return page.table(rows)
