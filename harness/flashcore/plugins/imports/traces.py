@@ -101,11 +101,11 @@ def _chrome(text: str) -> Iterator[tuple[_Launch, float]]:
     devices = {device["id"]: [device.get(name) for name in _DEVICE] for device in trace.get("deviceProperties", ())}
     for event in trace["traceEvents"]:
         if event.get("cat") in ("kernel", "Kernel"):  # with a capital in old traces
-            args = event["args"]
+            args, kernel = event["args"], event["name"].strip() or "unnamed"
             name, sms, *cc = devices.get(args.get("device"), _UNKNOWN)
             sizes = (name, sms, args.get("registers per thread"), args.get("shared memory"), None, None)
             dims = (_whole(args[key], 3) for key in ("grid", "block"))
-            yield ("kernel", event["name"].strip() or "unnamed", *dims, _whole(cc, 2), *sizes), 1e3 * (event.get("dur") or 0)  # µs
+            yield ("kernel", kernel, *dims, _whole(cc, 2), *sizes), 1e3 * (event.get("dur") or 0)  # µs
 
 
 def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:
