@@ -36,6 +36,10 @@ launches = {
         ("sm_86", 32, 16, 0, 16, "blocks"),
         ("sm_89", 32, 16, 0, 24, "blocks"),
         ("sm_80", 32, 16, 0, 32, "blocks"),
+        ("sm_75", 256, 32, 0, 4, "warps"),
+        ("sm_75", 32, 16, 4096, 16, "shared memory and blocks"),  # nothing is reserved
+        ("sm_110", 256, 32, 0, 6, "warps"),
+        ("sm_121", 32, 16, 0, 24, "blocks"),
         # 233,472 bytes an SM over 33,792 + 1,024 a block
         ("sm_90a", 128, 32, 33792, 6, "shared memory"),
         # A block of 227 KiB is the largest; with the reserved 1 KiB it takes the whole SM.
@@ -88,12 +92,12 @@ def test_what_just_fits_is_launched() -> None:
 
 
 def test_clusters_and_unknown_archs_are_unmeasured_not_zero() -> None:
-    for result in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_75", 128, 64, 0, 0)):
+    for result in (occupancy("sm_90a", 128, 64, 0, 0, cluster=2), occupancy("sm_61", 128, 64, 0, 0)):
         assert result.blocks_per_sm is None
         assert result.pct is None
         assert result.cause
     assert what_if("sm_90a", 128, 64, 0, 0, cluster=2) is None
-    assert what_if("sm_75", 128, 64, 0, 0) is None
+    assert what_if("sm_61", 128, 64, 0, 0) is None
 
 
 @given(**launches)
@@ -177,7 +181,7 @@ int main() {
     device.sharedMemPerBlock = 48 * 1024;
     device.sharedMemPerMultiprocessor = smem * 1024;
     device.sharedMemPerBlockOptin = smem_block * 1024;
-    device.reservedSharedMemPerBlock = 1024;
+    device.reservedSharedMemPerBlock = major >= 8 ? 1024 : 0;
     device.numSms = 1;
     cudaOccFuncAttributes kernel;
     kernel.maxThreadsPerBlock = 1024;
@@ -275,7 +279,8 @@ def test_an_arch_without_known_limits_has_no_staircase() -> None:
 @pytest.mark.parametrize("arch", sorted(LIMITS))
 def test_a_block_can_have_all_shared_memory_but_what_the_system_takes(arch: str) -> None:
     limit = LIMITS[arch]
-    assert limit.smem_block == limit.smem - 1  # 1 KiB of each block is the system's
+    # From sm_80 on, 1 KiB of each block is the system's.
+    assert limit.smem_block == limit.smem - (int(arch[3:]) >= 80)
     assert limit.warps % 16 == 0 and limit.blocks in (16, 24, 32)
     assert occupancy(arch, 32, 16, 0, limit.smem_block * 1024).blocks_per_sm == 1
     assert not occupancy(arch, 32, 16, 0, limit.smem_block * 1024 + 1).blocks_per_sm

@@ -70,3 +70,26 @@ def test_a_name_without_template_arguments(kernel: str, short: str) -> None:
 @pytest.mark.parametrize("kernel", ["_ZN3one3two5threeIfEEvPf", "one::two::three<float>", "three"])
 def test_the_identifier_of_a_kernel_is_its_innermost_name(kernel: str) -> None:
     assert identifier(kernel) == "three"
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("__nv_static_23__586562e3_4_k_cu__Z1fPf__Z4fillPf", "fill"),
+        ("__nv_static_23__586562e3_4_k_cu__Z1fPf__ZN34_GLOBAL__N__586562e3_4_k_cu__Z1fPf4anonIfEEvPT_", "anon<float>"),
+        ("_ZL4fillPf__static__5f1ae0f1c4e20b1d", "fill"),
+        ("a__static__kernel", "a__static__kernel"),
+    ],
+)
+def test_names_have_no_hash_of_a_file(mangled: str, name: str) -> None:
+    assert canonical(mangled) == name
+
+
+def test_namesakes_are_told_apart_by_as_little_as_possible() -> None:
+    first, second = (f"_ZN35_GLOBAL__N__{of}_cu__Z2faPf4fillEPf" for of in ("a3567195_4_a", "b1e3de7b_4_b"))
+    assert kernel_names.distinct([first]) == {first: "fill"}
+    assert kernel_names.distinct([first, second]) == {first: "fill@a.cu", second: "fill@b.cu"}
+    integers = first.replace("EPf", "EPi")
+    assert [*kernel_names.distinct([first, integers]).values()] == ["fill(float*)", "fill(int*)"]
+    every = kernel_names.distinct([first, integers, second, first.replace("a3567195", "00000000")])
+    assert [*every.values()] == ["fill(float*)@a.cu", "fill(int*)@a.cu", "fill(float*)@b.cu", "fill(float*)@a.cu@2"]

@@ -30,32 +30,45 @@ MAX_REGISTERS = 255  # per thread
 REGISTERS_PER_SM = 65536
 PARTITIONS = 4  # per SM, each with a quarter of the registers; warps are distributed over them
 REGISTER_UNIT = 256  # allocation granularity of a warp's registers
-SMEM_UNIT = 128  # allocation granularity of shared memory, bytes
-SMEM_RESERVED = 1024  # bytes per block reserved by the system from sm_80 on
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The capacity of an SM. ``smem`` is in KiB per SM, ``smem_block`` in KiB per block (opt-in). ``cluster`` is the
-    largest cluster in blocks, portable or not; 1 on an arch without clusters."""
+    largest cluster in blocks, portable or not; 1 on an arch without clusters. ``smem_unit`` is the allocation
+    granularity of shared memory in bytes."""
 
     warps: int
     blocks: int
     smem: int
     smem_block: int
     cluster: int = 1
+    smem_unit: int = 128
+
+    @property
+    def reserved(self) -> int:
+        """The bytes of shared memory per block that the system reserves, from sm_80 on."""
+        return (self.smem - self.smem_block) * KIB
 
 
 #: By compute capability, from the CUDA C++ Programming Guide's table of technical specifications.
 LIMITS = {
+    "sm_70": Limits(64, 32, 96, 96, smem_unit=256),
+    "sm_72": Limits(64, 32, 96, 96, smem_unit=256),
+    "sm_75": Limits(32, 16, 64, 64, smem_unit=256),
     "sm_80": Limits(64, 32, 164, 163),
     "sm_86": Limits(48, 16, 100, 99),
     "sm_87": Limits(48, 16, 164, 163),
+    "sm_88": Limits(48, 16, 100, 99),
     "sm_89": Limits(48, 24, 100, 99),
     "sm_90": Limits(64, 32, 228, 227, 16),
     "sm_100": Limits(64, 32, 228, 227, 16),
     "sm_103": Limits(64, 32, 228, 227, 16),
-    "sm_120": Limits(48, 24, 100, 99, 16),  # its largest cluster is not documented: 16 refuses no valid launch
+    # The largest cluster of these is not documented: 16 refuses no valid launch.
+    "sm_101": Limits(48, 24, 228, 227, 16),
+    "sm_110": Limits(48, 24, 228, 227, 16),
+    "sm_120": Limits(48, 24, 100, 99, 16),
+    "sm_121": Limits(48, 24, 100, 99, 16),
 }
 
 
@@ -135,12 +148,12 @@ def blocks_by_registers(warps: int, registers: int) -> int:
 
 
 def _by_smem(limit: Limits, smem: int) -> int:
-    return limit.smem * KIB // _up(smem + SMEM_RESERVED, SMEM_UNIT)
+    return limit.smem * KIB // max(_up(smem + limit.reserved, limit.smem_unit), 1)
 
 
 def _most_smem(limit: Limits, blocks: int) -> int:
     """The most bytes of shared memory per block with ``blocks`` blocks on an SM; negative if they cannot fit."""
-    return min(limit.smem * KIB // blocks // SMEM_UNIT * SMEM_UNIT - SMEM_RESERVED, limit.smem_block * KIB)
+    return min(limit.smem * KIB // blocks // limit.smem_unit * limit.smem_unit - limit.reserved, limit.smem_block * KIB)
 
 
 def _refusal(limit: Limits, threads: int, registers: int, smem: int) -> str:

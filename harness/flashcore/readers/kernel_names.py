@@ -9,8 +9,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+from collections import Counter
+from collections.abc import Iterable
+
+from flashcore.model.groups import grouped
 
 _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::")
+#: nvcc's prefix of a static kernel in relocatable code, with the length of what follows: a hash of the path, the source
+#: file with its length, and a symbol. Clang has a suffix.
+_STATIC, _CLANG_STATIC = re.compile(r"__nv_static_(\d+)_"), re.compile(r"(__|\.)(static|intern)\1[0-9a-f]{8,}$")
+_FILE = re.compile(r"(?:_GLOBAL__N__|__nv_static_\d+__)[0-9a-f]{8}_(\d+)_")
 #: Decorations that demanglers add to a template argument's value: ``(int)96``, ``96u``.
 _CAST = re.compile(r"\([A-Za-z_][\w:]*(?: [A-Za-z_][\w:]*)*\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
@@ -21,15 +29,51 @@ _CONST = re.compile(r"((?:unsigned |signed )?[A-Za-z_][\w:]*(?:<[^<>]*>)?) const
 @functools.lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
     """The canonical name of a kernel, from its mangled name or any tool's demangled one."""
-    if name.startswith("_Z"):
-        name = demangled(name)
-    text = _without_return_type(_without_parameters(_UNNAMED.sub("", name).strip()))
+    text = _without_return_type(_without_parameters(_declared(name)))
     head, bracket, arguments = text.partition("<")
     if bracket:
         arguments = _SUFFIX.sub(r"\1", _CAST.sub("", arguments))
         arguments = re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", _CONST.sub(r"const \1", arguments)))
-        arguments = re.sub(r" ?([^\w ]) ?", r"\1", arguments)
-    return re.sub(r"\s+", "_", head + bracket + arguments) or name
+    return _without_blanks(head, bracket + arguments) or name
+
+
+def distinct(names: Iterable[str]) -> dict[str, str]:
+    """Mangled name → the canonical one. Namesakes also get what tells them apart: their parameters, the source file of
+    their anonymous namespace or ``static``, or a number."""
+    shown = {}
+    for canonical_name, same in grouped((canonical(name), name) for name in dict.fromkeys(names)).items():
+        parameters = [_parameters(name) for name in same]
+        files = [_file(name) for name in same]
+        both = [*map("".join, zip(parameters, files, strict=True))]
+        ends = next((e for e in ([""] * len(same), parameters, files) if len({*e}) == len(same)), both)
+        uses = Counter[str]()
+        for name, end in zip(same, ends, strict=True):
+            uses[end] += 1
+            shown[name] = canonical_name + end + (f"@{uses[end]}" if uses[end] > 1 else "")
+    return shown
+
+
+def _declared(name: str) -> str:
+    """The declaration, without what stands for the source file."""
+    if match := _STATIC.match(name):
+        name = name[match.end() + int(match[1]) + 1 :]
+    name = _CLANG_STATIC.sub("", name)
+    return _UNNAMED.sub("", demangled(name) if name.startswith("_Z") else name).strip()
+
+
+def _parameters(name: str) -> str:
+    declared = _declared(name)
+    return _without_blanks("", declared[len(_without_parameters(declared)) :])
+
+
+def _file(name: str) -> str:
+    match = _FILE.search(name)
+    file = name[match.end() : match.end() + int(match[1])] if match else ""
+    return file and "@" + re.sub(r"_(?=[a-z]+$)", ".", file)
+
+
+def _without_blanks(head: str, types: str) -> str:
+    return re.sub(r"\s+", "_", head + re.sub(r" ?([^\w ]) ?", r"\1", types))
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -43,7 +87,7 @@ def without_arguments(name: str) -> str:
 
 def identifier(name: str) -> str:
     """The function's name without namespaces: ``gemm``."""
-    return without_arguments(name).rpartition("::")[2]
+    return without_arguments(name).rpartition("::")[2].partition("@")[0]
 
 
 def _without_parameters(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +119,30 @@ def test_resources_of_an_object_are_final_only_where_it_calls_nothing(compiler: 
         found = values(record, name)
         assert found["calls"] is found["recursive"] is found["by_pointer"] is NotLinked
         assert isinstance(found["calls_nothing"], int | float)
+
+
+NAMESAKES = {
+    "a.cu": "namespace { __global__ void fill(float* y) { y[0] = 1; } }\nvoid a(float* y) { fill<<<1, 1>>>(y); }\n",
+    "b.cu": "namespace { __global__ void fill(float* y) { y[0] = 2; } template <class T> __global__ void one(T* y) "
+    "{ *y = 1; } }\nvoid b(float* y) { fill<<<1, 1>>>(y); one<<<1, 1>>>(y); }\n",
+    "c.cu": "static __global__ void copy(float* y) { *y = 3; }\n__global__ void two(int* y) { *y = 1; }\n"
+    "__global__ void two(float* y) { *y = 2; }\n"
+    "void c(float* y) { copy<<<1, 1>>>(y); two<<<1, 1>>>(y); two<<<1, 1>>>((int*)y); }\n",
+}
+
+
+@pytest.mark.parametrize("options", [LINKED, LINKED[1:]], ids=["relocatable", "whole"])
+def test_names_do_not_depend_on_the_folder_of_the_build(
+    options: tuple[str, ...], compiler: Compiler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (compiler("libk.so", NAMESAKES, *options) for _ in range(2))
+    names = {"fill@a.cu", "fill@b.cu", "one<float>", "copy", "two(int*)", "two(float*)"}
+    assert {*values(audited(one), "registers")} == names
+    baseline = tmp_path / "baseline.txt"
+    assert main(["audit", str(one), "--save-baseline", str(baseline)]) == Exit.OK
+    assert main(["audit", str(other), "--baseline", str(baseline)]) == Exit.OK
+    excepted = [f"--except={glob}" for glob in ("fill*", "one*", "copy")]
+    capsys.readouterr()
+    assert main(["audit", str(other), "--max", "registers=0", "--format=json", *excepted]) == Exit.FAILED
+    failed = {v["subject"]["kernel"] for v in json.loads(capsys.readouterr().out)["verdicts"] if v["status"] == "fail"}
+    assert failed == {"two(int*)", "two(float*)"}

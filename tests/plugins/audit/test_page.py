@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from flashcore.plugins.audit import kernels, page
 from flashcore.records import store
 from flashcore.report.view import Book
 from tests import factory
-from tests.plugins.audit.conftest import KERNELS, both, library
+from tests.plugins.audit.conftest import CUBINS, KERNELS, both, library
 
 
 @pytest.fixture
@@ -59,3 +60,20 @@ def test_the_report_opens_with_it(record: Record, tmp_path: Path) -> None:
 
 def test_a_suite_keeps_its_overview() -> None:
     assert page.page(Book(factory.record(), "static", None)) is None
+
+
+def test_failures_come_first_and_name_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kernels lie in two files, and only the path tells them apart."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "k.cubin").write_bytes(CUBINS["sm_80"])
+    files = ["old", "new", "--max", "registers=31"]
+    assert main(["audit", *files, "--keep", "--profiles", "profiles"]) == Exit.FAILED
+    assert main(["report", "--profiles", "profiles", "-o", "report"]) == Exit.OK
+    html = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    headline = html.partition("<h1")[2].partition("</h1>")[0]
+    assert re.search(r"<b>\d+</b> failures?; <b>\d+</b> of 10 kernels spill", headline)
+    failures = re.findall(r"<li><a href=\"[^\"]+\">max_registers</a>: (.*?)</li>", html)
+    assert len({*failures}) == len(failures) > 1
+    assert all(re.search(r", limit ≤ 31$", line) and " ," not in line for line in failures)

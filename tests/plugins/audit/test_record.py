@@ -17,18 +17,22 @@ from tests.plugins.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin
 @pytest.mark.parametrize(
     ("arch", "machine_code", "ptx"),
     [
-        ("sm_80", {80, 86, 89}, {80, 86, 89, 90, 100, 103, 120}),
-        ("sm_89", {89}, {89, 90, 100, 103, 120}),
-        ("sm_90", {90}, {90, 100, 103, 120}),
+        ("sm_80", {80, 86, 89}, {80, 86, 87, 89, 90, 100, 101, 103, 110, 120}),
+        ("sm_89", {89}, {89, 90, 100, 101, 103, 110, 120}),
+        ("sm_90", {90}, {90, 100, 101, 103, 110, 120}),
         ("sm_90a", {90}, {90}),
-        ("sm_100", {100, 103}, {100, 103, 120}),
+        ("sm_100", {100, 103}, {100, 101, 103, 110, 120}),
         ("sm_100a", {100}, {100}),
         ("sm_100f", {100, 103}, {100, 103}),
         ("sm_103f", {103}, {103}),
+        ("sm_87", {87}, {87, 89, 90, 100, 101, 103, 110, 120}),
+        ("sm_53", set(), {75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120}),
+        ("sm_101", {101}, {101, 103, 110, 120}),
+        ("sm_110f", {110}, {110}),
     ],
 )
 def test_code_runs_by_the_compatibility_rules(arch: str, machine_code: set[int], ptx: set[int]) -> None:
-    gpus = (75, 80, 86, 89, 90, 100, 103, 120)
+    gpus = (75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120)
     assert {gpu for gpu in gpus if runs(arch, gpu)} == machine_code
     assert {gpu for gpu in gpus if runs(arch, gpu, ptx=True)} == ptx
 
@@ -50,7 +54,7 @@ def test_each_gpu_has_its_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         "k.fatbin on h200: machine code of 5 of 5 kernels (sm_90a)",
         "k.fatbin on l4: machine code of 5 of 5 kernels (sm_80)",
         "k.fatbin on b200: no sm_100 code: compiled at first use, from PTX for sm_90",
-        "k.fatbin on sm_75: cannot run",
+        "k.fatbin on sm_75: cannot run: not supported",
     ]
 
 

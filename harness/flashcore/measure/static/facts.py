@@ -44,7 +44,7 @@ from flashcore.model.suite import Suite
 from flashcore.model.text import matches_any
 from flashcore.readers import cubin, sass, spills
 from flashcore.readers.decisions import decided
-from flashcore.readers.kernel_names import canonical
+from flashcore.readers.kernel_names import distinct
 from flashcore.readers.phases import Sources
 
 #: SASS opcode without modifiers → fact: LDS.128 counts as LDS.
@@ -121,7 +121,7 @@ def _cubin_facts(
     if data is None or disassembler is not None:
         data = _read(path, log, artifact.arch, disassembler)
         cache.keep(path.parent, cached, key, data)
-    names = dict.fromkeys(data["kernels"], name) if name else _shown_names(data["kernels"])
+    names = dict.fromkeys(data["kernels"], name) if name else distinct(data["kernels"])
     subjects = {k: Subject(artifact.variant, artifact.arch, kernel=names[k]) for k in data["kernels"]}
     facts = [fact for kernel, subject in subjects.items() for fact in _kernel_facts(subject, data, kernel)]
     facts += [f for kernel, subject in subjects.items() for f in _local_memory_facts(subject, data, kernel, root)]
@@ -149,13 +149,6 @@ def _decided(artifact: Artifact, path: Path, suite: Suite, names: Mapping[str, s
                 else (None, NoTool("nvdisasm") if code is None else Unreadable("nvdisasm"))
             )
             yield _fact(Subject(variant, arch, kernel=name), fact, value, Source.SASS, detail)
-
-
-def _shown_names(kernels: Iterable[str]) -> dict[str, str]:
-    """Mangled name → displayed name; overloads that would share one stay mangled."""
-    shown = {kernel: canonical(kernel) for kernel in kernels}
-    uses = Counter(shown.values())
-    return {kernel: name if uses[name] == 1 else kernel for kernel, name in shown.items()}
 
 
 def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from flashcore.errors import FlashcoreError
 from flashcore.measure.machine import toolchain
 from flashcore.model.causes import Cause, CompileFailed, NoTool
+from flashcore.model.groups import grouped
 from flashcore.model.text import matches_any
 from flashcore.plugins.audit import containers, sass
 from flashcore.plugins.audit.causes import Damaged, SpillsUnlisted
 from flashcore.plugins.imports.names import slug
 from flashcore.readers import cubin
-from flashcore.readers.kernel_names import canonical
+from flashcore.readers.kernel_names import canonical, distinct
 
 #: The version and the tags in a library's name.
 _TAGS = re.compile(r"(-[0-9a-f]{8})?(\.cpython-[\w-]+|\.abi3)?\.so[.\d]*$")
@@ -89,6 +90,7 @@ def inventory(
     """
     result = Inventory(selected, decisions or {})
     variants: dict[tuple[int, str], str] = {}
+    given: dict[str, str] = {}  # a variant's path
     seen: dict[tuple[str, str, str], list[str]] = {}  # (variant, arch, kernel) → the code of each
     for number, path in enumerate(paths):
         for code in _codes(path, archs):
@@ -96,14 +98,17 @@ def inventory(
             if variant is None:
                 variant = variants[number, code.file] = _variant(code.file, result.files)
                 result.files[variant] = code.file
+                given[variant] = f"{path}/{code.file}" if path.is_dir() else str(path) + code.file[len(path.name) :]
             _add(result, variant, code, seen)
     wait(kernel.disassembled for kernel in result.kernels if kernel.disassembled)
-    names = {mangled: canonical(mangled) for mangled in {kernel.content.name for kernel in result.kernels}}
-    uses = Counter(names.values())
+    uses = Counter(result.files.values())
+    result.files = {variant: given[variant] if uses[file] > 1 else file for variant, file in result.files.items()}
+    by_variant = grouped((kernel.variant, kernel.content.name) for kernel in result.kernels)
+    names = {variant: distinct(mangled) for variant, mangled in by_variant.items()}
 
     def shown(kernel: Kernel) -> str:
-        name = names[kernel.content.name]  # overloads with equal names stay mangled
-        return kernel.name if uses[name] > 1 else name + kernel.name.removeprefix(kernel.content.name)
+        mangled = kernel.content.name
+        return names[kernel.variant][mangled] + kernel.name.removeprefix(mangled)
 
     result.kernels = [kernel._replace(name=shown(kernel)) for kernel in result.kernels]
     return result

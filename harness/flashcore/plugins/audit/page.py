@@ -26,8 +26,10 @@ _TILES = 24  # per file and arch; the rest is one tile
 
 def page(book: Book) -> Page[dict[str, Any]] | None:
     """The page ``index`` of a record whose variants are all compiled files; else ``None``."""
-    if not all(isinstance(variant.kind, Binary) for variant in book.record.suite.variants.values()):
+    paths = {name: v.kind.name for name, v in book.record.suite.variants.items() if isinstance(v.kind, Binary)}
+    if len(paths) < len(book.record.suite.variants):
         return None
+    failed = [v for v in book.judgement.limits if v.status == "fail"]
     every = groups(book.record)
     spills = [spilled for group in every for spilled in group.spills]
     largest = sorted(every, key=lambda group: -group.code_bytes)
@@ -41,7 +43,9 @@ def page(book: Book) -> Page[dict[str, Any]] | None:
         "largest": largest[:_ROWS],
         "tree": tree,
         "most_code": max((sum(size for *_, size in tiles) for *_, tiles in tree), default=0.0) or 1.0,
-        "failed": [v for v in book.judgement.limits if v.status == "fail"][:3],
+        "paths": paths,
+        "failures": len(failed),
+        "failed": failed[:3],
         "columns": COLUMNS,
     }
     return Page(INDEX, "Overview", str(TEMPLATE), view)

@@ -21,6 +21,8 @@ from flashcore.plugins.audit.inventory import Inventory, Kernel
 
 NAME, UNKNOWN = "audit", "unknown"
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
+#: Systems on a chip, whose machine code runs on no other GPU, and which run no other's.
+_TEGRA = {53, 62, 72, 87, 101, 110}
 #: Kinds of code that are compiled at first use, or by the linker.
 _LATER = {"ptx": "PTX texts", "lto": "pieces of link-time code"}
 _RESOURCES = (
@@ -209,13 +211,13 @@ def gpus_of(names: Iterable[str]) -> dict[str, int]:
 def runs(arch: str, gpu: int, *, ptx: bool = False) -> bool:
     """Whether a GPU runs code for ``arch``, by the compatibility rules of the CUDA C++ Programming Guide.
 
-    Machine code runs on later GPUs of the same major version, and PTX on all later ones. Code for ``f`` archs runs
-    within the major version, and code for ``a`` archs on no other GPU.
+    Machine code runs on later GPUs of the same major version, but not across Tegra and other GPUs, and PTX on all later
+    ones. Code for ``f`` archs runs within the major version, and code for ``a`` archs on no other GPU.
     """
     number, suffix = parts(arch)
     if suffix == "a" or number >= gpu:
         return number == gpu
-    return number // 10 == gpu // 10 or (ptx and not suffix)
+    return (number // 10 == gpu // 10 and not {number, gpu} & _TEGRA) or (ptx and not suffix)
 
 
 def facts_of_gpus(inventory: Inventory, requested: Mapping[str, int]) -> Iterator[Fact]:
@@ -236,7 +238,7 @@ def facts_of_gpus(inventory: Inventory, requested: Mapping[str, int]) -> Iterato
         elif later:
             result = f"no sm_{number} code: compiled at first use, from PTX for {_listed(later)}"
         else:
-            result = "cannot run"
+            result = "cannot run: not supported"
         detail = (not best and unread.get(variant)) or f"{inventory.files[variant]} on {gpu}: {result}"
         count = None if isinstance(detail, Cause) else len(best)
         yield Fact(Subject(variant, shape=NAME, kernel=gpu), "native_kernels", count, "1", Source.CUBIN, detail)
