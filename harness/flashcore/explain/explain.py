@@ -35,7 +35,7 @@ def advice(record: Record, plans: Mapping[tuple[str, str], Plan], fact: str, sub
         plans: the plans for the subject's arch by variant and shape.
     """
     match record.facts.get(fact, subject):
-        case Fact(detail=Decided()) as result:
+        case (Fact(detail=Decided()) | Fact(name="compiler_warnings")) as result:
             return result.note
     if fact in LOCAL:
         return local_memory(record, subject)

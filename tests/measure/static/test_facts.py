@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from flashcore.explain import explain
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as facts_module
 from flashcore.model.causes import Detail, Message, NotInLog, SpillsDisagree, SpillsNotListed
 from flashcore.model.record import Artifact, Fact, Facts, Launch, Plan, Source, Subject
 from flashcore.readers import cubin, sass
+from tests import factory
 from tests.conftest import TESTS
 from tests.recorded import RECORDED
 
@@ -159,7 +161,20 @@ def test_performance_warnings_are_counted_and_named(artifact: Artifact) -> None:
     fact = Facts(facts_module.facts(artifact)[0]).get(
         "compiler_warnings", Subject("kernels", "sm_90a", kernel="warned")
     )
-    assert fact is not None and (fact.value, fact.note) == (1, "C7508")
+    assert fact is not None and fact.value == 1 and fact.note.startswith("(C7508) ")
+
+
+def test_every_warning_of_ptxas_is_counted_and_the_first_is_shown(artifact: Artifact) -> None:
+    assert artifact.log is not None
+    bounds = "Value of threads per SM for entry k is out of range. .minnctapersm will be ignored"
+    with Path(artifact.log).open("a", encoding="utf-8") as log:
+        log.write(f"k.cu(3): warning #177-D: unused\nptxas warning : {bounds}\nptxas k.ptx, line 3; warning : no\n")
+    facts = Facts(facts_module.facts(artifact)[0])
+    (warned,) = {(f.value, f.note) for f in facts.named("compiler_warnings")}
+    assert warned[0] == 3 and warned[1].startswith("(C7508) ")
+    record = factory.record(facts=facts)
+    subject = Subject("kernels", "sm_90a", kernel="warned")
+    assert explain.advice(record, {}, "compiler_warnings", subject) == warned[1]
 
 
 # --- SASS ---------------------------------------------------------------------------------------

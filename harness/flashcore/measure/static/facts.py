@@ -82,9 +82,11 @@ _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPL
 #: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 13  # of static.json; increment when its content changes
+_FORMAT = 14  # of static.json; increment when its content changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
+#: ptxas calls what it does to wgmma and setmaxnreg an info.
+_WARNING = re.compile(r"^ptxas .*?(?:warning *: |(?=\(C75\d\d\)))(.*)", re.MULTILINE)
 _SPILLS = r"\s*\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
 
 
@@ -162,7 +164,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
     functions = sass.parse(code or "")
     return {
         "code": content.code,
-        "warnings": re.findall(r"\((C75\d\d)\)[^\n]*", ptxas_output),
+        "warnings": _WARNING.findall(ptxas_output),
         "kernels": {
             k.name: {name: getattr(k, name) for name in (*_RESOURCES, "demands")}
             | {"missing": k.missing and as_json(k.missing)}
@@ -283,7 +285,7 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     for name, value in (("spill_store_bytes", stores), ("spill_load_bytes", loads)):
         yield _fact(subject, name, value, Source(values["spills_source"]), detail)
     warnings = data["warnings"]
-    yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, ", ".join(sorted(set(warnings))))
+    yield _fact(subject, "compiler_warnings", len(warnings), Source.PTXAS, warnings[0] if warnings else "")
     counts = (data["sass"] or {}).get(kernel, {})
     missing = NoTool("nvdisasm") if data["sass"] is None else Unreadable("nvdisasm")
     for name in _COUNTS:

@@ -278,9 +278,9 @@ def device(arch: str) -> dict[str, Any]:
     attributes = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
     attributes |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
     attributes |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
-    attributes |= {8: _SMEM_PER_BLOCK, 111: occupancy.SMEM_RESERVED, 120: int(number >= 90)}
+    attributes |= {8: _SMEM_PER_BLOCK, 120: int(number >= 90)}
     if limits is not None:
-        attributes |= {39: 32 * limits.warps, 106: limits.blocks}
+        attributes |= {39: 32 * limits.warps, 106: limits.blocks, 111: limits.reserved}
         attributes |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
     if model is not None:
         attributes |= {16: model.sms, 38: int(model.l2_mib * 2**20)}
