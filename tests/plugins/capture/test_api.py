@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -36,13 +37,18 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ncu").symlink_to(ROOT / "tests" / "standins" / "ncu_runs")
 
-    def start(body: str, *, from_stdin: bool = False) -> subprocess.CompletedProcess[str]:
-        (tmp_path / "script.py").write_text(HEAD + body, encoding="utf-8")
+    def start(
+        body: str, *, from_stdin: bool = False, module: str = "", more: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
+        for name, text in {f"{module.replace('.', '/') or 'script'}.py": HEAD + body, **more}.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8")
         path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        paths = f"{ROOT / 'harness'}{os.pathsep}{tmp_path}"
+        what = ["-m", module] if module else ["-"] if from_stdin else ["script.py"]
         return subprocess.run(
-            [sys.executable, "-P", *(["-"] if from_stdin else ["script.py"])], input=HEAD + body, cwd=tmp_path,
-            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "harness")}, capture_output=True, text=True,
-            check=False,
+            [sys.executable, "-P", *what], input=HEAD + body, cwd=tmp_path,
+            env={**os.environ, "PATH": path, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     return start
@@ -102,11 +108,64 @@ if __name__ == "__main__":
     assert "'value': 4.0" in done.stdout and "twice: expected a call that ends, found: ZeroDivisionError" in done.stdout
 
 
-def test_a_script_that_captures_while_it_is_imported_is_told_how_to_guard_it(
+def test_an_ordinary_script_captures_without_a_guard(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """The script runs again in the process under ncu, up to each capture; the code after it does not."""
+    done = run(
+        """
+factor = 1 + len(sys.argv)
+def work(n): launch(f"work/c{n - 1}_n_{n}", factor=factor)
+first = fc.sweep(work, [{"n": n} for n in (1, 2)])
+shown(first, "kernel_launches", "n")
+import torch_like_module_made_here as made
+def later(): launch("later/call"); made.check(first)
+shown(fc.capture(later), "kernel_launches")
+@fc.captured
+def decorated(n): launch("decorated/call"); return n
+shown(decorated(7), "kernel_launches")
+open("ends", "a").write("x")
+""",
+        more={"torch_like_module_made_here.py": "def check(frame): assert {'value', 'n'} <= {*frame.columns}"},
+    )
+    assert done.returncode == 0, done.stderr
+    sweep, later, decorated = (eval(line, {"nan": None}) for line in done.stdout.splitlines())
+    assert [(row["n"], row["value"], row["note"]) for row in sweep] == [(1, 4.0, ""), (2, 4.0, "")]
+    assert [row["value"] for row in (*later, *decorated)] == [4.0, 4.0]
+    assert (tmp_path / "ends").read_text() == "x", "the script ends once"
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_an_ordinary_script_sweeps_without_a_guard(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "script.py").write_text("""
+import flashcore as fc, torch
+def scale(n): return torch.ones(n, device="cuda") * 2
+frame = fc.sweep(scale, [{"n": n} for n in (1024, 1 << 20)]).reset_index()
+print([*frame[(frame["fact"] == "kernel_launches") & frame["kernel"].isna()]["value"]])
+print(fc.capture(scale, 4096).reset_index()["value"].notna().sum() > 20)
+""")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["[2.0, 2.0]", "True"], done.stdout + done.stderr
+
+
+def test_a_script_of_a_package_captures_without_a_guard(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    done = run("def work(): launch('work/call')\nfc.capture(work)")
-    assert done.returncode == 1 and 'put the capturing code below `if __name__ == "__main__":`' in done.stderr
+    done = run(
+        "from .other import name\ndef work(): launch(name)\nshown(fc.capture(work), 'kernel_launches')",
+        module="package.script", more={"package/other.py": "name = 'work/call'"},
+    )  # fmt: skip
+    assert done.returncode == 0 and "'value': 4.0" in done.stdout, done.stderr
+
+
+def test_a_function_that_captures_itself_is_refused(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run("""
+def inner(): launch("inner/call")
+def outer(): fc.capture(inner)
+fc.capture(outer)
+""")
+    assert done.returncode == 1 and "expected a function that captures nothing itself" in done.stderr
 
 
 def test_what_no_other_process_can_import_is_sent_by_cloudpickle_or_refused(

@@ -1,9 +1,9 @@
 """The Python API of capturing: a function's kernels as a frame of facts, for notebooks and scripts.
 
 ncu cannot attach to a running process, so each call runs in a range in a process that ncu starts. That process imports
-the function as :mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it (run
-again without being ``__main__``). A function that is in neither, as in a notebook, is sent by cloudpickle. Arguments
-are pickled.
+the function as :mod:`multiprocessing`'s spawned processes do: by its module, or by the script that defines it, which
+runs again up to the capture, without being ``__main__``. A function that is in neither, as in a notebook, is sent by
+cloudpickle. Arguments are pickled.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from flashcore.measure.settings import Profile
 from flashcore.measure.workers.journal import Task
 from flashcore.model.record import Fact, StageResult
 from flashcore.model.text import shortened
+from flashcore.plugins.capture import script
 from flashcore.plugins.capture.call import INSIDE, TARGET
 from flashcore.plugins.imports.names import slug
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 WARM_UP = 3  # calls before the one that is measured
 TIME_LIMIT = 60.0  # seconds that one call may take, all of ncu's passes together
+_results: list[StageResult] = []  # of this process's captures
 
 
 def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
@@ -63,7 +65,9 @@ def captured(function: Callable[P, Any]) -> Callable[P, DataFrame]:
 
     @functools.wraps(function)
     def capturing(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
-        return function(*args, **kwargs) if is_inside() else capture(capturing, *args, **kwargs)
+        if is_inside() and not script.is_running():
+            return function(*args, **kwargs)
+        return capture(capturing, *args, **kwargs)
 
     return capturing
 
@@ -136,28 +140,29 @@ def profiled(
         calls: name in the facts → arguments and keyword arguments.
 
     Raises:
-        UsageError: called where it would start itself again, or the function or an argument cannot be sent.
+        UsageError: the function captures itself, or it or an argument cannot be sent.
         CapabilityError: no GPU, ncu, nvtx or permission.
     """
     if is_inside():
-        raise UsageError(
-            "expected only the function to run in the process under ncu, found its script capturing again\n"
-            '  hint: put the capturing code below `if __name__ == "__main__":`'
-        )
+        return script.result_of_earlier()
     if (gpu := Gpu.find()) is None:
         raise lacking("gpu")
     main, names = _main(), [*map(slug, calls)]
     tasks = []
     for index, (name, (args, more)) in enumerate(zip(names, calls.values(), strict=True)):
         shape = name if names.count(name) == 1 else f"{name}_{index}"
-        payload = {"main": main, "warm_up": WARM_UP, "call": _pickled((function, tuple(args), dict(more)), main)}
+        call = _pickled((function, tuple(args), dict(more)), main)
+        payload = {"main": main, "warm_up": WARM_UP, "call": call}
         tasks.append(Task(f"{slug(function.__name__)}/{shape}", {"case": payload}))
     settings = Profile(limits=replace(Profile().limits, time_limit=TIME_LIMIT))
     profiling = profile.Profiling(
         ncu=find_ncu(), chip=profile.chip_of(gpu.capability), settings=settings, target=TARGET
     )
     with tempfile.TemporaryDirectory(prefix="flashcore-capture-") as folder:
-        return profile.profiled(tasks, Path(folder), profiling)
+        main["earlier"] = str(earlier := Path(folder, "earlier"))
+        earlier.write_bytes(pickle.dumps(_results))
+        _results.append(profile.profiled(tasks, Path(folder, "profile"), profiling))
+    return _results[-1]
 
 
 def is_inside() -> bool:
@@ -170,7 +175,7 @@ def _main() -> dict[str, Any]:
     preparation = spawn.get_preparation_data("flashcore")
     if not os.path.isfile(preparation.get("init_main_from_path", __file__)):  # <stdin>
         del preparation["init_main_from_path"]
-    wanted = ("sys_path", "dir", "init_main_from_name", "init_main_from_path")
+    wanted = ("sys_path", "sys_argv", "dir", "init_main_from_name", "init_main_from_path")
     return {name: preparation[name] for name in wanted if name in preparation}
 
 

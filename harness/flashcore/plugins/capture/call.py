@@ -8,11 +8,11 @@ import inspect
 import os
 import pickle
 import sys
-from multiprocessing import spawn
 
 from flashcore.measure.machine import python_process
 from flashcore.measure.profile.child import DOMAIN, prepare
 from flashcore.measure.workers.journal import Journal, Task, child
+from flashcore.plugins.capture.script import rerun
 
 TARGET = python_process.child("flashcore.plugins.capture.call")
 #: Set in the process under ncu.
@@ -25,7 +25,9 @@ def perform(task: Task, journal: Journal) -> None:
 
     call = task.payload["case"]
     journal.step(task.name, "import")
-    _prepare(call["main"])
+    if INSIDE not in os.environ:  # once
+        os.environ[INSIDE] = "1"
+        rerun(call["main"])
     function, arguments, more = pickle.loads(base64.b64decode(call["call"]))
     function = inspect.unwrap(function)
     journal.step(task.name, "warm-up")
@@ -36,13 +38,6 @@ def perform(task: Task, journal: Journal) -> None:
     with nvtx.annotate(task.name, domain=DOMAIN):
         function(*arguments, **more)
         _synchronize()
-
-
-def _prepare(preparation: dict[str, object]) -> None:
-    """Imports the caller's script as a spawned process does, once."""
-    if INSIDE not in os.environ:
-        os.environ[INSIDE] = "1"
-        spawn.prepare(preparation)
 
 
 def _synchronize() -> None:
