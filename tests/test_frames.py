@@ -229,7 +229,7 @@ def test_limiters_are_the_ranked_ones_of_each_case_with_evidence(record: Record)
 
 def test_without_pandas_a_frame_says_how_to_get_it(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(CapabilityError, match="need the Python package pandas") as caught:
+    with pytest.raises(CapabilityError, match="needs the Python package pandas") as caught:
         frames.frame(Fact, record.facts)
     assert "frames" in caught.value.hint
 

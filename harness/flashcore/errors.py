@@ -6,7 +6,9 @@ its traceback and exits 4, so that it is not mistaken for a regression.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import IntEnum
 
 
@@ -91,3 +93,26 @@ class CapabilityError(FlashcoreError):
         self.what = what
         self.hint = hint
         super().__init__(f"{what}\n  hint: {hint}")
+
+
+class MissingPackage(CapabilityError):
+    """A Python package that ``who`` needs is not installed. The hint installs the smallest extra that has it; ``more``
+    is another way."""
+
+    def __init__(self, who: str, package: str, more: str = "") -> None:
+        super().__init__(
+            f"{who} needs the Python package {package}, which is not installed", f"pip install {_extra(package)}{more}"
+        )
+
+
+def _extra(package: str) -> str:
+    """The extra of the fewest packages that has this one, as pip takes it; the package, if none has."""
+    from importlib import metadata
+
+    extras: dict[str, list[str]] = {}
+    with suppress(metadata.PackageNotFoundError):  # run from a checkout
+        for line in metadata.requires("flashcore-harness") or ():
+            if listed := re.match(r"""([\w.-]+).*extra == ['"](\w+)""", line):
+                extras.setdefault(listed[2], []).append(listed[1])
+    having = {len(packages): extra for extra, packages in extras.items() if package in packages}
+    return f"'flashcore-harness[{having[min(having)]}]'" if having else package

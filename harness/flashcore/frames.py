@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from flashcore.errors import CapabilityError, UsageError
+from flashcore.errors import MissingPackage, UsageError
 from flashcore.explain.diff import Change, TimeChange
 from flashcore.explain.limiter import Limiter, limiters
 from flashcore.explain.predictions import Readings
@@ -183,15 +183,12 @@ def pandas() -> Any:
     """Imports pandas.
 
     Raises:
-        CapabilityError: pandas is not installed.
+        MissingPackage: pandas is not installed.
     """
     try:
         import pandas
     except ModuleNotFoundError as error:
-        hint = "pip install pandas, or install flashcore with its extra `frames`"
-        raise CapabilityError(
-            f"frames need the Python package pandas, which cannot be imported ({error})", hint
-        ) from error
+        raise MissingPackage("a frame", error.name or "pandas") from error
     return pandas
 
 

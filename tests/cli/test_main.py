@@ -289,12 +289,33 @@ def test_a_package_that_only_other_commands_need_is_named(here: Workplace) -> No
     assert done.returncode == 0, done.stderr
     done = here.run("profile", "--variant", "plain", start=f"{NO_GPU}\nsys.modules['jinja2'] = None")
     assert done.returncode == Exit.INCAPABLE
-    assert "profile needs the Python package jinja2, which is not installed\n  hint: pip install jinja2" in done.stderr
+    assert "profile needs the Python package jinja2, which is not installed" in done.stderr
     assert "Traceback" not in done.stderr
     assert "build:" not in done.stderr
 
 
 # --- build --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("report", "markupsafe", "report"),
+        ("profile", "markupsafe", "report"),
+        ("-q trends", "markupsafe", "report"),
+        ("explain", "numpy", "report"),
+        ("mcp", "anyio", "mcp"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command_and_the_smallest_extra(
+    command: str, package: str, extra: str, tmp_path: Path
+) -> None:
+    profiles = ["--profiles", str(ROOT / "profiles")] if command in ("explain", "report") else []
+    done = flashcore(*command.split(), *profiles, cwd=tmp_path, start=f"sys.modules[{package!r}] = None")
+    assert done.returncode == Exit.INCAPABLE
+    shown = {"markupsafe": "jinja2", "anyio": "mcp"}.get(package, package)
+    assert f"flashcore: {command.split()[-1]} needs the Python package {shown}, which is not installed" in done.stderr
+    assert f"hint: pip install 'flashcore-harness[{extra}]'" in done.stderr
 
 
 def test_build_prints_the_static_facts_and_imports_no_torch(here: Workplace) -> None:

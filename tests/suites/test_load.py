@@ -110,7 +110,7 @@ FORM: list[tuple[Change, str]] = [
     ),
     (
         {"variant.wide.where": {"unsupported": {"hopper": "no"}}},
-        "variant.wide.where.unsupported.hopper: expected a key matching ^sm_[0-9]{2,3}[af]?$, found 'hopper'",
+        "variant.wide.where.unsupported.hopper: expected a key matching ^(sm_[0-9]{2,3}[af]?|.*\\{.+)$, found 'hopper'",
     ),
     (
         {"variant.torch_mul.callable": "peers:torch_mul"},
@@ -420,6 +420,21 @@ def test_a_sweep_becomes_a_variant_for_each_point(tmp_path: Path) -> None:
     assert made == ["m64_row", "m64_column", "m128_row", "m128_column"]
     assert loaded.variants["m128_row"].config == {"M": 128, "ORDER": "ORDER_row", "FIXED": 3}
     assert loaded.variants["m64_column"].technique == "64 rows, column"
+
+
+def test_where_has_the_values_of_a_sweep(tmp_path: Path) -> None:
+    data = manifest()
+    where = {"shapes": ["{shape}"], "unsupported": {"sm_{old}": "needs {shape}"}}
+    points = [{"shape": "tail", "old": 80}, {"shape": "s*", "old": "90a"}]
+    data["variant"]["of_{old}"] = {**data["variant"]["plain"], "where": where, "sweep": points}
+    loaded = load.load(write(tmp_path / "suite", data))
+    tail, small = loaded.variants["of_80"].where, loaded.variants["of_90a"].where
+    assert (tail.shapes, tail.archs, tail.unsupported) == (("tail",), ("sm_90a",), {"sm_80": "needs tail"})
+    assert (small.shapes, small.archs) == (("s*",), ("sm_80",))
+    data["variant"]["of_{old}"]["where"] = {"shapes": ["{shapes}"], "archs": ["sm_1{old}1"]}
+    with pytest.raises(ManifestError) as error:
+        load.load(write(tmp_path / "suite", data))
+    assert "expected only sweep axes (shape, old) in braces" in str(error.value) and "sm_1801" in str(error.value)
 
 
 def test_a_sweep_as_a_list_of_points(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from flashcore import __version__
 from flashcore.cli import terminal
-from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
+from flashcore.errors import Exit, FlashcoreError, MissingPackage, UsageError
 from flashcore.model import plugin
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import plugins
@@ -47,9 +47,7 @@ COMMANDS = {
     "roofs": ("measure", "measure this machine's roofs"),
     "doctor": ("make", "what this machine supports, and how to add what is missing"),
 }
-#: Packages that running kernels and rendering reports need, but not the gate.
-RUN_EXTRA = ("jinja2", "markupsafe", "numpy", "nvtx", "pandas", "torch")
-COMES_WITH = {"markupsafe": "jinja2"}  # module → the package that depends on it
+COMES_WITH = {"markupsafe": "jinja2", "anyio": "mcp", "mcp_types": "mcp"}  # module → the package that depends on it
 
 #: Errors of files and disks, as opposed to defects of flashcore.
 _NAMES = "EACCES EDQUOT EFBIG EISDIR ELOOP ENAMETOOLONG ENOSPC ENOTDIR EPERM EROFS"
@@ -83,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"flashcore: interrupted{more}", file=sys.stderr)
         code = int(Exit.INTERRUPTED)
     except Exception as error:
-        reason = reason_of(error, arguments.command)
+        reason = reason_of(error, _requested(words) or "flashcore")
         if reason is None:
             # Python would exit with 1, which here means that a budget failed.
             traceback.print_exc()
@@ -116,10 +114,9 @@ def reason_of(error: Exception, command: str) -> FlashcoreError | None:
         return UsageError(f"{shortened(error.object)}: expected a name in UTF-8")
     if isinstance(error, ModuleNotFoundError):
         module = str(error.name).split(".")[0]
-        package = COMES_WITH.get(module, module)
-        hint = f"pip install {package}, or install flashcore with its extra `run`, which has all of them"
-        needed = CapabilityError(f"{command} needs the Python package {package}, which is not installed", hint)
-        return plugin.absent(error) or (needed if module in RUN_EXTRA else None)
+        if module not in (*sys.stdlib_module_names, "flashcore"):
+            return MissingPackage(command, COMES_WITH.get(module, module))
+        return plugin.absent(error)
     return None
 
 
@@ -171,7 +168,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"flashcore {__version__}")
     more: dict[str, Any] = {"help": argparse.SUPPRESS, "prog": "flashcore", "parser_class": _Parser}
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", **more)
-    requested = next((word for word in words if not word.startswith("-")), None)
+    requested = _requested(words)
     modules = all_commands()
     helps = _helps()
     for name in (requested,) if requested in modules else modules:
@@ -189,6 +186,11 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
             subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
             subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures while working")
     return top
+
+
+def _requested(words: Sequence[str]) -> str | None:
+    """The command in ``words``, whether or not there is one of that name."""
+    return next((word for word in words if not word.startswith("-")), None)
 
 
 def _helps() -> dict[str, str]:

@@ -213,10 +213,10 @@ def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 def recorded(arguments: argparse.Namespace) -> Record:
     """The run that the user names, or the newest that has what the arguments select."""
-    return store.read(_found(arguments, arguments.recorded))
+    return store.read(_run(arguments, arguments.recorded))
 
 
-def _found(arguments: argparse.Namespace, name: str | None) -> Traversable:
+def _run(arguments: argparse.Namespace, name: str | None) -> Traversable:
     chosen = (getattr(arguments, what, ()) for what in ("variants", "shapes"))
     return lookup.find(places(arguments), name, *chosen)
 
@@ -229,7 +229,7 @@ def all_recorded(arguments: argparse.Namespace) -> list[Record]:
         UsageError: see :func:`flashcore.explain.chips.names`.
     """
     where = places(arguments)
-    records = [store.read(_found(arguments, name)) for name in arguments.recorded or [None]]
+    records = [store.read(_run(arguments, name)) for name in arguments.recorded or [None]]
     if not arguments.recorded:
         newest = records[0]
         same_command = lookup.recorded_with(where, newest.suite.name, {newest.recording} - {""})

@@ -24,6 +24,7 @@ from flashcore.suites.parts import LISTS, tables
 MOST_LETTERS = 100  # in a name: file names contain a variant's and a shape's
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=MOST_LETTERS)]
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
+_ArchTemplate = Annotated[str, Field(pattern=r"^(sm_[0-9]{2,3}[af]?|.*\{.+)$")]  # with a placeholder of a sweep
 Release = Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")]
 Text = Annotated[str, Field(min_length=1)]
 Dimension = Annotated[str, Field(pattern=r"^([A-Za-z][A-Za-z0-9_]*([-+*/][1-9][0-9]*)?)$")]
@@ -81,9 +82,9 @@ class PredictionForm(Form):
 class WhereForm(Form):
     """A variant's ``where``. Its ``archs`` are by default the suite's, and may include others."""
 
-    archs: list[Arch] | None = Field(default=None, min_length=1)
+    archs: list[_ArchTemplate] | None = Field(default=None, min_length=1)
     shapes: _Globs = ["*"]
-    unsupported: dict[Arch, Text] = {}
+    unsupported: dict[_ArchTemplate, Text] = {}
 
 
 def _sweep_kind(value: object) -> str | None:

@@ -118,7 +118,7 @@ class Variants:
             problem=problem,
             kind=kind,
             technique=fill(form.technique),
-            where=self._where(key, form),
+            where=self._where(template),
             roof=form.roof,
             tolerance=form.tolerance,
             tolerance_reason=form.tolerance_reason,
@@ -152,17 +152,19 @@ class Variants:
                     self._mistakes.add(f"{key}.cubins", expected, repr(form.cubins) + missing)
         return kind
 
-    def _where(self, key: str, form: VariantForm) -> Where:
-        archs = form.where.archs or self._manifest.archs
+    def _where(self, template: _Template) -> Where:
+        key, where, fill = f"{template.key}.where", template.form.where, template.fill
+        archs = [*map(fill, where.archs or self._manifest.archs)]
+        unsupported = {fill(arch): fill(reason) for arch, reason in where.unsupported.items()}
         for arch in archs:
             if arch not in self._manifest.archs and not limits(arch):
                 names = ", ".join(dict.fromkeys([*self._manifest.archs, *LIMITS]))
-                self._mistakes.add(f"{key}.where", f"one of {names}", repr(arch))
-        for arch in form.where.unsupported:
+                self._mistakes.add(key, f"one of {names}", repr(arch))
+        for arch in unsupported:
             if arch not in self._manifest.archs:
-                self._mistakes.add(f"{key}.where", f"one of {', '.join(self._manifest.archs)}", repr(arch))
-        supported = tuple(a for a in archs if a not in form.where.unsupported)
-        return Where(supported, tuple(form.where.shapes), form.where.unsupported)
+                self._mistakes.add(key, f"one of {', '.join(self._manifest.archs)}", repr(arch))
+        supported = tuple(arch for arch in archs if arch not in unsupported)
+        return Where(supported, tuple(map(fill, where.shapes)), unsupported)
 
     def _prediction(self, key: str, index: int, form: PredictionForm) -> Prediction | None:
         where = f"{key}.predictions[{index}]"

@@ -49,7 +49,7 @@ def test_what_is_too_large_to_send_is_refused(tmp_path: Path, monkeypatch: pytes
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(CapabilityError, match="Ray is not installed"):
+    with pytest.raises(CapabilityError, match="needs the Python package ray"):
         cluster.connect("nowhere:1")
 
 

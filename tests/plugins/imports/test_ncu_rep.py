@@ -27,7 +27,7 @@ def test_without_the_reader_it_says_how_to_get_it_and_how_to_do_without(
     sample_reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CapabilityError, match="pip install ncu-report") as error:
+    with pytest.raises(CapabilityError, match=r"pip install 'flashcore-harness\[ncu\]'") as error:
         read_report(sample_reports / "app_basic.ncu-rep")
     assert "--csv --page raw --print-units base" in str(error.value)
 

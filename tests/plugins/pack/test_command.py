@@ -209,8 +209,9 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert (runner.folder / "pages" / "index.html").is_file()
     assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
     assert "NVIDIA H200" in runner.run("bounds", "--suite", "kernels", "--records", file).stdout
-    done = runner.run("pack", "--profiles", str(runner.file.parent))
-    assert done.returncode == Exit.USAGE and f"{name}-0001: expected a run's id" in done.stderr, done.stderr
+    done = runner.run("pack", "--profiles", str(runner.file.parent), "-o", "again.run.zip")
+    assert done.returncode == 0, done.stderr
+    assert (runner.folder / "again.run.zip").read_bytes() == runner.file.read_bytes(), "packed, it is the same"
 
 
 def test_a_name_that_a_folder_of_records_would_not_show_is_refused(runner: Runner) -> None:

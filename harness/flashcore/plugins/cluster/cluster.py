@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flashcore import __version__
-from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.errors import CapabilityError, Exit, MissingPackage, UsageError
 from flashcore.measure.machine import gpu_choice
 from flashcore.measure.machine.gpu import Gpu, uuids
 from flashcore.measure.workers.journal import Result, Task, next_number, parse, unwritable
@@ -77,12 +77,12 @@ def _ray() -> Any:
     """Ray, imported only by runs on a cluster.
 
     Raises:
-        CapabilityError: it is not installed.
+        MissingPackage: it is not installed.
     """
     try:
         import ray
     except ImportError:
-        raise CapabilityError("Ray is not installed", "pip install 'flashcore-harness[cluster]'") from None
+        raise MissingPackage("--cluster", "ray") from None
     return ray
 
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import CapabilityError, RecordError
+from flashcore.errors import MissingPackage, RecordError
 from flashcore.measure.machine import python_process
 from flashcore.model.catalogue import spec_of
 from flashcore.model.causes import Caches
@@ -26,16 +26,12 @@ def read(path: Path, data: bytes) -> Report:
     """Reads a report, whose file holds ``data``.
 
     Raises:
-        CapabilityError: the package ncu-report is not installed.
+        MissingPackage: the package ncu-report is not installed.
         RecordError: the file is no report, cut short or damaged, or holds no result.
     """
     blocks = container.read(data, path.name)
     if importlib.util.find_spec("ncu_report") is None:
-        raise CapabilityError(
-            f"{path.name}: reading a report needs NVIDIA's Python package ncu-report, found none",
-            "pip install ncu-report, or install flashcore with its extra `ncu`; "
-            f"or export it where ncu is: {EXPORT.format(path.name)}",
-        )
+        raise MissingPackage(path.name, "ncu-report", f"; or export it where ncu is: {EXPORT.format(path.name)}")
     parts = content(path)
     results = parts["results"]
     if not results or (blocks.results is not None and blocks.results != len(results)):

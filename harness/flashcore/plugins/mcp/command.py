@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
-from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.errors import Exit, UsageError
 
 #: Bytes of JSON: at least those of a case in brief.
 _LEAST, _USUAL = 4000, 16_000
@@ -32,8 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--root {wrong[0]}: expected a folder, found none")
     if arguments.answer_bytes < _LEAST:
         raise UsageError(f"--answer-bytes: expected at least {_LEAST}, found {arguments.answer_bytes}")
-    if find_spec("mcp") is None:
-        raise CapabilityError("the Python package mcp is missing", "pip install 'flashcore-harness[mcp]'")
     from flashcore.plugins.mcp import server
 
     resolved = [root.resolve() for root in roots]

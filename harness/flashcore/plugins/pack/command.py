@@ -51,13 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     folder = lookup.find(Path(arguments.profiles), arguments.recorded)
-    if not isinstance(folder, Path):
-        raise UsageError(f"{arguments.recorded or folder.name}: expected a run's id or folder, found a packed run")
     record = store.read(folder)
     file = Path(arguments.output or f"{record.id}{PACKED}")
     if not file.name.endswith(PACKED):  # --records looks for such names in a folder
         raise UsageError(f"-o {file}: expected a name that ends in {PACKED}")
-    data = packed(folder)
+    data = packed(folder) if isinstance(folder, Path) else Path(folder.root.filename).read_bytes()  # type: ignore[attr-defined]
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, data)

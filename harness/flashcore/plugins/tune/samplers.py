@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashcore.errors import CapabilityError
+from flashcore.errors import CapabilityError, MissingPackage
 from flashcore.plugins.tune.grid import Grid
 from flashcore.plugins.tune.study import Header, Result
 from flashcore.plugins.tune.summary import TIME, objective_names, objective_values
@@ -190,19 +190,15 @@ def load_optuna(kind: str = "") -> Any:
     """Optuna, without its log and warnings, and with the packages that the sampler of this kind needs.
 
     Raises:
-        CapabilityError: it is not installed.
+        MissingPackage: it is not installed.
     """
     try:
         import optuna
     except ModuleNotFoundError as error:
-        raise CapabilityError(
-            "every sampler but grid needs the Python package optuna, found none",
-            "pip install 'flashcore-harness[tune]', or --sampler grid",
-        ) from error
+        raise MissingPackage("every sampler but grid", "optuna", ", or --sampler grid") from error
     for name in ("scipy", "torch") if kind == "gp" else ():
         if importlib.util.find_spec(name) is None:
-            hint = f"pip install {name}, or --sampler nsga2"
-            raise CapabilityError(f"the sampler gp needs the Python package {name}, found none", hint)
+            raise MissingPackage("the sampler gp", name, ", or --sampler nsga2")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from flashcore.cli import options, terminal
-from flashcore.errors import CapabilityError, Exit, FlashcoreError
+from flashcore.errors import CapabilityError, Exit, FlashcoreError, MissingPackage
 from flashcore.measure.machine import python_process
 from flashcore.measure.settings import Settings
 from flashcore.plugins.watch.screen import drawn
@@ -95,7 +95,7 @@ def interface(
     Meanwhile events are shown in the form that the user chose.
     """
     if importlib.util.find_spec("watchfiles") is None:
-        raise CapabilityError("watchfiles is missing", "pip install watchfiles, or flashcore-harness[watch]")
+        raise MissingPackage("watch", "watchfiles")
     on_terminal = terminal.is_rich(sys.stdout) and sys.stdin.isatty() and arguments.format != "jsonl"
     with contextlib.ExitStack() as stack:
         stack.callback(events.over.set)
