@@ -54,6 +54,8 @@ VARIANTS = {
     "embedded_file": INCBIN,
     "place": "#define SIZE sizeof(__FILE__)\n#define THREADS 32\n",
     "options": "#ifndef SIZE\n#define SIZE 1\n#endif\n#define THREADS 32\n",
+    "linked_file": "",
+    "linked/folder": "",
 }
 
 
@@ -76,8 +78,14 @@ class Twice:
         variant = manifest[manifest.index("[variant.plain]") : manifest.index("[variant.wide]")]
         head = manifest[: manifest.index("[variant.plain]")].replace('"plain"', '"place"')
         for name, start in VARIANTS.items():
-            (self.root / f"{name}.cu").write_text(start + KERNEL, encoding="utf-8")
-            head += variant.replace("plain", name).replace("scale.cu", f"{name}.cu")
+            head += variant.replace("plain", name.replace("/", "_")).replace("scale.cu", f"{name}.cu")
+            if start:
+                (self.root / f"{name}.cu").write_text(start + KERNEL, encoding="utf-8")
+        for size, place in enumerate(("one", "other"), 1):
+            (self.root / place).mkdir()
+            text = f"#define SIZE {size}\n#define THREADS 32\n{KERNEL}"
+            (self.root / place / "folder.cu").write_text(text, encoding="utf-8")
+        self.link("one")
         (self.root / "suite.toml").write_text(head, encoding="utf-8")
         (folder / "elsewhere").mkdir()
         (self.root / "include" / "linked").symlink_to(folder / "elsewhere", target_is_directory=True)
@@ -95,8 +103,14 @@ class Twice:
         patch.undo()
         return built
 
+    def link(self, place: str) -> None:
+        for name, target in (("linked", place), ("linked_file.cu", f"{place}/folder.cu")):
+            (self.root / name).unlink(missing_ok=True)
+            (self.root / name).symlink_to(target)
+
     def change(self) -> None:
         """Changes what each variant depends on."""
+        self.link("other")
         (self.root / "include" / "more.h").touch()
         (self.folder / "elsewhere" / "late.h").touch()
         (self.root / "number.bin").write_bytes(b"\x40")
@@ -117,6 +131,8 @@ def twice(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) ->
         ("embedded_file", (16, 32), (16, 64)),
         ("place", (16 * len("place.cu "), 32), (16 * len("place.cu "), 32)),
         ("options", (16, 32), (32, 32)),
+        ("linked_file", (16, 32), (32, 32)),
+        ("linked_folder", (16, 32), (32, 32)),
     ],
 )
 def test_a_cached_build_says_what_a_fresh_one_would(

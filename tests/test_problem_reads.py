@@ -16,7 +16,7 @@ from flashcore.records import freshness, store
 from tests import factory
 
 PROBLEM = """
-import importlib, sys, threading
+import importlib, sqlite3, sys, tempfile, threading
 from pathlib import Path
 HERE = Path(__file__).parent
 sys.path += [str(HERE / "lib"), str(HERE.parent / "common"), str(HERE.parent / "site-packages")]
@@ -24,18 +24,30 @@ import installed, shared
 from helpers import core
 import package.part
 import elsewhere
+TABLES = sorted(path.name for path in (HERE / "tables").glob("*.json"))
+try:
+    OVERRIDES = (HERE / "overrides.json").read_text()
+except FileNotFoundError:
+    OVERRIDES = "{}"
 
 def answer():
     thread = threading.Thread(target=lambda: (HERE / "threaded.bin").read_bytes())
     thread.start()
     thread.join()
     (HERE / "written.txt").write_text("")
+    (HERE / "written.txt").read_text()
+    with tempfile.NamedTemporaryFile() as made:
+        Path(made.name).read_bytes()
+    sqlite3.connect(HERE / "base.db").execute("select 1")
     return importlib.import_module("late"), open(HERE / "data" / "weights.bin", "rb").read()
 """
 FILES = {
+    "pyproject.toml": "",
+    ".git/config": "",
     "problem.py": PROBLEM,
-    "peers.py": "import peers_helper",
+    "peers.py": "import peers_helper, shared",
     "peers_helper.py": "",
+    "process.py": "import subprocess; subprocess.run(['true'])",
     "unread.py": "",
     "late.py": "",
     "helpers/__init__.py": "",
@@ -46,23 +58,27 @@ FILES = {
     "lib/elsewhere.py": "",
     "data/weights.bin": "1",
     "threaded.bin": "1",
+    "base.db": "",
     "../common/shared.py": "from pathlib import Path; (Path(__file__).parent / 'data.bin').read_bytes()",
     "../common/data.bin": "1",
-    "../pyproject.toml": "",
     "../site-packages/installed.py": "",
+    "tables/80.json": "",
 }
-UNREAD = ("problem.py", "peers.py", "peers_helper.py", "unread.py")
-OTHERS = ("../common/data.bin", "../pyproject.toml", "../site-packages/installed.py")
-READ = [n for n in FILES if n not in (*UNREAD, *OTHERS)]
+UNREAD = ("pyproject.toml", ".git/config", "problem.py", "peers.py", "peers_helper.py", "process.py", "unread.py",
+          "../site-packages/installed.py", "tables/80.json")  # fmt: skip
+READ = [n for n in FILES if n not in UNREAD]
+#: What was found to be missing, and a folder whose names were read.
+LOOKED_FOR = ("overrides.json", "tables")
 #: As the child of check does, with Python's own cache of compiled files the second time.
 CHILD = """
 import json, sys
-from flashcore.measure.workers import problem_file as p
-p.watch(sys.argv[1])
+from flashcore.measure.workers import opened_files, problem_file as p
+opened_files.watch()
 module = p.load_file(sys.argv[1] + "/problem.py")
-peers = p.load_file(sys.argv[1] + "/peers.py")
+for name in ("peers.py", "process.py"):
+    p.load_file(sys.argv[1] + "/" + name)
 module.answer()
-print(json.dumps(p.reads(sys.argv[1])))
+print(json.dumps(opened_files.reads(sys.argv[1])))
 """
 
 
@@ -89,8 +105,10 @@ def measured(reads: Reads) -> Record:
 
 def test_all_that_was_imported_or_opened_is_recorded(suite: tuple[Path, Reads]) -> None:
     _, reads = suite
-    assert sorted(reads["problem.py"]) == sorted(READ)
-    assert set(reads["peers.py"]) >= {"peers_helper.py"}
+    assert sorted(reads["problem.py"]) == sorted((*READ, *LOOKED_FOR))
+    started_by_any = {"threaded.bin"}
+    imported = {"peers_helper.py", "../common/shared.py", "../common/data.bin"}  # the last two by the problem, before
+    assert set(reads["peers.py"]) - started_by_any == imported
 
 
 @pytest.mark.parametrize("file", READ)
@@ -109,6 +127,30 @@ def test_a_change_of_what_was_read_is_stale(suite: tuple[Path, Reads], file: str
         assert {*freshness.reasons(run, run.keys, here).values()} == {FilesChanged((file,))}
     finally:
         (root / file).write_text(text)
+
+
+@pytest.mark.parametrize("file", ["overrides.json", "tables/90.json"])
+def test_a_new_file_that_the_code_would_have_found_is_stale(suite: tuple[Path, Reads], file: str) -> None:
+    root, reads = suite
+    run = measured(reads)
+    here = replace(run.suite, root=str(root))
+    (root / file).write_text("{}")
+    changed = {*freshness.reasons(run, run.keys, here).values()}
+    (root / file).unlink()
+    assert changed == {FilesChanged((file.partition("/")[0],))}
+    assert {*freshness.reasons(run, run.keys, here).values()} == {None}
+
+
+def test_what_a_process_reads_that_the_code_starts_cannot_be_told(suite: tuple[Path, Reads]) -> None:
+    root, reads = suite
+    assert "" in reads["process.py"].values()
+    assert freshness.changed_reads(measured(reads), str(root)).keys() == {"process.py"}
+
+
+def test_a_suite_reached_by_a_link_reads_the_files_around_its_folder(suite: tuple[Path, Reads], tmp_path: Path) -> None:
+    root, reads = suite
+    (tmp_path / "link").symlink_to(root)
+    assert freshness.changed_reads(measured(reads), str(tmp_path / "link")).keys() == {"process.py"}
 
 
 def test_what_only_references_read_leaves_the_others_fresh(suite: tuple[Path, Reads]) -> None:

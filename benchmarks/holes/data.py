@@ -242,7 +242,7 @@ _READS = {  # how → (the problem's line, the file that it reads)
 _UNSEEN = ("a child process", "the folder's list", "sqlite")
 _CHILD = """
 import json, sys
-from flashcore.measure.workers import problem_file as p
+from flashcore.measure.workers import opened_files, problem_file as p
 p.watch(sys.argv[1])
 p.load_file(sys.argv[1] + "/problem.py")
 print(json.dumps(p.reads(sys.argv[1])))

@@ -50,6 +50,17 @@ def file_hash(file: Traversable) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def content_hash(path: str) -> str:
+    """The hash of a file, or of the names in a folder, without hidden ones; ``absent`` if it is neither or cannot be
+    read."""
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path):
+            names = sorted(name for name in os.listdir(path) if name[0] != "." and name != "__pycache__")
+            return hashlib.sha256("\0".join(names).encode(errors="surrogateescape")).hexdigest()
+        return file_hash(Path(path)) or "absent"
+    return "absent"
+
+
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents where they are missing.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
@@ -27,7 +28,7 @@ from flashcore.model.causes import (
     SourcesChanged,
     Stale,
 )
-from flashcore.model.files import file_hash
+from flashcore.model.files import content_hash, file_hash
 from flashcore.model.record import (
     Artifact,
     CaseKey,
@@ -150,8 +151,9 @@ def merged(reads: Iterable[Reads]) -> Reads:
 
 def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
     """The suite's Python files that read files which have changed since the run, with the changed files."""
+    folder = os.path.realpath(root)
     changed = (
-        (entry, tuple(file for file, digest in files.items() if not digest or file_hash(Path(root, file)) != digest))
+        (entry, tuple(file for file, digest in files.items() if content_hash(os.path.join(folder, file)) != digest))
         for entry, files in recorded.reads.items()
     )
     return {entry: files for entry, files in changed if files}

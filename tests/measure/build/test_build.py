@@ -508,7 +508,6 @@ def test_debug_flags() -> None:
     assert "-DELEMENTS=4" in flags
 
 
-@pytest.mark.skipif(not toolchain.optional_tool("nvdisasm"), reason="those without a disassembly end last")
 def test_a_variant_gets_its_final_name_while_others_compile(
     compiler: toolchain.Nvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

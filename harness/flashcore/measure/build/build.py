@@ -261,7 +261,9 @@ def _units(
             dependencies.refuse_unsafe((*flags, variant.kind.file))
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
-            question = builder.inputs.question(variant.kind.file, flags, generated[variant.problem])
+            # The compiler is given what links lead to.
+            source = os.path.relpath(os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root))
+            question = builder.inputs.question(source, flags, generated[variant.problem])
             units.append(Unit(variant, arch, builder.root, question, flags, wanted))
     return units, artifacts
 
@@ -321,7 +323,7 @@ def _compile(
 
         def tell(text: str) -> None:
             say(text)
-            end_complete(SASS)  # those without a disassembly end last
+            end_complete(*([SASS] if disassembler else ()))  # those that cannot be disassembled end last
 
         output = _ninja(graph(suite, units, bindings, programs, split=split), builder.nvcc, options, jobs, tell)
         end_complete()

@@ -21,7 +21,8 @@ from flashcore.measure.workers.accuracy import (
 from flashcore.measure.workers.guarded import LAYOUTS, POISON_BYTE, Outputs, any_of, guard_inputs, laid_out
 from flashcore.measure.workers.journal import Journal, Task, describe
 from flashcore.measure.workers.kernel_call import Caller, Case, is_poisoned, serve, synchronize
-from flashcore.measure.workers.problem_file import all_kinds, load_problem, reads, watch
+from flashcore.measure.workers.opened_files import reads, watch
+from flashcore.measure.workers.problem_file import all_kinds, load_problem
 from flashcore.measure.workers.references import Expected, References
 from flashcore.measure.workers.wrong_elements import locate
 from flashcore.model.causes import Detail, NotFinite, WorstInput, WrongElements, as_json
@@ -48,7 +49,7 @@ def perform(task: Task, log: Journal) -> dict[str, Any]:
     payload = task.payload
     case = Case.from_json(payload["case"])
     device = payload["device"]
-    watch(case.root)
+    watch()
     problem = load_problem(case.root, case.problem_file)
     # Edge inputs are checked on one seed, and only for the suite's variants: libraries need not handle them.
     every = all_kinds(problem)

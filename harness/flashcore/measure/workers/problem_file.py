@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import inspect
-import os
-import re
 import sys
-import threading
 import traceback
 from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, ClassVar
 
 from flashcore.errors import FlashcoreError, UsageError
-from flashcore.model.files import file_hash
-from flashcore.model.record import Reads
+from flashcore.measure.workers import opened_files
 
 _CONTRACT = ("make_inputs", "reference", "emulate", "work", "KINDS", "TOLERANCES", "FENCE")
 
@@ -76,52 +71,6 @@ def work_of(problem: ModuleType, params: Mapping[str, Any], roof: str) -> dict[s
 _siblings: dict[str, Path] = {}
 
 
-#: What is in the top folder of a repository; modules that are no part of it, although they may be in its folders.
-_MARKS, _INSTALLED = (".git", "pyproject.toml"), f"/site-packages/|^{re.escape(str(Path(__file__).parents[2]))}/"
-#: A loaded Python file of a suite → the files of its repository that its code read → their hash when first opened.
-_reads: dict[str, dict[str, str]] = {}
-
-
-@functools.cache
-def watch(root: str) -> None:
-    """From now on, records the modules and data that a suite's files read in its folder, and the modules that they read
-    elsewhere in its repository, but for installed ones."""
-    folder = Path(root).resolve()
-    repository = next((f for f in (folder, *folder.parents) if any((f / mark).exists() for mark in _MARKS)), folder)
-    inside, around = (f"{place}{os.sep}" for place in (folder, repository))
-
-    def opened(event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
-            return
-        path = os.path.abspath(os.fsdecode(arguments[0]))
-        if path.endswith(".pyc"):
-            with contextlib.suppress(ValueError):
-                path = importlib.util.source_from_cache(path)
-        is_module = path.startswith(around) and path.endswith(".py") and not re.search(_INSTALLED, path)
-        if not (path.startswith(inside) or is_module) or arguments[2] & (os.O_WRONLY | os.O_CREAT):
-            return
-        frame: FrameType | None = sys._getframe(1)
-        readers: set[str] = set()
-        while frame:
-            readers.add(str(frame.f_globals.get("__file__")))
-            frame = frame.f_back
-        if threading.current_thread() is not threading.main_thread():
-            readers |= _reads.keys()  # any of them may have started the thread
-        for files in (_reads[reader] for reader in readers & _reads.keys() if path not in _reads[reader]):
-            files[path] = ""  # so that hashing it, which opens it, does not recurse
-            files[path] = file_hash(Path(path))
-
-    sys.addaudithook(opened)
-
-
-def reads(root: str) -> Reads:
-    """The files read since :func:`watch`, as paths relative to ``root``; removed files are omitted."""
-    return {
-        os.path.relpath(reader, root): {os.path.relpath(p, root): digest for p, digest in files.items() if digest}
-        for reader, files in _reads.items()
-    }
-
-
 class _Lazily(MetaPathFinder):
     """Finds modules that a suite's function imports lazily, after its file was loaded: next to the importing file, or
     next to a suite file that called it."""
@@ -150,7 +99,7 @@ def load_file(path: str) -> ModuleType:
         FlashcoreError: its import raises.
     """
     file = Path(path)
-    _reads[path] = {}
+    opened_files.track(path)
     if not any(isinstance(finder, _Lazily) for finder in sys.meta_path):
         sys.meta_path.append(_Lazily())
     _Lazily.folders.add(file.parent)

@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from flashcore.errors import FlashcoreError
-from flashcore.model.files import file_hash
+from flashcore.measure.workers import opened_files
+from flashcore.model.files import content_hash
 from flashcore.model.suite import Argument
 from flashcore.plugins.languages.launches import Call, StandIn, names
 from flashcore.plugins.languages.traced import ANSWER
@@ -110,7 +111,10 @@ def trace(task: Mapping[str, Any], folder: Path, language: Any, kernel_types: tu
     """
     before, since = set(sys.modules), time.time_ns()
     file, _, name = task["callable"].partition(":")
-    function = getattr(_module(Path(task["root"], file)), name, None)
+    launcher = os.path.abspath(os.path.join(task["root"], file))
+    opened_files.watch(os.getcwd())
+    opened_files.track(launcher)
+    function = getattr(_module(Path(launcher)), name, None)
     if not callable(function):
         raise FlashcoreError(f"{file}: expected a function {name}, found {function!r}")
     shapes: dict[str, dict[str, Any]] = {}
@@ -145,7 +149,8 @@ def trace(task: Mapping[str, Any], folder: Path, language: Any, kernel_types: tu
         for i, call in enumerate(launches):
             choices.setdefault(call.choice or -i - 1, []).append({"kernel": called[id(call)], **call.identity})
         shapes[shape]["calls"] = list(choices.values())
-    return {"kernels": kernels, "shapes": shapes, "read": _read(Path(task["root"]), before, since, kernel_types)}
+    read = _read(task["root"], launcher, before, since, kernel_types)
+    return {"kernels": kernels, "shapes": shapes, "read": read}
 
 
 def _stand_in(argument: Mapping[str, Any], params: Mapping[str, Any], made: list[StandIn]) -> Any:
@@ -171,28 +176,20 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _read(root: Path, before: set[str], since: int, kernel_types: tuple[type, ...]) -> dict[str, str]:
-    """The Python files that the kernels may depend on, with hashes: the suite's own, what lies outside of
-    site-packages, and every module there that has a kernel."""
+def _read(root: str, launcher: str, before: set[str], since: int, kernel_types: tuple[type, ...]) -> dict[str, str]:
+    """The files that the kernels may depend on, with hashes: what the launcher's code opened, and installed modules
+    that have a kernel."""
     packages = {*sys.stdlib_module_names, "flashcore", *(kind.__module__.partition(".")[0] for kind in kernel_types)}
-    files: dict[str, str] = {}
-    suite_folder = os.path.realpath(root)
-    for module in set(sys.modules) - before:
-        file = getattr(sys.modules[module], "__file__", None) or ""
-        if (
-            module.startswith("_sysconfigdata")
-            or module.partition(".")[0] in packages
-            or not file.endswith(".py")
-            or not os.path.isfile(file)
-        ):
-            continue
-        real = os.path.realpath(file)
-        kernels = any(isinstance(v, kernel_types) for v in vars(sys.modules[module]).values())
-        if kernels or not {"site-packages", "dist-packages"} & {*Path(real).parts}:
-            if os.stat(real).st_ctime_ns > since:
-                raise FlashcoreError(f"{real}: changed while it was compiled\n  hint: build again")
-            inside = real.startswith(suite_folder + os.sep)
-            files[os.path.relpath(real, suite_folder) if inside else real] = file_hash(Path(real))
+    files = {os.path.relpath(launcher, os.path.realpath(root)): content_hash(launcher)}
+    files |= opened_files.dependencies(launcher, root)
+    for name in set(sys.modules) - before:
+        file, values = getattr(sys.modules[name], "__file__", None) or "", vars(sys.modules[name]).values()
+        is_kernels = file.endswith(".py") and any(isinstance(value, kernel_types) for value in values)
+        if is_kernels and name.partition(".")[0] not in packages:
+            files.setdefault(os.path.realpath(file), content_hash(file))
+    for path in (os.path.join(root, file) for file in files):
+        if os.path.isfile(path) and os.stat(path).st_ctime_ns > since:
+            raise FlashcoreError(f"{path}: changed while it was compiled\n  hint: build again")
     return files
 
 

@@ -26,7 +26,7 @@ from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import python_process, toolchain
 from flashcore.model import cache, plugin
 from flashcore.model.causes import Hang, PlanRefused, UnsupportedArch
-from flashcore.model.files import file_hash, writing
+from flashcore.model.files import content_hash, file_hash, writing
 from flashcore.model.record import Artifact, Launch, Plan
 from flashcore.model.suite import AheadOfTime, Shape, Suite, Variant, manifest_keys
 from flashcore.plugins.languages.launches import Call, difference
@@ -34,7 +34,7 @@ from flashcore.readers import cubin
 from flashcore.readers.compiler_log import failed
 
 ANSWER, TRACED, LOG = "answer.json", "traced", "variant.log"
-_FORMAT = 5  # of the cached result; increment it when that changes
+_FORMAT = 6  # of the cached result; increment it when that changes
 LIMIT = 300  # seconds for one variant and arch; one that hangs is not waited for on its other archs
 
 
@@ -231,7 +231,8 @@ def _hash(value: object) -> str:
 def _is_made(unit: _Unit, suite: Suite) -> bool:
     """Whether a unit's folder is complete and its sources are unchanged."""
     read = _traced(unit.folder).get("read", {})
-    return bool(read) and all(file_hash(Path(suite.root, file)) == content for file, content in read.items())
+    root = os.path.realpath(suite.root)
+    return bool(read) and all(content_hash(os.path.join(root, file)) == content for file, content in read.items())
 
 
 def _traced(folder: Path) -> dict[str, Any]:
@@ -275,14 +276,13 @@ def _recorded(unit: _Unit, made: Path) -> dict[str, Any]:
     return {"compiler": "recorded", "kernels": kernels, "shapes": shapes, "read": read}
 
 
-def _closure(unit: _Unit, suite: Suite, read: Iterable[str]) -> str:
+def _closure(unit: _Unit, suite: Suite, read: Mapping[str, str]) -> str:
     """Hash of the comment-stripped source and the config; the same on every machine."""
     texts = []
-    for file in sorted(read):
-        text = Path(suite.root, file).read_text(encoding="utf-8", errors="replace")
-        with contextlib.suppress(SyntaxError, ValueError):
-            text = ast.dump(ast.parse(text))
-        texts.append(_hash([Path(file).name if Path(file).is_absolute() else file, text]))
+    for file, content in sorted(read.items()):
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            content = ast.dump(ast.parse(Path(suite.root, file).read_text(encoding="utf-8", errors="replace")))
+        texts.append(_hash([Path(file).name if file.startswith(("../", os.sep)) else file, content]))
     task = {k: v for k, v in unit.task.items() if k not in ("root", "shapes")}
     return _hash([unit.variant.name, task, texts])
 
