@@ -262,7 +262,9 @@ def _units(
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
             # The compiler is given what links lead to.
-            source = os.path.relpath(os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root))
+            source = os.path.relpath(
+                os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root)
+            )
             question = builder.inputs.question(source, flags, generated[variant.problem])
             units.append(Unit(variant, arch, builder.root, question, flags, wanted))
     return units, artifacts

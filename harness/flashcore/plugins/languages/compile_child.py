@@ -182,11 +182,12 @@ def _read(root: str, launcher: str, before: set[str], since: int, kernel_types: 
     packages = {*sys.stdlib_module_names, "flashcore", *(kind.__module__.partition(".")[0] for kind in kernel_types)}
     files = {os.path.relpath(launcher, os.path.realpath(root)): content_hash(launcher)}
     files |= opened_files.dependencies(launcher, root)
+    known = {os.path.realpath(os.path.join(root, file)) for file in files}
     for name in set(sys.modules) - before:
-        file, values = getattr(sys.modules[name], "__file__", None) or "", vars(sys.modules[name]).values()
-        is_kernels = file.endswith(".py") and any(isinstance(value, kernel_types) for value in values)
-        if is_kernels and name.partition(".")[0] not in packages:
-            files.setdefault(os.path.realpath(file), content_hash(file))
+        real = os.path.realpath(getattr(sys.modules[name], "__file__", None) or "")
+        has_kernel = any(isinstance(value, kernel_types) for value in vars(sys.modules[name]).values())
+        if has_kernel and real.endswith(".py") and real not in known and name.partition(".")[0] not in packages:
+            files[real] = content_hash(real)
     for path in (os.path.join(root, file) for file in files):
         if os.path.isfile(path) and os.stat(path).st_ctime_ns > since:
             raise FlashcoreError(f"{path}: changed while it was compiled\n  hint: build again")

@@ -452,3 +452,38 @@ def test_recorded_kernels_have_their_facts_and_no_grid(compiled: Compiled, tmp_p
 def test_what_is_kept_names_the_files_that_were_read(compiled: Compiled) -> None:
     folder = Path(compiled.artifacts["sound"].log or "").parent
     assert list(json.loads((folder / "traced.json").read_text())["value"]["read"]) == ["sound.py"]
+
+
+def _tuned_by_a_file(folder: Path, line: str) -> Suite:
+    """A suite whose launcher takes the warps from what a line of Python gives."""
+    suite = written(folder / "kernels")
+    text = SOURCE.replace("num_warps=1", "num_warps=WARPS").replace("import triton\n", f"import triton\n{line}\n", 1)
+    Path(suite.root, "sound.py").write_text(text, encoding="utf-8")
+    return suite
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("import json; WARPS = json.load(open(__file__[:-8] + 'warps.json'))", "kernels/warps.json"),
+        ("import json; WARPS = json.load(open(__file__[:-8] + '../tables/warps.json'))", "tables/warps.json"),
+        ("import sys; sys.path.append(__file__[:-8] + '../lib'); from warps import WARPS", "lib/warps.py"),
+        ("import os; WARPS = len(os.listdir(__file__[:-8] + '../tables'))", "tables/more"),
+    ],
+)
+def test_what_a_launcher_reads_is_part_of_the_build(tmp_path: Path, line: str, file: str) -> None:
+    suite, read = _tuned_by_a_file(tmp_path, line), tmp_path / file
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "kernels" / "pyproject.toml").touch()
+    read.parent.mkdir(exist_ok=True)
+    counted = file.endswith("more")
+    (read.with_name("one") if counted else read).write_text("WARPS = 1" if file.endswith(".py") else "1")
+
+    def threads() -> list[tuple[int, int, int]]:
+        (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["sound"]])
+        (plan,) = LANGUAGE.plans(artifact, suite.shapes.values())
+        return [launch.block for launch in plan.launches]
+
+    assert threads() == [(32, 1, 1)]
+    read.write_text("WARPS = 2" if file.endswith(".py") else "2")
+    assert threads() == [(64, 1, 1)]
