@@ -36,16 +36,17 @@ OTHER_CXX = "GCC: (Ubuntu) 13.3.0"
         ({"closure": "another"}, ""),  # other text, same code
         ({"code": "another"}, "stale: the device code, the plan or the problem changed"),
         ({"host": "another"}, "stale: the host code, the plan or the problem changed"),
-        ({"code": "another", "nvcc": "12.9.41"}, ""),  # another compiler, but the same text
+        ({"code": "another", "nvcc": "12.9.41"}, "stale: the device code"),  # whatever the text
+        ({"closure": "another", "nvcc": "12.9.41"}, ""),  # whatever the compiler
         ({"host": "another", "cxx": OTHER_CXX}, ""),
         ({"code": "another", "cxx": OTHER_CXX}, "stale: the device code"),  # that compiler is the same
-        ({"host": "another", "nvcc": "12.9.41"}, "stale: the host code"),
+        ({"host": "another", "nvcc": "12.9.41"}, ""),  # nvcc makes a part of it
         (
-            {"closure": "another", "nvcc": "12.9.41"},
+            {"closure": "another", "host": "another", "nvcc": "12.9.41"},
             "stale: device code compiled by 12.9.41, now 13.0.88, and the sources, the flags",
         ),
         (
-            {"closure": "another", "cxx": OTHER_CXX},
+            {"closure": "another", "host": "another", "cxx": OTHER_CXX},
             "stale: host code compiled by g++ (Ubuntu) 13.3.0, now g++ (Debian) 12.2.0, and the sources",
         ),
         ({"host": "", "cxx": ""}, "stale: recorded without a hash of the host code: record it again"),  # schema 1
@@ -188,8 +189,9 @@ def test_what_another_compiler_made_is_joined_by_its_text_and_that_is_said() -> 
     here = {n: k if k.peer else dataclasses.replace(k, host="another", cxx=OTHER_CXX) for n, k in present.items()}
     joined = freshness.join(record, here, set(), record.suite)
     assert not joined.stale and joined.origin is not None
-    message = "(compilers differ, but the sources do not: host code compiled by g++, now g++ (Ubuntu) 13.3.0)"
-    assert joined.origin.what.endswith(message)
+    assert joined.origin.compilers == (("host", "g++", OTHER_CXX),)
+    (note,) = dataclasses.replace(record, joined=(joined.origin,)).environment_notes()
+    assert record.id in note and "host code compiled by g++, now g++ (Ubuntu) 13.3.0" in note
 
 
 def test_a_changed_case_is_stale_and_nothing_of_it_is_taken() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
 from flashcore.model.record import Fact, Record
-from flashcore.model.suite import AheadOfTime
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
@@ -139,11 +138,14 @@ def parse(text: str, file: str = "baseline") -> Baseline:
 
 def compilers(record: Record) -> dict[str, str]:
     """The version of each compiler of the record's static facts; of several, all."""
-    languages = {v.name: v.kind.language for v in record.suite.variants.values() if isinstance(v.kind, AheadOfTime)}
-    versions: dict[str, set[str]] = {"nvcc": {record.environment.nvcc or ""}}
-    for artifact in record.artifacts:
-        if language := languages.get(artifact.variant):
-            versions.setdefault(language, set()).add(artifact.cxx.removeprefix(f"{language} "))
+    by_variant = {variant.name: variant.kind.compiler for variant in record.suite.variants.values()}
+    built = [(by_variant.get(artifact.variant, "nvcc"), artifact.cxx) for artifact in record.artifacts] or [
+        ("nvcc", "")
+    ]
+    versions: dict[str, set[str]] = {}
+    for compiler, cxx in built:
+        version = (record.environment.nvcc or "") if compiler == "nvcc" else cxx.removeprefix(f"{compiler} ")
+        versions.setdefault(compiler, set()).add(version if compiler else "")
     return {name: " and ".join(sorted(of - {""})) for name, of in versions.items() if of - {""}}
 
 
@@ -229,7 +231,8 @@ class Saved:
 
 
 def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
-    """The record's facts as a baseline. An old one of another compiler version or suite is replaced entirely.
+    """The record's facts as a baseline. An old one of another suite is replaced entirely; of another version of a
+    compiler, the facts of all its variants.
 
     Args:
         ratchet: only tighten: do not add facts that the old baseline lacks.
@@ -248,14 +251,19 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
     facts = {key: fact.number for key, fact in present(record).items() if built.get(key[:2])}
     now = {key: value for key, value in facts.items() if value is not None and math.isfinite(value)}
-    if old is None or old.suite != suite.name or {**old.compilers, **made_by} != {**made_by, **old.compilers}:
-        if ratchet:
-            previous = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
-            raise UsageError(
-                f"--ratchet: expected a baseline of {suite.name}, {words(made_by)}, found {previous}\n"
-                "  hint: flashcore baseline save"
-            )
+    before = old.compilers if old else {}
+    upgraded = {name for name, version in made_by.items() if before.get(name, version) != version}
+    if ratchet and (old is None or old.suite != suite.name or upgraded):
+        previous = "none" if old is None else f"one of {old.suite}, {words(old.compilers)}"
+        raise UsageError(
+            f"--ratchet: expected a baseline of {suite.name}, {words(made_by)}, found {previous}\n"
+            "  hint: flashcore baseline save"
+        )
+    if old is None or old.suite != suite.name:
         return Saved(Baseline(suite.name, made_by, _collapse(now)), failed=failed)
+    made_with = {variant.name: variant.kind.compiler for variant in suite.variants.values()}
+    comparable = {key: value for key, value in old.values.items() if made_with.get(key.variant) not in upgraded}
+    old = replace(old, values=comparable)
     lines = matched(old, now, renames(old, now))
     merged: dict[Key, float] = {}
     tightened: list[str] = []
@@ -284,7 +292,9 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
         and key.arch in suite.variants[key.variant].where.archs
     }
     values = {**_collapse(merged), **untouched}
-    return Saved(Baseline(suite.name, made_by, values), tuple(tightened), tuple(worse), failed)
+    remaining = {made_with[key.variant] for key in values}
+    kept = {name: version for name, version in before.items() if name in remaining}
+    return Saved(Baseline(suite.name, {**kept, **made_by}, values), tuple(tightened), tuple(worse), failed)
 
 
 def words(versions: Mapping[str, str]) -> str:

@@ -193,7 +193,7 @@ def judge(
     return Judgement(
         tuple(verdicts),
         tuple(gate.uses()),
-        (*gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
+        (*record.environment_notes(), *gate.notes(), *comparison.notes, *_overall_notes(verdicts)),
         len(gate.expansion.left_out),
         require,
         _exit(verdicts, trouble),

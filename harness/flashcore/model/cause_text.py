@@ -78,6 +78,12 @@ def _sources(cause: c.SourcesChanged) -> str:
     return f"stale: {compilers(cause.compilers)}, and the sources, the flags, the plan or the problem changed"
 
 
+def _code(cause: c.CodeChanged) -> str:
+    what = " and the ".join(cause.changed) or f"{cause.part} code, the plan or the problem"
+    differ = f"; compilers differ: {compilers(cause.compilers)}" if cause.compilers else ""
+    return f"stale: the {what} changed{differ}"
+
+
 def compilers(changes: Iterable[tuple[str, str, str]]) -> str:
     """Each changed compiler. Object files name g++ as ``GCC: (Debian 12.2.0-14) 12.2.0``."""
     return ", ".join(
@@ -272,11 +278,13 @@ FORMS: dict[type[c.Detail], Form] = {
     c.Gone: "this kernel or fact no longer exists (intended? flashcore baseline save, or audit --save-baseline)",
     c.NotRecorded: lambda x: f"not recorded{x.what and f' for {x.what}'}",
     c.NeverMeasured: "never measured",
-    c.FilesChanged: lambda x: f"stale: files read by the recorded check changed: {', '.join(x.files)}",
+    c.FilesChanged: lambda x: (
+        f"stale: files read by the recorded check changed, or cannot be told: {', '.join(x.files)}"
+    ),
     c.SettingsChanged: "stale: the problem's operator or seeds, or the shape's repeats or rank_by, changed",
     c.ReferenceChanged: "stale: the reference or the problem changed",
     c.NoHostHash: "stale: {part} without a hash of the host code: record it again",
-    c.CodeChanged: "stale: the {part} code, the plan or the problem changed",
+    c.CodeChanged: _code,
     c.SourcesChanged: _sources,
     c.FirstRound: "timed no further after a first round: the case cannot be among the first of its shape (99 %)",
     c.OverReference: "over {reference}, {regime}: medians of {rounds} rounds, bootstrap over rounds",

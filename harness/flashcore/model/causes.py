@@ -850,9 +850,12 @@ class NoHostHash(Stale):
 
 
 class CodeChanged(Stale):
-    """The machine code (``device`` or ``host``), the launch plan or the problem changed."""
+    """The machine code (``device`` or ``host``), the launch plan or the problem changed: those that ``changed``, if
+    that is known. Each of ``compilers``, which differ: part, recorded release, present release."""
 
     part: str
+    changed: tuple[str, ...] = ()
+    compilers: tuple[tuple[str, str, str], ...] = ()
 
 
 class SourcesChanged(Stale):

@@ -18,6 +18,8 @@ class Language(Protocol):
 
     #: The installed release; ``None`` without one.
     version: str | None
+    #: The prefix of environment variables that change what is compiled.
+    variables: str
     #: The reference of a function that launches kernels from their cubins, if the variant itself cannot; else empty.
     launcher: str
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal, TypeVar
 
-from flashcore.model.cause_text import text
+from flashcore.model.cause_text import compilers, text
 from flashcore.model.causes import Cause, Detail, PlanRefused, PlanUnknown, Stale
 from flashcore.model.groups import grouped
 from flashcore.model.suite import Stage, Suite
@@ -353,6 +353,7 @@ class Environment:
     libraries: Mapping[str, str] = field(default_factory=dict)
     git_commit: str | None = None
     git_dirty: bool | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)  # environment variables that changed the build
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,12 +420,16 @@ class StageNote:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of facts that were joined into a run: the run's id, its GPU and arch, and the joined facts."""
+    """The origin of facts that were joined into a run: the run's id, its GPU and arch, and the joined facts.
+
+    ``compilers`` are those of its code that differ from the present ones: part, its release, the present release.
+    """
 
     run: str
     machine: str
     arch: str
     what: str
+    compilers: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,6 +550,12 @@ class Record:
         """The time of recording, from the id: UTC, as ``2026-11-21T09:30:00Z``."""
         day, time = self.id[:8], self.id[9:15]
         return f"{day[:4]}-{day[4:6]}-{day[6:]}T{time[:2]}:{time[2:4]}:{time[4:]}Z"
+
+    def environment_notes(self) -> list[str]:
+        """A note on what distinguishes this build from one of the same sources elsewhere, if anything does."""
+        parts = [f"{name}={value}" for name, value in self.environment.variables.items()]
+        parts += [f"compilers differ from run {o.run}: {compilers(o.compilers)}" for o in self.joined if o.compilers]
+        return [f"environment: {'; '.join(parts)}"] if parts else []
 
     def roofs_by(self, stage: Stage) -> Callable[[Subject], tuple[Roof, ...]]:
         """A lookup of a case's measured roofs: those of the GPU that ran the stage for it, else the run's."""

@@ -64,7 +64,7 @@ def record_of(
     for run in recorded:
         try:
             counted = {fact.subject for fact in facts if fact.name == "waves"}
-            joined = freshness.join(run, keys, done, suite, counted)
+            joined = freshness.join(run, keys, done, suite, counted, built)
         except RecordError as error:
             lookup.warn_skipped(run.id, error)
             continue

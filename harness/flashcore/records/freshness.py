@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flashcore.model import cause_text
 from flashcore.model.causes import (
     CodeChanged,
     FilesChanged,
@@ -31,6 +30,7 @@ from flashcore.model.causes import (
 from flashcore.model.files import content_hash, file_hash
 from flashcore.model.record import (
     Artifact,
+    Built,
     CaseKey,
     CaseOutcome,
     Fact,
@@ -134,10 +134,11 @@ def freshness(present: CaseKey, recorded: CaseKey | None) -> Stale | None:
     if not (present.host and recorded.host):
         return NoHostHash("recorded" if present.host else "built")
     compilers = _other_compilers(present, recorded)
-    for part, code in (("device", "code"), ("host", "host")):
-        if getattr(present, code) != getattr(recorded, code) and part not in {part for part, *_ in compilers}:
-            return CodeChanged(part)
-    return SourcesChanged(compilers) if compilers and present.closure != recorded.closure else None
+    if present.code != recorded.code:
+        return CodeChanged("device", (), compilers)
+    if present.host == recorded.host or (compilers and present.closure == recorded.closure):
+        return None
+    return SourcesChanged(compilers) if compilers else CodeChanged("host")  # both compilers make host code
 
 
 def merged(reads: Iterable[Reads]) -> Reads:
@@ -159,9 +160,23 @@ def changed_reads(recorded: Record, root: str) -> dict[str, tuple[str, ...]]:
     return {entry: files for entry, files in changed if files}
 
 
-def reasons(recorded: Record, present: Mapping[str, CaseKey], suite: Suite) -> dict[str, Stale | None]:
-    """For each case of the present suite, why the run's facts do not apply to it, or ``None``."""
+def reasons(
+    recorded: Record, present: Mapping[str, CaseKey], suite: Suite, built: Built | None = None
+) -> dict[str, Stale | None]:
+    """For each case of the present suite, why the run's facts do not apply to it, or ``None``.
+
+    Args:
+        built: the present build, to tell what changed.
+    """
     stale = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
+    if built:
+        then = _parts(Built("", recorded.artifacts, recorded.plans), recorded.suite, recorded.gpu_arch)
+        now = _parts(built, suite, recorded.gpu_arch)
+        for case, reason in stale.items():
+            if isinstance(reason, CodeChanged) and case in then:
+                parts = [part for part, value in now[case].items() if then[case][part] != value]
+                changed = [part for part in parts if not (reason.compilers and part == "host code")] or ["problem"]
+                stale[case] = CodeChanged(reason.part, tuple(changed), reason.compilers)
     changed = changed_reads(recorded, suite.root)
     for case in (case for case, reason in stale.items() if not reason):
         name = case.rpartition("/")[0]
@@ -175,6 +190,23 @@ def reasons(recorded: Record, present: Mapping[str, CaseKey], suite: Suite) -> d
         elif files := {file for entry in entries for file in changed.get(entry, ())}:
             stale[case] = FilesChanged(tuple(sorted(files)))
     return stale
+
+
+def _parts(built: Built, suite: Suite, arch: str | None) -> dict[str, dict[str, object]]:
+    """By case, what its key covers besides the problem."""
+    artifacts = {a.variant: a for a in built.artifacts if a.arch == arch}
+    return {
+        f"{name}/{shape}": {
+            "device code": artifacts[name].code,
+            "host code": artifacts[name].host,
+            "launch plan": plan.launches,
+            "launches": artifacts[name].calls.get(shape),
+            "parameters": suite.shapes[shape].params,
+            "tolerance": suite.variants[name].tolerance,
+        }
+        for (name, shape), plan in plans_for(built.plans, arch).items()
+        if name in artifacts and shape in suite.shapes
+    }
 
 
 def _other_compilers(present: CaseKey, recorded: CaseKey) -> tuple[tuple[str, str, str], ...]:
@@ -200,6 +232,7 @@ def join(
     measured: set[tuple[str, str]],
     suite: Suite,
     counted: Collection[Subject] = (),
+    built: Built | None = None,
 ) -> Joined:
     """Joins the fresh results of a recorded run. Its facts are read only if it has a fresh outcome.
 
@@ -207,11 +240,12 @@ def join(
         measured: (case, stage) that need not be joined, because the present or a newer run measured them.
         suite: the present one.
         counted: the launches whose waves the present or a newer run has.
+        built: see :func:`reasons`.
 
     Raises:
         RecordError: the facts cannot be read.
     """
-    stale = reasons(recorded, present, suite)
+    stale = reasons(recorded, present, suite, built)
     fresh = {case for case, reason in stale.items() if reason is None}
     here = {case for case, _ in measured}
 
@@ -239,9 +273,8 @@ def join(
     if facts:
         gpu = recorded.gpu or "unknown GPU"
         what = f"{len(facts)} facts of {len({f.subject.case for f in facts})} cases"
-        if others := {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}:
-            what += f" (compilers differ, but the sources do not: {cause_text.compilers(sorted(others))})"
-        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what)
+        others = {o for c in fresh for o in _other_compilers(present[c], recorded.keys[c])}
+        origin = Origin(recorded.id, gpu, recorded.gpu_arch or "", what, tuple(sorted(others)))
     profiled = {case for case in fresh if joins(case, "profile")}  # evaluated now, because `measured` grows
     changed = changed_reads(recorded, suite.root) if outcomes else recorded.reads
     return Joined(

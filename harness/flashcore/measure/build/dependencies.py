@@ -28,6 +28,8 @@ from flashcore.model import cache
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PTXAS_FLAGS", "CUDAFE_FLAGS", "NVVM_FLAGS")
 _FOLDERS = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")
 _OTHERS = ("NVCC_CCBIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "INCLUDES", "SYSTEM_INCLUDES", "SOURCE_DATE_EPOCH")
+#: Environment variables that change what a build is of the same sources.
+VARIABLES = (*_FLAGS, *_FOLDERS, *_OTHERS, "CUDA_ARCH")
 #: Environment variables that make the compiler write unwanted files.
 STRAY = ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES")
 _SYSTEM = r"/usr/(include|lib)/|.*/(include/c\+\+|lib/gcc|sysroot)/"

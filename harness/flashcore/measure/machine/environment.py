@@ -9,6 +9,7 @@ from typing import Any
 
 from flashcore import __version__
 from flashcore.errors import CapabilityError
+from flashcore.measure.build.dependencies import VARIABLES
 from flashcore.measure.machine import git, toolchain
 from flashcore.measure.machine.gpu import Gpu, limits
 from flashcore.model import plugin
@@ -21,7 +22,9 @@ def of_this_machine(
     """This machine, with its tools; ``uuid`` is that of its only GPU."""
     commit, dirty = commit_of(root)
     packages = {name: toolchain.version_of(name) for name in ("nvtx", "numpy", "triton", "nvidia-cudnn-cu13")}
-    packages |= {name: plugin.resolve(language).version for name, language in plugin.entries("languages")}
+    languages = {name: plugin.resolve(language) for name, language in plugin.entries("languages")}
+    packages |= {name: language.version for name, language in languages.items()}
+    prefixes = tuple(language.variables for language in languages.values())
     libraries = {name: version for name, version in packages.items() if version}
     properties: dict[str, Any] = {}
     if gpu:
@@ -44,6 +47,11 @@ def of_this_machine(
         libraries=libraries,
         git_commit=commit,
         git_dirty=dirty,
+        variables={
+            name: value
+            for name, value in sorted(os.environ.items())
+            if value and (name in VARIABLES or name.startswith(prefixes)) and not name.endswith("CACHE_DIR")
+        },
     )
 
 

@@ -85,7 +85,7 @@ class Traced:
         recorder: str = "",
     ) -> None:
         self.name, self._package, self._compiler = name, package, compiler
-        self._variables, self._recorder = variables, recorder
+        self.variables, self._recorder = variables, recorder
         #: What launches the kernels if the command does not say.
         self.launcher = "" if recorder else "flashcore.plugins.launcher.program:target"
 
@@ -161,7 +161,7 @@ class Traced:
             "arguments": [asdict(a) for a in suite.problems[variant.problem].arguments],
             "shapes": {s.name: dict(s.params) for s in suite.shapes.values() if variant.runs_on(s)},
         }
-        given = {n: v for n, v in os.environ.items() if n.startswith(self._variables) and not n.endswith("CACHE_DIR")}
+        given = {n: v for n, v in os.environ.items() if n.startswith(self.variables) and not n.endswith("CACHE_DIR")}
         work = _hash([_FORMAT, self.name, task])[:16]
 
         def unit(version: str | None) -> _Unit:
@@ -220,7 +220,7 @@ class Traced:
             errors="replace",
             check=False,
             cwd=place,  # some compilers write there
-            env={**python_process.environment(), f"{self._variables}CACHE_DIR": str((place / "cache").resolve())},
+            env={**python_process.environment(), f"{self.variables}CACHE_DIR": str((place / "cache").resolve())},
         ).stderr
 
 
