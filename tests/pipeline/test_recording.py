@@ -56,4 +56,4 @@ def test_runs_are_joined_unless_the_user_wants_none(context: Context) -> None:
     write(new)
     assert [r.id for r in recorded_before(context, None)][:1] == [new.id]
     assert [r.id for r in recorded_before(context, new.id)] == [old.id]
-    assert recorded_before(replace(context, settings=replace(context.settings, join=False)), None) == []
+    assert not [*recorded_before(replace(context, settings=replace(context.settings, join=False)), None)]

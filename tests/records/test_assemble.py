@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from flashcore.errors import RecordError
 from flashcore.model.causes import Decided
 from flashcore.model.record import Built, CaseKey, Facts, Lazy, Measured, Record
-from flashcore.model.suite import GPU_STAGES
+from flashcore.model.suite import GPU_STAGES, Stage, Suite
 from flashcore.records import assemble, freshness, soundness, store
 from flashcore.records.assemble import Findings
 from tests import factory
@@ -42,10 +42,43 @@ def test_facts_of_another_gpus_run_are_not_read(tmp_path: Path, capsys: pytest.C
     assert not capsys.readouterr().err
 
 
-def test_nothing_older_than_a_whole_run_is_read(tmp_path: Path) -> None:
-    part = factory.record(id=NEWEST)
-    runs = recorded(tmp_path, factory.record(id=FULL), dataclasses.replace(WHOLE, id=NEWER), part)
-    assert [r.id for r in assemble.to_join(runs, part.suite.name, "NVIDIA H200", before=None)] == [NEWEST, NEWER]
+def keyed(code: str) -> dict[str, CaseKey]:
+    return {f"{v.name}/{s.name}": CaseKey(code, "c", "13", host="h") for v, s in factory.cases(factory.suite())}
+
+
+def present(suite: Suite) -> Findings:
+    """The present sources, whose code is ``new``, without a GPU."""
+    nothing = Built("13", (), ())
+    return Findings("gate", suite, factory.cases(suite), factory.environment(gpu=None), (), nothing, Measured())
+
+
+@pytest.mark.parametrize("stages", [GPU_STAGES, GPU_STAGES[:-1]])
+def test_newer_runs_of_other_code_do_not_hide_the_results_of_the_present_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: Sequence[Stage]
+) -> None:
+    """Whether the newer ones have all stages or not: as after a revert."""
+    monkeypatch.setattr(freshness, "case_keys", lambda *_: keyed("new"))
+    outcomes = tuple(o for o in WHOLE.outcomes if o.stage in stages)
+    others = [
+        dataclasses.replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("other"), outcomes=outcomes)
+        for day in range(10, 20)
+    ]
+    old = dataclasses.replace(WHOLE, id=FULL, keys=keyed("new"))
+    runs = assemble.to_join(recorded(tmp_path, old, *others), old.suite.name, None)
+    record = assemble.record_of("20260201T000000Z-0001", present(old.suite), runs)
+    assert [origin.run for origin in record.joined] == [FULL] and not record.stale
+
+
+def test_no_further_run_is_read_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freshness, "case_keys", lambda *_: keyed("new"))
+
+    def runs() -> Iterator[Record]:
+        for day in range(20, 10, -1):
+            yield dataclasses.replace(WHOLE, id=f"202601{day}T000000Z-0001", keys=keyed("new"))
+        raise AssertionError("read on")
+
+    record = assemble.record_of("20260201T000000Z-0001", present(WHOLE.suite), runs())
+    assert [origin.run for origin in record.joined] == ["20260120T000000Z-0001"]
 
 
 def test_a_damaged_run_neither_names_the_gpu_nor_ends_the_choice(

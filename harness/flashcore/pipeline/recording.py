@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,12 +19,11 @@ from flashcore.pipeline.opening import open_recordable
 from flashcore.records import assemble, store
 
 
-def recorded_before(context: Context, run_id: str | None) -> list[Record]:
-    """The recorded runs to join from: those before the run ``run_id``, or all."""
+def recorded_before(context: Context, run_id: str | None) -> Iterator[Record]:
+    """The recorded runs to join from, newest first: those before the run ``run_id``, or all."""
     settings, gpu = context.settings, context.gpu.name if context.gpu else None
-    if not settings.join:
-        return []
-    return assemble.to_join(settings.places, context.suite.name, gpu, before=run_id)
+    if settings.join:
+        yield from assemble.to_join(settings.places, context.suite.name, gpu, before=run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Outcome:
     roofs: tuple[Roof, ...] | None = None
 
 
-def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[Record]) -> Record:
+def joined(context: Context, run_id: str, outcome: Outcome, recorded: Iterable[Record]) -> Record:
     """The record of an outcome, joined with recorded runs; reports joined and stale results."""
     settings, suite, say = context.settings, context.suite, context.say
     nvcc = toolchain.find_nvcc(context.build_folder) if suite.uses_nvcc else None
@@ -54,7 +53,7 @@ def joined(context: Context, run_id: str, outcome: Outcome, recorded: Sequence[R
         settings.recording,
     )
     record = clocks.agreed(assemble.record_of(run_id, findings, recorded, outcome.roofs))
-    if settings.records and not recorded:
+    if settings.records and not (record.joined or record.stale):
         say(f"join: no measured run of {suite.name} in {', '.join(map(str, settings.places))}")
     for origin in record.joined:
         say(f"join: {origin.what} from run {origin.run} on {origin.machine}")
@@ -75,11 +74,11 @@ def each_present(settings: Settings, say: Say) -> list[Record]:
     context, outcome = _compiled(settings, say)
     run_id = store.new_id()
     gpu = context.gpu.name if context.gpu else None
-    first, *others = assemble.each_to_join(settings.places, context.suite.name, gpu) if settings.join else [[]]
-    each = [first, *(recorded for recorded in others if recorded[0].gpu_arch in context.suite.archs)]
-    if len(each) == 1:
-        return [joined(context, run_id, outcome, first)]
-    return [_of_gpu(recorded, context, run_id, outcome) for recorded in each]
+    found = assemble.each_to_join(settings.places, context.suite.name, gpu) if settings.join else []
+    each = [*found[:1], *(runs for runs in found[1:] if runs[0].gpu_arch in context.suite.archs)]
+    if len(each) < 2:
+        return [joined(context, run_id, outcome, each[0][1] if each else ())]
+    return [_of_gpu(*runs, context, run_id, outcome) for runs in each]
 
 
 def _compiled(settings: Settings, say: Say) -> tuple[Context, Outcome]:
@@ -88,10 +87,9 @@ def _compiled(settings: Settings, say: Say) -> tuple[Context, Outcome]:
     return context, Outcome(formula_facts(context), built)
 
 
-def _of_gpu(recorded: Sequence[Record], context: Context, run_id: str, outcome: Outcome) -> Record:
+def _of_gpu(newest: Record, recorded: Iterable[Record], context: Context, run_id: str, outcome: Outcome) -> Record:
     """The present sources, joined with the runs of one of several GPU models."""
-    newest, say = recorded[0], context.say
-    name = newest.gpu or ""
+    name, say = newest.gpu or "", context.say
     if context.gpu is None or context.gpu.name != name:
         context = replace(context, gpu=None, gpu_arch=None)
     context = replace(context, say=lambda text: say(prefixed(f"{name}: ", text)))

@@ -126,13 +126,16 @@ def run(context: Context, resumed: Path | None = None) -> Run:
     with store.claimed(folder), context.workers:
         gpu_stages.prepare(context, "check")
         with _roofs_ahead(context) as free_gpu, _compiled(context, resumed, free_gpu) as compiling:
-            # Skip damaged runs before measuring, so that their cases are measured again.
-            recorded = [*filter(lookup.is_readable, recorded_before(context, run_id))]
-            trusted = already_checked(context, compiling.first, recorded)
+            # Skip damaged runs, so that their cases are measured again.
+            trusted = already_checked(
+                context, compiling.first, filter(lookup.is_readable, recorded_before(context, run_id))
+            )
             measured = gpu_stages.measure(context, compiling, trusted)
             built = compiling.finish()
             measured, ceilings = with_roofs(context, measured)
-            record = joined(context, run_id, Outcome(formulas, built, measured, ceilings), recorded)
+            record = joined(
+                context, run_id, Outcome(formulas, built, measured, ceilings), recorded_before(context, run_id)
+            )
             store.keep(folder, built.artifacts)
             store.write(record, folder)
             resuming.forget(folder)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from flashcore.errors import RecordError
@@ -16,7 +16,7 @@ from flashcore.records import freshness, lookup
 if TYPE_CHECKING:
     from flashcore.records.lookup import Places
 
-_MOST_RUNS = 8  # runs to join from at most, if each has only a few variants
+_NEWEST = 8  # runs to join from even if no stage of a case is missing, for results of other stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,20 @@ class Findings:
 
 
 def record_of(
-    run_id: str, findings: Findings, recorded: Sequence[Record], roofs: tuple[Roof, ...] | None = None
+    run_id: str, findings: Findings, recorded: Iterable[Record], roofs: tuple[Roof, ...] | None = None
 ) -> Record:
     """The record of this invocation's results, joined with recorded runs of the same GPU.
 
-    Each recorded run adds the cases and stages that this invocation and newer runs lack. Without a GPU, the newest
-    measured run determines the record's GPU.
+    Each recorded run adds the cases and stages that this invocation and newer runs lack, until nothing is missing.
+    Without a GPU, the newest measured run determines the record's GPU.
 
     Args:
         recorded: the runs to join from, newest first; see :func:`to_join`.
         roofs: this machine's, if measured; by default those of the newest run that has any.
     """
     suite, built, measured = findings.suite, findings.built, findings.measured
-    arch = findings.environment.gpu_arch or (recorded[0].gpu_arch if recorded else None) or suite.usual_arch
+    newest = [*islice(runs := iter(recorded), 1)]
+    arch = next((of.gpu_arch for of in (findings.environment, *newest) if of.gpu_arch), suite.usual_arch)
     keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
     facts = [*findings.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
@@ -61,7 +62,12 @@ def record_of(
     stale: dict[str, Stale] = {}
     reads = [measured.reads]
     origins: list[Origin] = []
-    for run in recorded:
+    wanted = {(f"{v.name}/{s.name}", stage) for v, s in findings.cases for stage in s.stages}
+    read: list[Record] = []
+    for run in chain(newest, runs):
+        if len(read) >= _NEWEST and wanted <= done:
+            break
+        read.append(run)
         try:
             counted = {fact.subject for fact in facts if fact.name == "waves"}
             joined = freshness.join(run, keys, done, suite, counted, built)
@@ -77,7 +83,7 @@ def record_of(
         done |= {(o.case, o.stage) for o in joined.outcomes}
         if joined.origin is not None:
             origins.append(joined.origin)
-    facts = [_with_base(fact, recorded) for fact in facts]
+    facts = [_with_base(fact, read) for fact in facts]
     measured_cases = {case for case, _ in done}
     return Record(
         id=run_id,
@@ -94,7 +100,7 @@ def record_of(
         joined=tuple(origins),
         samples=samples,
         listings=Lazy(lambda: chain.from_iterable(listings)),
-        roofs=next((r.roofs for r in recorded if r.roofs), ()) if roofs is None else roofs,
+        roofs=next((r.roofs for r in read if r.roofs), ()) if roofs is None else roofs,
         gpus=measured.gpus,
         recording=findings.recording,
         reads=freshness.merged(reads),
@@ -112,34 +118,25 @@ def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
     return fact
 
 
-def each_to_join(places: Places, suite: str, gpu: str | None) -> list[list[Record]]:
-    """The runs of :func:`to_join`, and those of each other GPU that the same command recorded."""
-    newest = to_join(places, suite, gpu, before=None)
+def each_to_join(places: Places, suite: str, gpu: str | None) -> list[tuple[Record, Iterable[Record]]]:
+    """The newest and all runs of :func:`to_join`, and those of each other GPU that the same command recorded; empty if
+    there are none."""
+    runs = to_join(places, suite, gpu)
+    newest = [*islice(runs, _NEWEST)]
     recordings = lookup.recorded_with(places, suite, {run.recording for run in newest} - {""})
     others = dict.fromkeys(name for _, name in recordings if name != newest[0].gpu)
-    return [newest, *(to_join(places, suite, other, before=None) for other in others)]
+    each = [chain(newest, runs), *(to_join(places, suite, other) for other in others)]
+    return [(first, chain([first], rest)) for rest in each for first in islice(rest, 1)]
 
 
-def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
-    """Measured runs of this suite on one GPU, newest first.
-
-    Facts are read lazily, except those of a run that determines the choice of further runs.
+def to_join(places: Places, suite: str, gpu: str | None, *, before: str | None = None) -> Iterator[Record]:
+    """Measured runs of this suite on one GPU, newest first, with facts that are read lazily.
 
     Args:
-        gpu: this machine's GPU; ``None``: the newest run's.
+        gpu: this machine's GPU; ``None``: the newest readable run's.
         before: only runs older than this id; ``None``: all.
     """
-    runs: list[Record] = []
     for run in lookup.opened_runs(places, suite, before=before):
-        if run.gpu != (gpu or run.gpu):
-            continue
-        measured = [o for o in run.outcomes if not o.origin]
-        stages = {o.stage for o in measured}
-        whole = set(run.suite.variants) <= {o.variant for o in measured} and set(GPU_STAGES) <= stages
-        if (whole or gpu is None) and not lookup.is_readable(run):
-            continue
-        gpu = run.gpu
-        runs.append(run)
-        if whole or len(runs) == _MOST_RUNS:
-            break
-    return runs
+        if run.gpu == (gpu or run.gpu) and (gpu or lookup.is_readable(run)):
+            gpu = run.gpu
+            yield run

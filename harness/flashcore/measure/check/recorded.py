@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from flashcore.records import freshness
 _MACHINE = ("gpu", "driver", "torch", "libraries", "harness")
 
 
-def already_checked(context: Context, built: Built, recorded: Sequence[Record]) -> frozenset[str]:
+def already_checked(context: Context, built: Built, recorded: Iterable[Record]) -> frozenset[str]:
     """The references' cases that passed check in a recorded run on an identical machine, with their present code.
 
     Args:
         recorded: runs on this GPU model, newest first.
     """
-    if not (recorded and context.references and context.gpu_arch):
+    if not (context.references and context.gpu_arch):
         return frozenset()
     here = of_this_machine(Path(context.suite.root), None, context.gpu, context.gpu_arch, None)
     cases = [(v, s) for v, s in context.cases("check") if v.name in context.references]
@@ -35,6 +35,8 @@ def already_checked(context: Context, built: Built, recorded: Sequence[Record]) 
     keys = freshness.case_keys(context.suite, cases, artifacts, built.plans, context.gpu_arch, built.nvcc)
     newest: dict[str, bool] = {}
     for run in recorded:
+        if newest.keys() >= keys.keys():
+            break
         stale = freshness.reasons(run, keys, context.suite)
         same = all(getattr(run.environment, x) == getattr(here, x) for x in _MACHINE)
         for o in run.outcomes:

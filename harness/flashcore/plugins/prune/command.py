@@ -120,7 +120,14 @@ def _joined(profiles: Path) -> set[str]:
             measured.add((header["suite"]["name"], header["environment"]["gpu"]))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # damaged, so nothing can be joined from it
-    return {r.id for suite, gpu in measured if gpu for r in assemble.to_join(profiles, suite, gpu, before=None)}
+    joined = set[str]()
+    for suite, gpu in ((suite, gpu) for suite, gpu in measured if gpu):
+        results = set[tuple[str, str]]()
+        for run in assemble.to_join(profiles, suite, gpu):
+            if more := {(o.case, o.stage) for o in run.outcomes if not o.origin} - results:
+                results |= more
+                joined.add(run.id)
+    return joined
 
 
 def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Path] = ()) -> list[Path]:
