@@ -17,7 +17,7 @@ from flashcore.model.causes import (
     ReferenceChanged,
     SettingsChanged,
 )
-from flashcore.model.record import Artifact, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
+from flashcore.model.record import Artifact, Built, CaseKey, Facts, Launch, Listing, Plan, Record, Source, Subject
 from flashcore.model.suite import PythonCallable, Suite
 from flashcore.records import freshness
 from flashcore.suites import load
@@ -310,3 +310,27 @@ def test_a_ratio_over_a_reference_that_has_changed_has_no_value(
     suite = dataclasses.replace(record.suite, baseline=baseline)
     (fact,) = freshness.join(record, present, set(), suite).facts
     assert (fact.value, fact.cause) == ((2.0, None) if applies else (None, ReferenceChanged()))
+
+
+@pytest.mark.parametrize("what", ["device code", "launch plan", "parameters", "problem"])
+def test_what_changed_is_named(what: str) -> None:
+    record, present = recorded()
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="another")
+    artifacts, plans, suite = record.artifacts, record.plans, record.suite
+    if what == "device code":
+        artifacts = tuple(dataclasses.replace(a, code="other") if a.variant == "fast" else a for a in artifacts)
+    if what == "launch plan":
+        plans = tuple(dataclasses.replace(p, launches=()) if p.variant == "fast" else p for p in plans)
+    if what == "parameters":
+        wider = dataclasses.replace(suite.shapes["mission"], params={"B": 2, "H": 8, "S": 512, "D": 64})
+        suite = dataclasses.replace(suite, shapes={**suite.shapes, "mission": wider})
+    joined = freshness.join(record, present, set(), suite, built=Built("13.0.88", artifacts, plans))
+    assert joined.stale == {"fast/mission": CodeChanged("device", (what,))}
+    assert f"the {what} changed" in cause_text.text(joined.stale["fast/mission"])
+
+
+def test_code_of_another_compiler_is_another_kernel_and_both_are_named() -> None:
+    record, present = recorded()
+    present["fast/mission"] = dataclasses.replace(present["fast/mission"], code="another", nvcc="13.5.37")
+    reason = cause_text.text(freshness.join(record, present, set(), record.suite).stale["fast/mission"])
+    assert "compilers differ: device code compiled by 13.0.88, now 13.5.37" in reason

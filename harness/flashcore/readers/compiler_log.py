@@ -12,7 +12,7 @@ _ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fa
 
 #: An error on a source line. Words of :data:`_STOPPED` in such a message quote the source.
 _REJECTED = re.compile(r"^\S.*[(:]\d+\)?\s*: error\b", re.MULTILINE)
-_MACHINE = "ENOSPC EDQUOT EFBIG EIO EROFS ESTALE ENOMEM EMFILE ENFILE EAGAIN ENOEXEC ETXTBSY"
+_MACHINE = "EACCES EPERM ENOSPC EDQUOT EFBIG EIO EROFS ESTALE ENOMEM EMFILE ENFILE EAGAIN ENOEXEC ETXTBSY"
 _WORDS = (
     *(re.escape(os.strerror(getattr(errno, name))) for name in _MACHINE.split()),
     r"fatal error: when writing output to ",  # g++ on a full disk, whatever the reason it names

@@ -2,7 +2,7 @@
 
 Reads one JSON object, ``{"language": MODULE, "jobs": N, "limit": SECONDS, "tasks": [...]}``; every task runs in a
 process of its own, forked when the compiler is imported, and leaves ``answer.json`` in its folder: what was made, the
-``error``, or the time limit of a ``hang``.
+``error``, or the time limit of a ``hang``. Each line of the output is a folder that is complete.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from flashcore.errors import FlashcoreError
+from flashcore.measure.machine import python_process
 from flashcore.measure.workers import opened_files
 from flashcore.model.files import content_hash
 from flashcore.model.suite import Argument
@@ -32,7 +33,7 @@ from flashcore.plugins.languages.traced import ANSWER
 def main() -> None:
     """Runs the tasks, so many at once."""
     question = json.load(sys.stdin)
-    os.dup2(2, 1)  # what a launcher prints is no answer
+    answers = python_process.answers()
     language = importlib.import_module(question["language"])
     kernel_types = language.prepare()  # once, for all forked processes
     going: dict[int, Mapping[str, Any]] = {}
@@ -59,6 +60,8 @@ def main() -> None:
                 _answer(Path(task["folder"]), {"hang": question["limit"]})
             elif code:
                 _answer(Path(task["folder"]), {"error": f"ended by signal {code}"})
+            if Path(task["folder"], ANSWER).is_file():
+                print(task["folder"], file=answers)
     finally:
         for pid in going:
             _end(pid)
@@ -91,7 +94,9 @@ def _message(error: BaseException, root: str) -> str:
     if isinstance(error, SyntaxError):
         places.append((error.filename or "", error.lineno))
     inside = [(f.removeprefix(root), n) for name, n in places if (f := os.path.realpath(name)).startswith(root)]
-    place = "{}({}): error: ".format(*[*inside, *named][-1]) if inside or named else ""
+    misnamed = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+    stopped = isinstance(error, OSError) and not isinstance(error, misnamed)  # by the machine, which rejects no source
+    place = "{}({}): error: ".format(*[*inside, *named][-1]) if (inside or named) and not stopped else ""
     reason = error.msg if isinstance(error, SyntaxError) else lines[0 if named else -1]
     trace = "".join(traceback.format_exception(error, limit=-6))
     return f"{place}{type(error).__name__}: {reason}\n{trace}"

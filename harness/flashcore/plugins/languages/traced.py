@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -183,45 +184,62 @@ class Traced:
     def _make(self, units: Sequence[_Unit], root: Path, suite: Suite) -> None:
         """Compiles the units in a temporary folder, and moves complete results to their final names."""
         with made_in(root) as place:
-            folders = [(place / str(i)).resolve() for i in range(len(units))]
+            folders = {(place / str(i)).resolve(): unit for i, unit in enumerate(units)}
             tasks = []
-            for unit, made in zip(units, folders, strict=True):
+            for made, unit in folders.items():
                 made.mkdir()
                 if isinstance(unit.variant.kind, AheadOfTime):
                     tasks.append({**unit.task, "variant": unit.variant.name, "folder": str(made)})
                 else:
                     (made / ANSWER).write_text(json.dumps(_recorded(unit, made)), encoding="utf-8")
-            output = self._child(tasks, place) if tasks else ""
-            for unit, made in zip(units, folders, strict=True):
-                traced: dict[str, Any] = {"error": output[-4000:].strip() or "no reason was given"}
-                with contextlib.suppress(OSError, ValueError):
-                    traced = json.loads((made / ANSWER).read_bytes())
-                if "read" in traced:
-                    logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
-                    (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
-                    traced["closure"] = _closure(unit, suite, traced["read"])
-                traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
-                cache.keep(made, TRACED, unit.folder.name, traced)
-                if _is_made(unit, suite):
-                    continue  # another build was first
-                with writing(unit.folder):
-                    shutil.rmtree(unit.folder, ignore_errors=True)
-                    made.rename(unit.folder)
+            output = self._child(tasks, place, lambda made: self._keep(folders.pop(made), made, suite)) if tasks else ""
+            for made, unit in folders.items():
+                self._keep(unit, made, suite, output[-4000:].strip())
 
-    def _child(self, tasks: list[dict[str, Any]], place: Path) -> str:
-        """Compiles; returns the child's output."""
+    def _keep(self, unit: _Unit, made: Path, suite: Suite, output: str = "") -> None:
+        """Moves a unit's result to its final name."""
+        traced: dict[str, Any] = {"error": output or "no reason was given"}
+        with contextlib.suppress(OSError, ValueError):
+            traced = json.loads((made / ANSWER).read_bytes())
+        if "read" in traced:
+            logs = [(made / file).with_suffix(".log") for file in traced["kernels"].values()]
+            (made / LOG).write_text("".join(log.read_text("utf-8") for log in logs if log.is_file()), "utf-8")
+            traced["closure"] = _closure(unit, suite, traced["read"])
+        traced = {"compiler": f"{self.name} {self.version}", **traced, "files": _files(made)}
+        cache.keep(made, TRACED, unit.folder.name, traced)
+        if not _is_made(unit, suite):  # otherwise another build was first
+            with writing(unit.folder):
+                shutil.rmtree(unit.folder, ignore_errors=True)
+                made.rename(unit.folder)
+
+    def _child(self, tasks: list[dict[str, Any]], place: Path, ended: Callable[[Path], None]) -> str:
+        """Compiles, and tells each folder that is complete; returns the child's messages."""
         jobs = int(os.environ.get("MAX_JOBS") or 0) or os.cpu_count() or 1
         question = {"language": self._compiler, "jobs": jobs, "limit": LIMIT, "tasks": tasks}
-        return subprocess.run(
-            python_process.command("flashcore.plugins.languages.compile_child"),
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            cwd=place,  # some compilers write there
-            env={**python_process.environment(), f"{self.variables}CACHE_DIR": str((place / "cache").resolve())},
-        ).stderr
+        cache_folder = {f"{self.variables}CACHE_DIR": str((place / "cache").resolve())}
+        with (
+            tempfile.TemporaryFile() as messages,
+            subprocess.Popen(
+                python_process.command("flashcore.plugins.languages.compile_child"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                text=True,
+                cwd=place,  # some compilers write there
+                env={**python_process.environment(), **cache_folder},
+            ) as process,
+        ):
+            assert process.stdin and process.stdout
+            try:
+                with contextlib.suppress(BrokenPipeError), process.stdin as stream:
+                    json.dump(question, stream)
+                for line in process.stdout:
+                    ended(Path(line.rstrip("\n")))
+            except BaseException:
+                process.kill()
+                raise
+            messages.seek(0)
+            return messages.read().decode(errors="replace")
 
 
 def _hash(value: object) -> str:

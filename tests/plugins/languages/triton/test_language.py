@@ -6,8 +6,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
@@ -406,6 +411,35 @@ def test_a_launcher_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: p
             (arch, "failed", Hang(4, "sound.py:softmax")) for arch in ("sm_80", "sm_89", "sm_90")
         }
     assert called.read_text() == "..", "once in each of two builds"
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from flashcore.pipeline import plugins
+from flashcore.plugins.languages.triton.language import LANGUAGE
+from flashcore.suites.load import load
+plugins.load()
+suite = load(sys.argv[1])
+LANGUAGE.build(suite, Path(sys.argv[2]), ("sm_89",), [suite.variants[name] for name in ("text", "sound")])
+"""
+
+
+def test_what_was_compiled_before_a_build_was_killed_is_kept(tmp_path: Path) -> None:
+    suite = written(tmp_path / "suite")
+    waiting = "    __import__('time').sleep(600)\n    rows,"
+    Path(suite.root, "sound.py").write_text(SOURCE.replace("    rows,", waiting), encoding="utf-8")
+    command = [sys.executable, "-c", BUILD, suite.root, str(tmp_path / "build")]
+    environment = {**os.environ, "MAX_JOBS": "2"}
+    with subprocess.Popen(command, start_new_session=True, env=environment) as process:
+        try:
+            while not (kept := [*tmp_path.glob(f"build/planted/text-{ARCH}-*")]):
+                assert process.poll() is None, "it waits"
+                time.sleep(0.05)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    (artifact,) = LANGUAGE.build(suite, tmp_path / "build", (ARCH,), [suite.variants["text"]])
+    assert artifact.cached and [Path(artifact.log or "").parent] == kept
 
 
 def test_a_tensor_that_the_shape_leaves_out_is_none() -> None:
