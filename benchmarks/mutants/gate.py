@@ -79,7 +79,7 @@ class Workplace:
         self._published = assemble.to_join
         self.recorded: list[Record] | None = None
         assemble.to_join = self._to_join
-        self.recorded = assemble.to_join(self.profiles, "attention", None, before=None)
+        self.recorded = [*assemble.to_join(self.profiles, "attention", None)]
         self.twin = self.recorded  # as if recorded here: see :meth:`as_if_built_here`
 
     def _select(
@@ -88,10 +88,12 @@ class Workplace:
         variants, selected_shapes = loading.select(suite, globs, shapes)
         return [v for v in variants if v.name in self.chosen], selected_shapes
 
-    def _to_join(self, places: lookup.Places, suite: str, gpu: str | None, *, before: str | None) -> list[Record]:
+    def _to_join(
+        self, places: lookup.Places, suite: str, gpu: str | None, *, before: str | None = None
+    ) -> Iterator[Record]:
         if self.recorded is None:
             return self._published(places, suite, gpu, before=before)
-        return self.recorded if suite == "attention" else []
+        return iter(self.recorded if suite == "attention" else ())
 
     def as_if_built_here(self) -> None:
         """Gives the published run the keys of the sources as they are, made by this machine's compilers."""

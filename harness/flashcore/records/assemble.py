@@ -50,7 +50,7 @@ def record_of(
     """
     suite, built, measured = findings.suite, findings.built, findings.measured
     newest = [*islice(runs := iter(recorded), 1)]
-    arch = next((of.gpu_arch for of in (findings.environment, *newest) if of.gpu_arch), suite.usual_arch)
+    arch = findings.environment.gpu_arch or (newest[0].gpu_arch if newest else None) or suite.usual_arch
     keys = freshness.case_keys(suite, findings.cases, built.artifacts, built.plans, arch, built.nvcc)
     facts = [*findings.formulas, *built.facts, *measured.facts]
     outcomes, samples = list(measured.outcomes), dict(measured.samples)
@@ -119,10 +119,14 @@ def _with_base(fact: Fact, recorded: Sequence[Record]) -> Fact:
 
 
 def each_to_join(places: Places, suite: str, gpu: str | None) -> list[tuple[Record, Iterable[Record]]]:
-    """The newest and all runs of :func:`to_join`, and those of each other GPU that the same command recorded; empty if
-    there are none."""
-    runs = to_join(places, suite, gpu)
-    newest = [*islice(runs, _NEWEST)]
+    """The newest and all runs of :func:`to_join`; also of each other GPU that the same command recorded, since all
+    variants were timed. Empty if there are none."""
+    runs, newest = to_join(places, suite, gpu), list[Record]()
+    for run in islice(runs, _NEWEST):
+        newest.append(run)
+        measured = {(o.variant, o.stage) for o in run.outcomes if not o.origin}
+        if measured >= {(name, "bench") for name in run.suite.variants}:
+            break
     recordings = lookup.recorded_with(places, suite, {run.recording for run in newest} - {""})
     others = dict.fromkeys(name for _, name in recordings if name != newest[0].gpu)
     each = [chain(newest, runs), *(to_join(places, suite, other) for other in others)]

@@ -171,13 +171,13 @@ def reasons(
     stale = {case: freshness(key, recorded.keys.get(case)) for case, key in present.items()}
     code = {case: reason for case, reason in stale.items() if isinstance(reason, CodeChanged)}
     if built and code:
-        then = _parts(Built("", recorded.artifacts, recorded.plans), recorded.suite, recorded.gpu_arch)
-        now = _parts(built, suite, recorded.gpu_arch)
-        for case in code.keys() & then.keys() & now.keys():
+        before = _parts(Built("", recorded.artifacts, recorded.plans), recorded.suite, recorded.gpu_arch)
+        after = _parts(built, suite, recorded.gpu_arch)
+        for case in code.keys() & before.keys() & after.keys():
             compilers = code[case].compilers
-            parts = [part for part, value in now[case].items() if then[case][part] != value]
-            changed = [part for part in parts if not (compilers and part == "host code")] or ["problem"]
-            stale[case] = CodeChanged(code[case].part, tuple(changed), compilers)
+            parts = [part for part, value in after[case].items() if before[case][part] != value]
+            different = [part for part in parts if not (compilers and part == "host code")] or ["problem"]
+            stale[case] = CodeChanged(code[case].part, tuple(different), compilers)
     changed = changed_reads(recorded, suite.root)
     for case in (case for case, reason in stale.items() if not reason):
         name = case.rpartition("/")[0]
