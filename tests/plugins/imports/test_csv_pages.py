@@ -325,6 +325,14 @@ def test_a_graph_or_a_range_may_end_a_page(sizes: str, kind: str, tmp_path: Path
     assert record.facts.number("ncu_duration", Subject(kind, shape=kind)) == 99_345
 
 
+def test_a_finding_of_which_nothing_is_left_is_no_whole_row(tmp_path: Path) -> None:
+    finding = RULE.removeprefix("|")
+    text = page(DETAILS, *long(f"{TIME}|||||", finding))
+    for end in range(text.rindex('"profiler metrics"'), len(text) - 1):
+        with pytest.raises(RecordError):
+            read(text[:end], tmp_path)
+
+
 @pytest.mark.parametrize("form", ["details", "raw"])
 def test_a_page_that_ends_within_a_row_or_a_quote_is_refused(form: str, tmp_path: Path) -> None:
     """Wherever it was cut. The details page itself leaves out empty columns of rules."""

@@ -452,3 +452,14 @@ def test_a_refused_trace_has_a_hint(tmp_path: Path) -> None:
         (tmp_path / "trace.json").write_bytes(data)
         with pytest.raises(RecordError, match="\n  hint: "):
             read_report(tmp_path / "trace.json")
+
+
+def test_a_gpu_of_rocm_has_no_compute_capability_of_cuda(tmp_path: Path) -> None:
+    """Its traces give one, and neither registers nor shared memory."""
+    mi210 = {"id": 0, "name": "AMD Instinct MI210", "computeMajor": 9, "computeMinor": 0, "warpSize": 64, "numSms": 104}
+    launch = event(*LAUNCHES[0])
+    launch["args"] = {"device": 0, "stream": 0, "kind": "Dispatch Kernel", "grid": [64, 1, 1], "block": [256, 1, 1]}
+    (tmp_path / "trace.json").write_bytes(torch_trace([launch], deviceProperties=[mi210]))
+    record = recorded(tmp_path / "trace.json")
+    assert (record.gpu, record.environment.gpu_arch) == ("AMD Instinct MI210", None)
+    assert kernels.rows(Readings(record))[0].us == 4.0

@@ -123,7 +123,8 @@ def read(path: Path, text: str) -> Report:
         elif "== No kernels" in text:
             hint = _NOTHING_PROFILED
         raise RecordError("; ncu: ".join((f"{path.name}: {why}", *messages)) + f"\n  hint: {hint}") from error
-    gaps = [f"it has no result {n}" for n, result in enumerate(results) if result.id != n][:1]
+    numbers = sorted(result.id for result in results)
+    gaps = [f"it has no result {n}" for n, number in enumerate(numbers) if number != n][:1]
     results = tuple(replace(r, caches=_CACHES) for r in results)
     return Report(path.name, results, sources, code, _READER, notes=(*messages, *gaps))
 
@@ -131,13 +132,13 @@ def read(path: Path, text: str) -> Report:
 def _lines(text: str) -> list[str]:
     """The page's lines, from its header on."""
     lines = [line for line in io.StringIO(text) if not line.startswith("==")]
-    if lines and lines[-1].endswith('"'):  # a whole field: the row's columns decide
-        lines[-1] += "\n"
     start = next((i for i, line in enumerate(lines) if _BEGIN.match(line)), None)
     if start is None:
         raise _refused("a header with Kernel Name, or with File Path and Function Name", "none")
     if odd := next((line for line in lines[:start] if len(re.findall("[\"'][,;][\"']", line)) > 8), None):
         raise _refused("no rows above the header", repr(odd[:40]))
+    if lines[-1].endswith('"'):  # a whole field: the row's columns decide
+        lines[-1] += "\n"
     if not lines[-1].endswith("\n"):
         raise _refused("whole lines", f"the last one cut short: {lines[-1][-40:]!r}")
     return lines[start:]
@@ -175,9 +176,6 @@ def _long_results(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list
     results = [_long_result(n, group, mark) for n, group in enumerate(groups.values())]
     if results and not any(result.metrics for result in results):
         raise _refused("metrics by ncu's names, or labels that name one", "none of them")
-    ids = [result.id for result in results]
-    if ids != sorted(set(ids)):
-        raise _refused("each result once, in order", "doubled or disordered IDs")
     return results
 
 
@@ -185,7 +183,8 @@ def _padded(row: Sequence[str], header: Sequence[str]) -> Sequence[str]:
     """The row with the empty rule columns that the details page leaves out after a metric's value."""
     short = len(header) - len(row)
     value = header.index("Metric Value") if "Metric Value" in header else len(header)
-    return [*row, *[""] * short] if short > 0 and len(row) > value and not any(row[value + 1 :]) else row
+    metric = len(row) > value and any(row[value - 2 : value + 1]) and not any(row[value + 1 :])
+    return [*row, *[""] * short] if short > 0 and metric else row
 
 
 def _long_result(number: int, rows: Sequence[Row], mark: str) -> Result:
@@ -263,13 +262,9 @@ def _launches(rows: Iterable[Sequence[str]]) -> list[list[_Block]]:
 def _source_results(launches: Sequence[Sequence[_Block]], code: dict[str, tuple[Instruction, ...]]) -> list[Result]:
     """A result for each function that was launched, in order: the page states neither the launch configuration nor the
     GPU. Adds the instructions of each to ``code``."""
-    cells = (
-        (row[i], _count_of(column) or column, "inst" if _count_of(column) else "")
-        for block in itertools.chain.from_iterable(launches)
-        for i, column in enumerate(block.header[4:], 4)
-        for row in block.rows
-    )
-    mark = numerals.decimal_mark(cells)
+    blocks = itertools.chain.from_iterable(launches)
+    counted = ((block.rows, i, name) for block in blocks for i, c in enumerate(block.header) if (name := _count_of(c)))
+    mark = numerals.decimal_mark((row[i], name, "inst") for rows, i, name in counted for row in rows)
     results: list[Result] = []
     for launch in launches:
         function = launch[0].function

@@ -68,7 +68,10 @@ def read(path: Path, text: str = "") -> Report:
         launches = grouped(_chrome(text) if text else _nsys(path))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, sqlite3.Error) as error:
         expected = "a trace of torch.profiler or an SQLite export of Nsight Systems"
-        hint = "export it again: it is damaged, or of another program or another vendor's GPU"
+        hint = (
+            "trace it again, without with_stack=True: torch does not escape quotes in names; or it is damaged, or of "
+            "another program or another vendor's GPU"
+        )
         message = f"{path.name}: expected {expected}; {type(error).__name__}: {error}\n  hint: {hint}"
         raise RecordError(message) from error
     if not launches:
@@ -103,9 +106,12 @@ def _chrome(text: str) -> Iterator[tuple[_Launch, float]]:
         if event.get("cat") in ("kernel", "Kernel"):  # with a capital in old traces
             args, kernel = event["args"], event["name"].strip() or "unnamed"
             name, sms, *cc = devices.get(args.get("device"), _UNKNOWN)
-            sizes = (name, sms, args.get("registers per thread"), args.get("shared memory"), None, None)
+            registers = args.get("registers per thread")
+            # ROCm records none, and its compute capabilities are not CUDA's.
+            capability = (0, 0) if registers is None else _whole(cc, 2)
+            sizes = (name, sms, registers, args.get("shared memory"), None, None)
             dims = (_whole(args[key], 3) for key in ("grid", "block"))
-            yield ("kernel", kernel, *dims, _whole(cc, 2), *sizes), 1e3 * (event.get("dur") or 0)  # µs
+            yield ("kernel", kernel, *dims, capability, *sizes), 1e3 * (event.get("dur") or 0)  # µs
 
 
 def _nsys(path: Path) -> Iterator[tuple[_Launch, float]]:
