@@ -13,7 +13,7 @@ import flashcore  # noqa: E402  # the tree beside this folder, whatever is insta
 project = "FlashCore"
 version = release = flashcore.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated_reference"]
-exclude_patterns = ["reference/generated/exit-codes.md", "_build"]
+exclude_patterns = ["_build"]
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True

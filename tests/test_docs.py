@@ -20,6 +20,7 @@ from mdit_py_plugins.anchors import anchors_plugin
 from docs import ladder
 from flashcore.cli import inner_loop
 from flashcore.cli import main as cli
+from flashcore.errors import Exit
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
 from flashcore.measure.machine import toolchain
@@ -166,6 +167,12 @@ def _sizes(shape: Shape) -> str:
     heads = f"{p['H']}" if p["H"] == p["HKV"] else f"{p['H']}/{p['HKV']}"
     more = " causal" * bool(p["CAUSAL"]) + ", bf16" * (p["DTYPE"] == "bfloat16")
     return f"{p['B']},{heads},{p['S']},{p['D']}{more}"
+
+
+def test_the_table_of_exit_codes_is_that_of_the_commands() -> None:
+    text = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in re.findall(r"(?m)^\| \d+ .*", text)]
+    assert rows == [(str(int(code)), code.meaning, code.action) for code in Exit]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "{literalinclude}" in p.read_text(encoding="utf-8")])

@@ -18,7 +18,6 @@ from sphinx.application import Sphinx
 
 from benchmarks import raw
 from flashcore.cli import main as cli
-from flashcore.errors import Exit
 from flashcore.explain import advice
 from flashcore.explain.predictions import Readings
 from flashcore.explain.rows import Row
@@ -52,7 +51,6 @@ def write(app: Sphinx) -> None:
     pages = {"facts": facts(), "causes": causes_of_outcomes(), "advice": rules_of_advice()}
     pages["decisions"] = compiler_decisions()
     pages |= {"manifest": manifest(), "commands": commands(), "measured": measured}
-    pages["exit-codes"] = exit_codes()
     pages["benchmarks"] = benchmarks(raw.ROOT / "benchmarks" / "results")
     pages |= {path.stem: notebook(path) for path in (raw.ROOT / "examples").rglob("*.ipynb")}
     for name, lines in pages.items():
@@ -115,12 +113,6 @@ def causes_of_outcomes() -> Iterator[str]:
                 meaning = " ".join((detail.__doc__ or "").partition("\n\n")[0].split())
                 yield f"| `{code}` | {_cell(meaning)} | {shown} | {details} |"
         yield ""
-
-
-def exit_codes() -> Iterator[str]:
-    """The table of exit codes, which the page about them includes."""
-    yield from ("| code | meaning | what to do |", "| --- | --- | --- |")
-    yield from (f"| {code:d} | {_cell(code.meaning)} | {_cell(code.action)} |" for code in Exit)
 
 
 def rules_of_advice() -> Iterator[str]:
@@ -186,7 +178,7 @@ def manifest() -> Iterator[str]:
 
 
 def _keys(form: Mapping[str, Any]) -> Iterator[str]:
-    yield from ("| key | type | default | |", "| --- | --- | --- | --- |")
+    yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |")
     needed = form.get("required", ())
     for key, spec in form["properties"].items():
         default = "required" if key in needed else f"`{json.dumps(spec['default'])}`" if "default" in spec else ""

@@ -39,6 +39,13 @@ def test_the_command_line_prints_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, COMMITTED.read_text(encoding="utf-8"))
 
 
+def test_every_key_has_a_meaning() -> None:
+    form = json.loads(schema.schema_text())
+    tables = {"": form, **form["$defs"]}
+    keys = {f"{name} {key}": spec for name, t in tables.items() for key, spec in t.get("properties", {}).items()}
+    assert len(keys) > 80 and not [key for key, spec in keys.items() if len(spec.get("description", "")) < 10]
+
+
 def errors(data: dict[str, Any]) -> list[str]:
     validator = jsonschema.Draft7Validator(json.loads(schema.schema_text()))
     plain = json.loads(json.dumps(data, default=datetime.date.isoformat))

@@ -34,9 +34,16 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Form(BaseModel):
-    """Base of all tables: unknown keys, wrong types and NaN are mistakes."""
+    """Base of all tables: unknown keys, wrong types and NaN are mistakes. The text below a key is its meaning."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,
+        use_attribute_docstrings=True,
+    )
 
 
 _Date = Annotated[datetime.date, AfterValidator(datetime.date.isoformat)]
@@ -48,43 +55,65 @@ class ProblemForm(Form):
     """``[problem.<name>]``"""
 
     file: Text
+    """Python file of the suite with `make_inputs`, `reference` and the FLOP and byte formulas."""
     op_schema: Text = Field(alias="schema")
+    """Operator schema in torch's form: tensors, scalars, and outputs as `Tensor(a!)`."""
     dims: dict[str, list[Dimension | Annotated[int, Field(ge=1)]]]
+    """Tensor → its dimensions: a name, a number, or a name with `+ - * /` and a number."""
     dtypes: dict[str, str]
-    inout: list[str] = []  # outputs that are also inputs
-    strided: dict[str, Literal["rows", "any"]] = {}  # tensors that need not be contiguous
+    """Tensor → its element type as torch names it; `*` stands for all others."""
+    inout: list[str] = []
+    """Outputs that are also inputs."""
+    strided: dict[str, Literal["rows", "any"]] = {}
+    """Tensors that need not be contiguous: `rows` (only the last dimension is) or `any` strides."""
     seeds: list[int] = Field(default=[0, 1, 2], min_length=1)
+    """Seeds of the inputs that `check` uses."""
 
 
 class ShapeForm(Form):
     """``[shape.<name>]``"""
 
     problem: Name | None = None
+    """Problem that it belongs to; needed if the suite has several."""
     params: dict[str, Scalar]
+    """Values of the dimensions and arguments; `name = false` leaves an optional tensor out."""
     # sanitize is slow and needs small shapes, so it is opt-in
     stages: list[Stage] = Field(default=["check", "bench", "profile"], min_length=1)
-    rank_by: Regime | None = None  # by default the suite's
-    repeats: int = Field(default=0, ge=0, le=100_000)  # least number of calls that must agree bitwise
-    same_as: Name | None = None  # a shape of another problem with the same computation: one row in every table
+    """Stages that use it; `sanitize` is slow, needs small shapes, and is not in the default."""
+    rank_by: Regime | None = None
+    """Timing mode that ranks the variants on it; default: the suite's."""
+    repeats: int = Field(default=0, ge=0, le=100_000)
+    """Least number of calls that `check` compares bit by bit; 0: the option's."""
+    same_as: Name | None = None
+    """Shape of another problem with the same computation: both are one row in every table."""
 
 
 class PredictionForm(Form):
     """One of a variant's ``predictions``."""
 
     fact: Name
+    """Predicted fact."""
     source: Text
+    """Where the prediction is made: a document, a calculation."""
     before: float | None = Field(default=None, alias="from")
+    """Value before the change, in the fact's unit."""
     after: float | None = Field(default=None, alias="to")
+    """Predicted value."""
     device: str | None = None
+    """GPU that it is for; default: every GPU."""
     shape: Name | None = None
+    """Shape that it is for; default: every shape."""
 
 
 class WhereForm(Form):
     """A variant's ``where``. Its ``archs`` are by default the suite's, and may include others."""
 
     archs: list[_ArchTemplate] | None = Field(default=None, min_length=1)
+    """Archs that it is compiled for; may have placeholders of the sweep."""
     shapes: _Globs = ["*"]
+    """Globs of the shapes that it runs on; may have placeholders of the sweep."""
     unsupported: dict[_ArchTemplate, Text] = {}
+    """Arch → why it does not support it."""
 
 
 def _sweep_kind(value: object) -> str | None:
@@ -104,21 +133,37 @@ class VariantForm(Form):
     """``[variant.<name or template>]``"""
 
     technique: Text
+    """What it does differently from its parent, in a few words; may have placeholders of the sweep."""
     also: Text | None = None
+    """Further differences from its parent."""
     roof: Name
+    """Rate that bounds its arithmetic: `fp16_tensor`, `fp32`, or a resource such as `dram`."""
     tolerance: Name
+    """Class of the problem file's `TOLERANCES` by which its answers are judged."""
     tolerance_reason: Text
+    """Why this class is right for it."""
     problem: Name | None = None
+    """Problem that it solves; needed if the suite has several."""
     source: Text | None = None
+    """CUDA file with its kernels and launcher."""
     config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
+    """Macros of the CUDA file, or keyword arguments of the callable; may have placeholders of the sweep."""
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
-    cubins: Text | None = None  # a language, or a folder of recorded cubins
-    plan: Literal["declared", "recorded"] = "declared"  # recorded: from an unmodified launcher
+    """Python function, `FILE.py:NAME`: a reference, or with `cubins` a variant."""
+    cubins: Text | None = None
+    """Language that compiles the callable's kernels, or folder with recorded `ARCH/*.cubin`."""
+    plan: Literal["declared", "recorded"] = "declared"
+    """`declared` by the source (`launch.h`), or `recorded` from an unmodified launcher (`launcher.h`)."""
     parent: Text | None = None
+    """Variant that it was made from, and is compared with."""
     document: Text | None = None
+    """Key of `documents` that describes it."""
     where: WhereForm = WhereForm()
+    """Archs and shapes that it supports; default: all of the suite and its problem."""
     predictions: list[PredictionForm] = []
+    """Predicted effects of the technique, which reports compare with measurements."""
     sweep: _Sweep | None = None
+    """Values for the placeholders in `{braces}`: lists, of which each combination is a variant, or a list of points."""
 
 
 class TableForm(Form):
@@ -136,9 +181,13 @@ class ScopeForm(Form):
     """The scope of a budget, waiver or rule, in globs."""
 
     variants: _Globs = ["*"]
+    """Globs of variants."""
     archs: _Globs = ["*"]
+    """Globs of archs."""
     shapes: _Globs = ["*"]
+    """Globs of shapes."""
     kernels: _Globs = ["*"]
+    """Globs of kernels; `!GLOB` excludes."""
 
 
 _Names = Text | _Globs
@@ -148,71 +197,112 @@ class DecisionForm(Form):
     """What a budget requires of the compiler's decisions, and in which piece of the source."""
 
     must: _Names = []
+    """Decisions that the machine code must show; a number before one is the least count of instructions."""
     must_not: _Names = []
+    """Decisions that it must not show."""
     function: Text | None = None
+    """Only in this function of the source."""
     mark: Text | None = None
+    """Only in the statement at this comment."""
     quote: Text | None = None
+    """Only in the statement with this code."""
 
 
 class BudgetForm(ScopeForm, DecisionForm):
     """``[[budget]]``: on a fact, or on what the compiler ``must`` and ``must_not`` do"""
 
     name: Name
+    """Name of the budget."""
     fact: Name | None = None
+    """Limited fact (`flashcore list --facts`)."""
     source: Text
+    """Where the limit comes from."""
     severity: Literal["limit", "goal"] = "limit"
+    """`limit` fails the gate; `goal` is only reported."""
     minimum: float | None = Field(default=None, alias="min")
+    """Least allowed value, in the fact's unit."""
     maximum: float | None = Field(default=None, alias="max")
+    """Largest allowed value, in the fact's unit."""
     stretch: float | None = None
+    """Better value to aim for."""
     documents: _Globs | None = None
+    """Only variants of these `documents`."""
     device: str | None = None
+    """Only on GPUs of this name or key of the device table."""
 
 
 class WaiverForm(ScopeForm):
     """``[[waiver]]``"""
 
     budget: Name
+    """Budget whose miss is accepted."""
     accepted: float
+    """Accepted value; a worse one fails."""
     reason: Text
+    """Why it is accepted."""
     expires: _Date | None = None
+    """Last day of the waiver."""
 
 
 class GateRuleForm(ScopeForm):
     """One rule of ``[gate]``."""
 
     facts: list[Text] = Field(min_length=1)
+    """Globs of the facts that it applies to."""
     severity: Literal["fail", "show", "ignore"] = "fail"
+    """What a worse value does: `fail` the gate, be shown, or be ignored."""
     tolerance: float | None = Field(default=None, ge=0)
+    """Share of the baseline's value by which a fact may be worse."""
     reason: Text | None = None
+    """Why it is looser than the default; required then."""
     expires: _Date | None = None
+    """Last day of a looser rule."""
 
 
 class GateForm(Form):
     """``[gate]``"""
 
     baseline: Text | None = None
+    """Baseline file in the suite's folder; default: `baseline.txt`."""
     rule: list[GateRuleForm] = []
+    """Rules, of which the last that matches applies."""
 
 
 class Manifest(Form):
     """A suite's manifest, or a file that it includes."""
 
     name: Name
+    """Name of the suite."""
     title: Text
+    """Title in reports."""
     nvcc: Release | None = None
+    """Release of nvcc that the static budgets were set with; others leave static facts unmeasured."""
     archs: list[Arch] = Field(min_length=1)
+    """Archs that variants are compiled for."""
     baseline: Name
+    """Variant over which speedups are counted."""
     rank_by: Regime = "isolated"
+    """Timing mode that ranks variants, unless a shape has its own."""
     manifests: list[Text] = []
+    """Files with more tables of this manifest; globs."""
     include: list[Text] = []
+    """Folders of headers that sources include."""
     documents: dict[str, Text] = {}
+    """Key → title of the design documents that variants and budgets name."""
     notes: list[Text] = []
+    """Notes in every report."""
     problem: dict[Name, ProblemForm] = Field(min_length=1)
+    """What is computed."""
     shape: dict[Name, ShapeForm] = Field(min_length=1)
+    """Parameters that it is computed for."""
     variant: dict[Text, VariantForm] = Field(min_length=1)
+    """Ways to compute it, and references."""
     budget: list[BudgetForm] = []
+    """Limits on facts and compiler decisions."""
     waiver: list[WaiverForm] = []
+    """Accepted misses of budgets."""
     gate: GateForm = GateForm()
+    """Comparison with the baseline."""
 
 
 def manifest_form() -> type[Manifest]:
@@ -222,8 +312,13 @@ def manifest_form() -> type[Manifest]:
 
 @functools.cache
 def _extended(tables: tuple[tuple[str, str], ...], languages: tuple[str, ...]) -> type[Manifest]:
-    added: dict[str, Any] = dict.fromkeys(languages, (Release | None, None))
-    added |= {key: (dict[Name, plugin.resolve(form)], {}) for key, form in tables}  # type: ignore[misc]
+    added: dict[str, Any] = {
+        language: (Release | None, Field(None, description=f"Release of {language} that static budgets were set with."))
+        for language in languages
+    }
+    for key, form in tables:
+        resolved = plugin.resolve(form)
+        added[key] = (dict[Name, resolved], Field({}, description=str(resolved.__doc__).partition("\n")[0]))  # type: ignore[valid-type]
     return create_model("Manifest", __base__=Manifest, __doc__=Manifest.__doc__, **added)
 
 
@@ -237,7 +332,8 @@ def schema_text() -> str:
         {"title": "a file that a suite.toml includes", "propertyNames": {"enum": included}},
     ]
     for form in ("BudgetForm", "PredictionForm"):
-        schema["$defs"][form]["properties"]["fact"] = {"$ref": "#/$defs/fact"}
+        properties = schema["$defs"][form]["properties"]
+        properties["fact"] = {"$ref": "#/$defs/fact", "description": properties["fact"]["description"]}
     schema["$defs"]["fact"] = {"anyOf": [{"enum": list(FACTS)}, {"type": "string", "pattern": f"^{PHASE_SHARE}"}]}
     # If the keys of a table have a pattern, it has no other keys.
     closed = json.loads(

@@ -23,6 +23,7 @@ class DrawForm(TableForm):
 
     named_by: ClassVar[str] = "problems"
     draw: dict[Text, Annotated[list[PositiveInt], Field(min_length=2, max_length=3)]]
+    """Parameter → `[least, most]` or `[least, most, multiple]`."""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         params = {name for shape in suite.shapes.values() for name in shape.params}

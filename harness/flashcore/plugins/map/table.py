@@ -30,36 +30,46 @@ _MOST_DRAWS = 1000  # for each point
 
 
 class RangeForm(Form):
-    """Whole numbers ``from`` to ``to`` in multiples of ``step``; ``log``: each factor of two is equally likely."""
+    """A range of whole numbers."""
 
     model_config = ConfigDict(populate_by_name=True)
     low: int = Field(alias="from", ge=1)
+    """Least number."""
     high: int = Field(alias="to")
+    """Largest number."""
     step: int = Field(default=1, ge=1)
+    """Every number is a multiple of it."""
     log: bool = False
+    """Whether each factor of two is equally likely."""
 
 
 class MapForm(TableForm):
-    """``[map.<name>]``
-
-    A param is a constant, a list to choose from, in which a value may be repeated, or a range. ``derived`` params are
-    computed from those before them. ``file`` replaces the problems' files, for example to make inputs on the GPU.
-    ``dispatchers`` are variants that choose a kernel by the shape, one for each problem. ``features`` are expressions
-    that a fitted dispatcher may compare; ``regret`` limits a quantile of the dispatchers' regret.
-    """
+    """``[map.<name>]``: a family of kernels at the points of a distribution"""
 
     problems: list[Name] = Field(min_length=1)
+    """Problems that are mapped."""
     params: Mapping[Text, Scalar | Annotated[list[Scalar], Field(min_length=1)] | RangeForm] = {}
+    """Parameter → a constant, a list to choose from, in which a value may be repeated, or a range."""
     derived: Mapping[Text, Text] = {}
+    """Parameter → expression of those before it."""
     conditions: Sequence[Text] = []
+    """Expressions that a point must fulfil."""
     csv: Text | None = None
+    """File with a point of traffic a row, in place of drawn points."""
     file: Text | None = None
+    """Problem file in place of the problems' own, for example to make inputs on the GPU."""
     seed: int = 0
+    """Seed of the draw."""
     rank_by: Regime = "back_to_back"
+    """Timing mode that ranks variants."""
     variants: Sequence[Text] = ["*"]
+    """Globs of the mapped variants."""
     dispatchers: Sequence[Name] = []
+    """Variants that choose a kernel by the shape, one for each problem."""
     features: Sequence[Text] = []
+    """Expressions that a fitted dispatcher may compare."""
     regret: Mapping[Literal["p50", "p90", "p99", "p100"], Annotated[float | int, Field(ge=1)]] = {}
+    """Quantile → largest allowed regret of the dispatchers."""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         of_problems = {name: v.problem for name, v in suite.variants.items() if matches_any(name, self.variants)}

@@ -55,14 +55,21 @@ class SpaceForm(TableForm):
     """``[space.<name>]``"""
 
     variant: Text
+    """Variant whose `config` is searched."""
     axes: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Annotated[list[int | str], Field(min_length=1)]] = (
         Field(min_length=1)
     )
+    """Key of its `config` → values to try."""
     conditions: list[Text] = Field(default=[])
+    """Expressions of axes that a point must fulfil."""
     shapes: list[Name] = Field(min_length=1)
+    """Shapes that points are timed on; the first ranks them."""
     objectives: list[Objective] = Field(default=["time"], min_length=1)
+    """What is minimized."""
     hard: list[Name] = Field(default=[])
+    """Static budgets that a point must meet to be timed."""
     against: Text | None = None
+    """Variant that finalists are timed against; default: the fastest."""
 
     def mistakes(self, suite: Suite) -> Iterator[tuple[str, str, str]]:
         variants = suite.variants
