@@ -140,3 +140,38 @@ def test_a_missing_plan_lets_all_kernels_count(built: Path, capsys: pytest.Captu
     finally:
         source.write_text(text)
     assert ["one", "sm_90a", "spilling"] in rows and ["four", "sm_90a", "copied<1>"] in rows
+
+
+def test_the_gate_tells_what_the_baseline_knows(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, file = built / "copies.cu", built / "baseline.txt"
+    text = source.read_text()
+    try:
+        assert run(built, "baseline", "save") == Exit.OK
+        lines = file.read_text().splitlines()
+        assert "one sm_90a copied<1> small launch grid=16 block=256" in lines
+        assert not any("spilling" in line for line in lines)
+        source.write_text(text.replace("(s.N + 256 * EACH - 1)", "(s.N / 2 + 256 * EACH - 1)"))
+        assert run(built, "gate") == Exit.OK
+        halved = capsys.readouterr().out
+        assert "launch changed: one/copied<1> (small): grid=16 block=256 → grid=8 block=256" in halved
+        assert "machine code changed" not in halved
+        source.write_text(text.replace("= x[at]", "= x[at] * 1.1"))
+        run(built, "gate")
+        doubled = capsys.readouterr().out
+        assert "FP64 instructions are new: one/copied<1> (sm_90a); four/copied<4> (sm_90a)" in doubled
+        assert "machine code changed: one/copied<1> (sm_90a); four/copied<4> (sm_90a)" in doubled
+    finally:
+        source.write_text(text)
+        file.unlink(missing_ok=True)
+
+
+def test_equal_files_are_the_same_whatever_they_are_called(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(built, "build")
+    cubin = next((built / "build").rglob("one-sm_90a-*/*.cubin")).read_bytes()
+    for name in ("old.cubin", "new.cubin"):
+        (tmp_path / name).write_bytes(cubin)
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path / "new.cubin"), "--against", str(tmp_path / "old.cubin")]) == Exit.OK
+    assert capsys.readouterr().out.splitlines()[0].endswith("3 of the same code; the same")

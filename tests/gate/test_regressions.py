@@ -72,7 +72,9 @@ def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
     assert old is not None
     (verdict,) = [v for v in judged_by(of(fact("registers", 128)), old).verdicts if v.status == "fail"]
     line = next(
-        i for i, x in enumerate(file.read_text().splitlines(), 1) if x.startswith("fast sm_90a fast_kernel * reg")
+        i
+        for i, x in enumerate(file.read_text().splitlines(), 1)
+        if x.startswith("fast ") and "sm_90a fast_kernel * reg" in x
     )
     assert verdict.source == f"baseline, baseline.txt:{line}: 96"
 
@@ -329,6 +331,73 @@ def test_what_a_rule_ignores_hides_none_behind_it() -> None:
     assert failed(judged_by(of(worse, rules=(ignored,)))) == [("baseline_registers", f"{last}/{kernel} (sm_90a)")]
 
 
-def test_three_names_are_told_whole_and_a_fourth_is_not() -> None:
-    listed = "(flashcore baseline save, or audit --save-baseline, adds them)"
-    assert [regressions._short(names) for names in ("abc", "abcd")] == [f"a, b, c {listed}", f"a, b, c … {listed}"]
+def test_three_names_are_told_whole_and_others_are_counted() -> None:
+    assert [regressions._short(names) for names in ("abc", "abcde")] == ["a; b; c", "a; b; c and 2 more"]
+
+
+# --- kernels by what they are, and what is only noted -----------------------------------------------
+
+
+def instantiations(**registers: int) -> Record:
+    """A variant with an instantiation for each number of registers; ``_`` in names stands for ``,``."""
+    facts = [
+        factory.fact(name, value, "split", arch="sm_90a", kernel=f"rows<{kernel.replace('__', ',').replace('_', '=')}>")
+        for kernel, count in registers.items()
+        for name, value in (("registers", count), ("sass_instructions", 10 * count), ("spill_store_bytes", 0))
+    ]
+    return replace(factory.bare_record(), facts=Facts(facts), plans=())
+
+
+def test_a_slower_instantiation_is_compared_with_its_own_past() -> None:
+    old = save(instantiations(BLOCK_256=40, BLOCK_1024=96), None).baseline
+    now = instantiations(BLOCK_1024__warps_8=40, BLOCK_256__warps_4=96)  # as if each had become the other
+    judgement = judged_by(now, old)
+    assert failed(judgement) == [("baseline_registers", "split/rows<BLOCK=256,warps=4> (sm_90a)")]
+    assert "kernel renamed: rows<BLOCK=256> is now rows<BLOCK=256,warps=4> (split, sm_90a)" in judgement.notes
+
+
+def test_what_cannot_be_paired_is_new_or_gone_by_name() -> None:
+    old = save(instantiations(T_float=40, T_double=96), None).baseline
+    judgement = judged_by(instantiations(T_half=200), old)
+    assert judgement.exit_code is Exit.UNMEASURED
+    assert {v.subject.kernel for v in judgement.gaps} == {"rows<T=float>", "rows<T=double>"}
+    assert any("not in the baseline yet: split/rows<T=half>" in note for note in judgement.notes)
+    saved = save(instantiations(T_half=200), old)
+    assert saved.gone == ("split/rows<T=float> (sm_90a)", "split/rows<T=double> (sm_90a)")
+    kept = save(instantiations(T_half=200), old, ratchet=True).baseline
+    assert {key.kernel for key in kept.values} >= {"rows<T=float>", "rows<T=double>"}
+
+
+def test_another_launch_is_a_note_with_both() -> None:
+    record = of()
+    before = save(record, None).baseline
+    halved = tuple(
+        replace(p, launches=tuple(replace(x, grid=(8, 8, 1)) for x in p.launches))
+        if (p.variant, p.shape) == ("fast", "long")
+        else p
+        for p in record.plans
+    )
+    judgement = judged_by(replace(record, plans=halved), before)
+    assert judgement.exit_code is Exit.OK
+    (note,) = [note for note in judgement.notes if note.startswith("launch changed: ")]
+    assert note == (
+        "launch changed: fast/fast_kernel (long): "
+        "grid=16x8 block=256 smem=32768 → grid=8x8 block=256 smem=32768"
+    )  # fmt: skip
+    again = save(replace(record, plans=halved), before).baseline
+    assert "fast sm_80,sm_89,sm_90a fast_kernel long launch grid=8x8 block=256 smem=32768\n" in again.text()
+    assert not [n for n in judged_by(replace(record, plans=halved), again).notes if n.startswith("launch")]
+
+
+def test_other_machine_code_and_the_first_fp64_instructions_are_notes() -> None:
+    def built(code: str, fp64: int) -> Record:
+        return of(fact("code", code), fact("sass_fp64", fp64))
+
+    before = save(built("f00d", 0), None).baseline
+    assert not [n for n in judged_by(built("f00d", 0), before).notes if "code changed" in n or "FP64" in n]
+    notes = judged_by(built("cafe", 6), before).notes
+    assert "machine code changed: fast/fast_kernel (sm_90a)" in notes
+    assert "FP64 instructions are new: fast/fast_kernel (sm_90a)" in notes
+    had = save(built("f00d", 6), None).baseline
+    assert not [n for n in judged_by(built("cafe", 60), had).notes if "FP64" in n]
+    assert not [n for n in judged_by(built("cafe", 6)).notes if "changed" in n or "FP64" in n]  # an older file

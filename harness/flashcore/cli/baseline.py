@@ -45,6 +45,8 @@ def save(record: Record, old: Baseline | None, file: Path, *, ratchet: bool) -> 
     text = saved.baseline.text()
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         write_atomically(file, text.encode())
+    for name in saved.gone:
+        print(f"removed: {name}, which is no longer built or launched", file=sys.stderr)
     for words in saved.tightened:
         print(f"tightened: {words}", file=sys.stderr)
     for words in saved.regressions:

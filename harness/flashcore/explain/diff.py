@@ -7,15 +7,17 @@ of their ratio, because machines and days differ.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from flashcore.explain.pairs import Kernel, paired
 from flashcore.explain.predictions import conclusion, unchanged
 from flashcore.model.catalogue import FACTS
+from flashcore.model.groups import grouped
 from flashcore.model.intervals import Ratio, ratio
-from flashcore.model.record import Fact, Record, Subject, Value
-from flashcore.model.suite import REGIMES
+from flashcore.model.record import Fact, Facts, Record, Subject, Value
+from flashcore.model.suite import REGIMES, Binary
 from flashcore.model.text import faster, number
 
 Direction = Literal["worse", "better", "changed", "appeared", "vanished", "no difference"]
@@ -52,9 +54,9 @@ class Change:
 def changes(a: Record, b: Record) -> list[Change]:
     """Returns the static facts whose values differ between ``a`` and ``b``, in the order of ``b``.
 
-    The comparison is valid within one nvcc release only.
+    The comparison is valid within one nvcc release only. A kernel with another name now has its present one.
     """
-    before, after = static_facts(a), static_facts(b)
+    before, after = static_facts(aligned(a, b)[0]), static_facts(b)
     results = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
@@ -67,6 +69,58 @@ def changes(a: Record, b: Record) -> list[Change]:
     return results
 
 
+def aligned(a: Record, b: Record) -> tuple[Record, dict[Subject, Subject]]:
+    """``a`` with its compiled kernels named as in ``b``; and those of another name or file in ``b``, by their subject
+    there."""
+    before, after = _kernels(a), _kernels(b)
+    files = {variant: variant for variant, _ in after}
+    if is_of_files(a) and is_of_files(b):
+        old, new = _files(before), _files(after)
+        files = {new[0].name: old[0].name} if len(old) == len(new) == 1 else paired(old, new)
+    olds = {
+        Subject(variant, arch, kernel=name): Subject(files[variant], arch, kernel=was)
+        for (variant, arch), kernels in after.items()
+        if variant in files
+        for name, was in paired(before.get((files[variant], arch), ()), kernels).items()
+    }
+    names = {old: name for name, old in olds.items() if name != old}
+
+    def renamed(fact: Fact) -> Fact:
+        s = fact.subject
+        name = names.get(Subject(s.variant, s.arch, kernel=s.kernel))
+        return replace(fact, subject=replace(s, variant=name.variant, kernel=name.kernel)) if name else fact
+
+    return replace(a, facts=Facts(map(renamed, a.facts))) if names else a, {name: old for old, name in names.items()}
+
+
+def is_of_files(record: Record) -> bool:
+    """Whether all the record's variants are compiled files."""
+    return all(isinstance(variant.kind, Binary) for variant in record.suite.variants.values())
+
+
+def _files(kernels: Mapping[tuple[str, str], Sequence[Kernel]]) -> list[Kernel]:
+    """Compiled files, to be paired by their kernels."""
+    places = grouped((file, (arch, kernel.name)) for (file, arch), of in kernels.items() for kernel in of)
+    return [Kernel(file, values=frozenset(of)) for file, of in places.items()]
+
+
+def _kernels(record: Record) -> dict[tuple[str, str], list[Kernel]]:
+    """The compiled kernels of each variant and arch."""
+    of_files = is_of_files(record)
+    facts = grouped((f.subject, f) for f in record.facts if f.subject.arch and f.subject.kernel and not f.subject.shape)
+    return grouped(
+        (
+            (s.variant, s.arch or ""),
+            Kernel(
+                s.kernel or "",
+                next((str(f.value) for f in of if f.name == "code"), ""),
+                frozenset((f.name, f.value) for f in of if f.value and not of_files),  # unrelated ones share some
+            ),
+        )
+        for s, of in facts.items()
+    )
+
+
 def static_facts(record: Record) -> dict[tuple[str, Subject], Fact]:
     """Returns the facts that :func:`changes` compares, by name and subject."""
     return {
@@ -74,7 +128,8 @@ def static_facts(record: Record) -> dict[tuple[str, Subject], Fact]:
         for f in record.facts
         if (spec := FACTS.get(f.name)) is not None
         and "static" in (spec.tier, spec.group)
-        and f.name != "local_memory_site"  # a line number changes with every comment above it
+        # Most changes of code change other facts too; a line number changes with every comment above it.
+        and f.name not in ("code", "local_memory_site")
     }
 
 

@@ -1,31 +1,38 @@
 """Reads and writes baselines: committed static facts that later builds are compared with.
 
-A baseline has one fact per line, sorted, so that diffs are readable. ``flashcore baseline save`` only saves
-improvements: loosening needs a waiver in the manifest, with a reason. Facts compare within one compiler version, which
-the file names.
+A baseline has one fact per line, sorted, so that diffs are readable; archs and shapes with equal values share a line.
+``flashcore baseline save`` only saves improvements: loosening needs a waiver in the manifest, with a reason. Facts
+compare within one compiler version, which the file names.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from flashcore.errors import UsageError
+from flashcore.explain import pairs
 from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, PREFIX
 from flashcore.model.groups import grouped
-from flashcore.model.record import Fact, Record
+from flashcore.model.record import Fact, Launch, Record
 from flashcore.model.text import number
 
 HEADER = "# flashcore baseline 1"
 DEFAULT = "baseline.txt"  # in the suite's folder; the manifest may name another file
 ALL_SHAPES = "*"  # one value at all shapes, or a fact that does not depend on the shape
 NO_KERNEL = "-"
+CODE, LAUNCH, FP64 = "code", "launch", "sass_fp64"
+#: What is noted about a kernel and never judged: the hash of its machine code, its launches, its FP64 instructions.
+NOTED = (CODE, LAUNCH, FP64)
 
+_Value = TypeVar("_Value", float, str)
 #: Variant, arch, kernel.
 Kernel = tuple[str, str, str]
 
@@ -55,13 +62,17 @@ _HEAD = re.compile(r"(?=suite |cubins recorded|\w+ [0-9]+\.)([a-z]\w*) (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The facts of one suite by one version of each of its ``compilers``. ``lines`` has their line numbers."""
+    """The facts of one suite by one version of each of its ``compilers``. ``lines`` has their line numbers.
+
+    ``noted`` is the text of :data:`NOTED`, which older files lack.
+    """
 
     suite: str
     compilers: Mapping[str, str]
     values: Mapping[Key, float]
     file: str = ""
     lines: Mapping[Key, int] | None = None
+    noted: Mapping[Key, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """The file's content: a header, then the sorted facts."""
@@ -72,7 +83,24 @@ class Baseline:
             *(f"{name} {version}" for name, version in (self.compilers or _RECORDED).items()),
             "",
         ]
-        return "\n".join([*head, *(f"{key} {plain(value)}" for key, value in sorted(self.values.items()))]) + "\n"
+        texts = {**self.noted, **{key: plain(value) for key, value in self.values.items()}}
+        shapes = grouped(((key._replace(shape=""), text), key.shape) for key, text in sorted(texts.items()))
+        archs = grouped(
+            ((key._replace(arch="", shape=",".join(of)), text), key.arch) for (key, text), of in shapes.items()
+        )
+        lines = sorted((key._replace(arch=",".join(of)), text) for (key, text), of in archs.items())
+        return "\n".join([*head, *(f"{key} {text}" for key, text in lines)]) + "\n"
+
+    @property
+    def kernels(self) -> dict[tuple[str, str], list[pairs.Kernel]]:
+        """The kernels of each variant and arch. Those of binaries have no values: unrelated ones share some."""
+        facts = grouped((key[:3], (key.shape, key.fact, value)) for key, value in self.values.items())
+        codes = {key[:3]: text for key, text in self.noted.items() if key.fact == CODE}
+        return grouped(
+            (at[:2], pairs.Kernel(at[2], codes.get(at, ""), frozenset(v for v in of if v[2] and self.compilers)))
+            for at, of in facts.items()
+            if at[2] != NO_KERNEL
+        )
 
 
 def plain(value: float) -> str:
@@ -107,6 +135,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
         raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {first_line!r}{hint}")
     heads: dict[str, str] = {}
     values: dict[Key, float] = {}
+    noted: dict[Key, str] = {}
     lines: dict[Key, int] = {}
     for line_number, line in enumerate(text.splitlines(), 1):
         parts = line.split()
@@ -116,21 +145,27 @@ def parse(text: str, file: str = "baseline") -> Baseline:
             heads[head[1]] = head[2]
             continue
         try:
-            *names, text_value = parts
-            key, value = Key(*names), float(text_value)
+            variant, archs, kernel, shapes, fact, first, *more = parts
+            text_value = " ".join((first, *more))
+            value = 0.0 if fact in NOTED else float(text_value)
         except (TypeError, ValueError):
             expected = "`variant arch kernel shape fact value`"
             raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}") from None
-        if key in values or key.fact not in ALLOWANCES or not abs(value) < 1e15:  # rejects NaN too
-            expected = "one line per fact" if key in values else "a fact of a baseline, and its value"
-            raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
-        values[key] = value
-        lines[key] = line_number
+        for arch, shape in itertools.product(archs.split(","), shapes.split(",")):
+            key = Key(variant, arch, kernel, shape, fact)
+            if key in lines or fact not in (*NOTED, *ALLOWANCES) or not abs(value) < 1e15:  # rejects NaN too
+                expected = "one line per fact" if key in lines else "a fact of a baseline, and its value"
+                raise UsageError(f"{file}:{line_number}: expected {expected}, found {line!r}{hint}")
+            lines[key] = line_number
+            if fact in NOTED:
+                noted[key] = text_value
+            else:
+                values[key] = value
     suite = heads.pop("suite", "")
     if not suite or not heads:
         raise UsageError(f"{file}: expected a line `{'nvcc' if suite else 'suite'} …`, found none{hint}")
     versions = {name: version for name, version in heads.items() if name not in _RECORDED}
-    return Baseline(suite, versions, values, file, lines)
+    return Baseline(suite, versions, values, file, lines, noted)
 
 
 # --- the present facts ---------------------------------------------------------------------------
@@ -166,50 +201,59 @@ def present(record: Record) -> dict[Key, Fact]:
     return facts
 
 
-def renames(old: Baseline, now: Mapping[Key, float]) -> dict[Kernel, Kernel]:
-    """The names in the baseline of present kernels, for kernels that only one side has.
-
-    The pairs that share the most values are taken as the same kernels. Binaries, which no compiler here built, have no
-    renames: they may have thousands of kernels, and unrelated ones share values.
-    """
-    if not old.compilers:
-        return {}
-    before, after = (
-        grouped((key[:3], (key.shape, key.fact, value)) for key, value in values.items() if key.kernel != NO_KERNEL)
-        for values in (old.values, now)
-    )
-    removed = grouped((kernel[:2], kernel) for kernel in before if kernel not in after)
-    pairs = sorted(
-        (-len(set(after[kernel]) & set(before[candidate])), kernel, candidate)
-        for kernel in after
-        if kernel not in before
-        for candidate in removed.get(kernel[:2], ())
-    )
-    old_names: dict[Kernel, Kernel] = {}
-    for _, kernel, candidate in pairs:
-        if kernel not in old_names and candidate not in old_names.values():
-            old_names[kernel] = candidate
-    return old_names
+def noted(record: Record) -> dict[Key, str]:
+    """What a baseline notes, by the key of its line at one shape."""
+    texts = {
+        Key(s.variant, s.arch, s.kernel, ALL_SHAPES, fact.name): str(fact.value)
+        for name in (CODE, FP64)
+        for fact in record.facts.named(name)
+        if (s := fact.subject) and s.arch and s.kernel and fact.value
+    }
+    for plan in record.plans:
+        for kernel, launches in grouped((x.kernel, _launch(x)) for x in plan.launches).items():
+            text = " ".join(f"{one} ({n} times)" if n > 1 else one for one, n in Counter(launches).items())
+            for arch in plan.archs or record.suite.archs:
+                texts[Key(plan.variant, arch, kernel, plan.shape, LAUNCH)] = text
+    return texts
 
 
-def matched(old: Baseline, now: Mapping[Key, float], old_names: Mapping[Kernel, Kernel]) -> dict[Key, Key]:
+def _launch(launch: Launch) -> str:
+    """``grid=128x8 block=256 smem=1024``."""
+    dims = {"grid": launch.grid, "block": launch.block, "cluster": launch.cluster, "smem": (launch.dynamic_smem,)}
+    texts = ((name, "x".join(map(str, sizes))) for name, sizes in dims.items())
+    words = (f"{name}={re.sub('(x1)+$', '', text)}" for name, text in texts)
+    return " ".join(word for word in words if word not in ("cluster=1", "smem=0"))
+
+
+def renames(old: Baseline, now: Baseline) -> dict[Kernel, Kernel]:
+    """The names in the old baseline of kernels that have another now."""
+    before = old.kernels
+    return {
+        (*place, name): (*place, was)
+        for place, kernels in now.kernels.items()
+        for name, was in pairs.paired(before.get(place, ()), kernels).items()
+        if name != was
+    }
+
+
+def matched(old: Collection[Key], now: Iterable[Key], old_names: Mapping[Kernel, Kernel]) -> dict[Key, Key]:
     """The line in the baseline of each present fact: of its shape, else of all shapes."""
     lines: dict[Key, Key] = {}
     for key in now:
         line = Key(*old_names.get(key[:3], key[:3]), key.shape, key.fact)
-        if line not in old.values:
+        if line not in old:
             line = line.at_all_shapes
-        if line in old.values:
+        if line in old:
             lines[key] = line
     return lines
 
 
-def _collapse(values: Mapping[Key, float]) -> dict[Key, float]:
+def _collapse(values: Mapping[Key, _Value]) -> dict[Key, _Value]:
     """Merges shapes with equal values to ``*``, and omits facts that cannot get worse."""
-    collapsed: dict[Key, float] = {}
+    collapsed: dict[Key, _Value] = {}
     for key, shapes in grouped((key.at_all_shapes, (key, value)) for key, value in values.items()).items():
         distinct = {value for _, value in shapes}
-        if ALLOWANCES[key.fact].better == "lower" or any(distinct):
+        if key.fact in NOTED or ALLOWANCES[key.fact].better == "lower" or any(distinct):
             collapsed.update([(key, shapes[0][1])] if len(distinct) == 1 else shapes)
     return collapsed
 
@@ -222,12 +266,14 @@ class Saved:
         tightened: saved improvements, as text.
         regressions: unsaved regressions, as text with the waiver that accepts them.
         failed: variants whose old facts remain, because they do not build or have no plan.
+        gone: kernels of the old baseline that have no facts now.
     """
 
     baseline: Baseline
     tightened: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Saved:
@@ -251,6 +297,9 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
     failed = tuple(f"{variant} for {arch}" for (variant, arch), usable in built.items() if not usable)
     facts = {key: fact.number for key, fact in present(record).items() if built.get(key[:2])}
     now = {key: value for key, value in facts.items() if value is not None and math.isfinite(value)}
+    kernels = {key[:3] for key in now}
+    notes = _collapse({key: text for key, text in noted(record).items() if key[:3] in kernels})
+    new = Baseline(suite.name, made_by, now, noted=notes)
     before = old.compilers if old else {}
     upgraded = {name for name, version in made_by.items() if before.get(name, version) != version}
     if ratchet and (old is None or old.suite != suite.name or upgraded):
@@ -260,11 +309,14 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             "  hint: flashcore baseline save"
         )
     if old is None or old.suite != suite.name:
-        return Saved(Baseline(suite.name, made_by, _collapse(now)), failed=failed)
+        return Saved(replace(new, values=_collapse(now)), failed=failed)
     made_with = {variant.name: variant.kind.compiler for variant in suite.variants.values()}
     comparable = {key: value for key, value in old.values.items() if made_with.get(key.variant) not in upgraded}
     old = replace(old, values=comparable)
-    lines = matched(old, now, renames(old, now))
+    old_names = renames(old, new)
+    kernels |= {*old_names.values()}
+    gone = {key[:3]: None for key in old.values if built.get(key[:2]) and key[:3] not in kernels}
+    lines = matched(old.values, now, old_names)
     merged: dict[Key, float] = {}
     tightened: list[str] = []
     worse: list[str] = []
@@ -283,18 +335,21 @@ def save(record: Record, old: Baseline | None, *, ratchet: bool = False) -> Save
             tightened.append(change)
         elif allowance.improves(allowance.limit(old_value), value):
             worse.append(f"{change}: {_loosening(key, value)}")
-    # Lines of variants that were not built (--variant, CUDA_ARCH, a compile error) remain.
-    untouched = {
-        key: value
-        for key, value in old.values.items()
-        if not built.get(key[:2])
-        and key.variant in suite.variants
-        and key.arch in suite.variants[key.variant].where.archs
-    }
-    values = {**_collapse(merged), **untouched}
+
+    def stays(key: Key) -> bool:
+        """Whether an old line remains: its variant was not built (--variant, --arch, a compile error)."""
+        if key.variant not in suite.variants or key.arch not in suite.variants[key.variant].where.archs:
+            return False
+        return not built.get(key[:2]) or (ratchet and key[:3] in gone)
+
+    values = {**_collapse(merged), **{key: value for key, value in old.values.items() if stays(key)}}
+    known = {key[:3] for key in values}
+    notes |= {key: text for key, text in old.noted.items() if stays(key) and key[:3] in known}
     remaining = {made_with[key.variant] for key in values}
     kept = {name: version for name, version in before.items() if name in remaining}
-    return Saved(Baseline(suite.name, {**kept, **made_by}, values), tuple(tightened), tuple(worse), failed)
+    names = tuple(f"{variant}/{kernel} ({arch})" for variant, arch, kernel in gone if not ratchet)
+    saved = replace(new, compilers={**kept, **made_by}, values=values, noted=notes)
+    return Saved(saved, tuple(tightened), tuple(worse), failed, names)
 
 
 def words(versions: Mapping[str, str]) -> str:

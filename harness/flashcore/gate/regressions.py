@@ -13,12 +13,16 @@ from datetime import date
 
 from flashcore.gate.baseline import (
     ALL_SHAPES,
+    CODE,
+    FP64,
+    LAUNCH,
     NO_KERNEL,
     Baseline,
     Kernel,
     Key,
     compilers,
     matched,
+    noted,
     plain,
     present,
     renames,
@@ -74,9 +78,11 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     suite = record.suite
     rules = [rule for rule in suite.gate.rules if not expired(rule, today)]
     facts = present(record)
-    values = {key: fact.number or 0.0 for key, fact in facts.items()}
-    old_names = renames(old, values)
-    lines = matched(old, values, old_names)
+    now = Baseline(
+        suite.name, old.compilers, {key: fact.number or 0.0 for key, fact in facts.items()}, noted=noted(record)
+    )
+    old_names = renames(old, now)
+    lines = matched(old.values, facts, old_names)
     facts_by_line = grouped((line, facts[key]) for key, line in lines.items())
     new_names = {old_kernel: kernel for kernel, old_kernel in old_names.items()}
     built = {(a.variant, a.arch): a.status for a in record.artifacts}
@@ -118,6 +124,7 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
     ]
     notes += [f"{name}: no longer in the suite, {n} facts of the baseline skipped" for name, n in removed.items()]
     notes += _unlisted(old, facts, lines, old_names)
+    notes += _changed(old, now, old_names)
     return Comparison(tuple(expectations), tuple(notes), tuple(_relaxed(suite.gate.rules, today)))
 
 
@@ -145,6 +152,9 @@ def limit_of(old: Baseline, key: Key, value: float, rules: Iterable[GateRule], s
     )
 
 
+_ADDS = " (flashcore baseline save, or audit --save-baseline, adds them)"
+
+
 def _unlisted(
     old: Baseline, facts: Mapping[Key, Fact], lines: Collection[Key], old_names: Collection[Kernel]
 ) -> Iterator[str]:
@@ -159,15 +169,32 @@ def _unlisted(
         elif key[:3] in listed and (facts[key].number or ALLOWANCES[key.fact].better == "lower"):
             kernel_facts.add(f"{kernel} {key.fact}")
     if kernels:
-        yield f"{len(kernels)} kernels or variants are not in the baseline yet: {_short(sorted(kernels))}"
+        yield f"{len(kernels)} kernels or variants are not in the baseline yet: {_short(sorted(kernels))}{_ADDS}"
     if kernel_facts:
         names = _short(sorted(kernel_facts))
-        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line there, new or removed: {names}"
+        yield f"{len(kernel_facts)} facts of kernels in the baseline have no line there, new or removed: {names}{_ADDS}"
+
+
+def _changed(old: Baseline, now: Baseline, old_names: Mapping[Kernel, Kernel]) -> Iterator[str]:
+    """Notes on other machine code, other launches, and FP64 instructions in kernels that had none."""
+    lines = matched(old.noted, now.noted, old_names)
+    known = {key[:3] for key in old.noted if key.fact == CODE}
+    where: dict[str, dict[tuple[str, str, str], dict[str, None]]] = {}
+    for key, text in now.noted.items():
+        was = old.noted[lines[key]] if key in lines else ""
+        is_new = key.fact == FP64 and not was and old_names.get(key[:3], key[:3]) in known
+        if is_new or (was not in ("", text) and key.fact != FP64):
+            change = f": {was} → {text}" if key.fact == LAUNCH else ""
+            at = key.shape if key.fact == LAUNCH else key.arch
+            where.setdefault(key.fact, {}).setdefault((key.variant, key.kernel, change), {})[at] = None
+    titles = {CODE: "machine code changed", LAUNCH: "launch changed", FP64: "FP64 instructions are new"}
+    for fact, changes in where.items():
+        names = [f"{variant}/{kernel} ({', '.join(at)}){change}" for (variant, kernel, change), at in changes.items()]
+        yield f"{titles[fact]}: {_short(names)}"
 
 
 def _short(names: Sequence[str]) -> str:
-    more = " …" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more} (flashcore baseline save, or audit --save-baseline, adds them)"
+    return "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 #: A rule's effect by severity, without and with a tolerance.

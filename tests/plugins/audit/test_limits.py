@@ -276,8 +276,8 @@ def test_against_an_older_version_only_shows_what_changed(capsys: pytest.Capture
     Path("old.so").rename(old)
     assert main(["audit", FILE, "--against", str(old), "--top", "1"]) == Exit.OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "kernels: 5 before, 10 after, 5 of the same code; 5 appeared"
-    assert lines[1].startswith("  appeared") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
+    assert lines[0] == "kernels: 5 before, 10 after, 5 of the same code; 5 new"
+    assert lines[1].startswith("  new") and lines[1].endswith("(sm_90a)") and lines[2] == "  … and 4 more"
     assert main(["audit", FILE, "--against", "absent.so"]) == Exit.USAGE
     assert main(["audit", FILE, "--against", str(old), "--max", "registers=20"]) == Exit.FAILED
 

@@ -55,6 +55,11 @@ OPCODES = {
     "QMMA": "sass_hmma",
     "FFMA": "sass_ffma",
     "FFMA2": "sass_ffma",
+    "DADD": "sass_fp64",
+    "DFMA": "sass_fp64",
+    "DMMA": "sass_fp64",
+    "DMUL": "sass_fp64",
+    "DSETP": "sass_fp64",
     "MUFU": "sass_mufu",
     "BAR": "sass_bar",
     "UCGABAR_ARV": "sass_cluster_bar",
@@ -166,7 +171,7 @@ def _read(path: Path, log: Path | None, arch: str, disassembler: Path | None) ->
         "code": content.code,
         "warnings": _WARNING.findall(ptxas_output),
         "kernels": {
-            k.name: {name: getattr(k, name) for name in (*_RESOURCES, "demands")}
+            k.name: {name: getattr(k, name) for name in (*_RESOURCES, "code", "demands")}
             | {"missing": k.missing and as_json(k.missing)}
             | _spills(logged.get(k.name), k.spills, k.missing if isinstance(k.missing, NotLinked) else separate)
             for k in content.kernels
@@ -280,6 +285,7 @@ def _kernel_facts(subject: Subject, data: Mapping[str, Any], kernel: str) -> Ite
     missing = from_json(values["missing"]) if values["missing"] else ""
     for name, value in ({name: values[name] for name in _RESOURCES} | values["demands"]).items():
         yield _fact(subject, name, value, Source.CUBIN, missing if value is None else "")
+    yield _fact(subject, "code", values["code"][:16], Source.CUBIN)
     stores, loads = values["spills"] or (None, None)
     detail = from_json(values["spills_detail"]) if values["spills_detail"] else ""
     for name, value in (("spill_store_bytes", stores), ("spill_load_bytes", loads)):

@@ -11,7 +11,6 @@ PLUGIN = Plugin(
     facts={
         name: f"flashcore.plugins.audit.causes:{name.upper()}"
         for name in (
-            "code",
             "code_bytes",
             "constant_bytes",
             "occupancy_low",

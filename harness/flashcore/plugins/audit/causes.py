@@ -53,7 +53,6 @@ def _spec(name: str, unit: str, why: str, better: str = "lower", group: str = "s
     return FactSpec(name, unit, "static", Kind.MAXIMUM, why, better, group=group)
 
 
-CODE = FactSpec("code", "text", None, Kind.NONE, "hash of the machine code")
 CODE_BYTES = _spec("code_bytes", "B", "machine code of the kernel")
 CONSTANT_BYTES = _spec("constant_bytes", "B", "constant memory of the kernel, its parameters included")
 SASS_TENSOR = _spec("sass_tensor", "1", "tensor-core instructions of every kind in the code", "higher")

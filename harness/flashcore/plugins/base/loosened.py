@@ -260,7 +260,7 @@ def _lines(old: Suite, new: Suite, before: Baseline | None, after: Baseline | No
     if after is None or not after.values:
         yield Loosened("baseline", "*", f"deleted, with its {len(before.values)} facts")
         return
-    new_names = {old_kernel: kernel for kernel, old_kernel in renames(before, after.values).items()}
+    new_names = {old_kernel: kernel for kernel, old_kernel in renames(before, after).items()}
     places = grouped(((*k[:3], k.fact), (k.shape, v)) for k, v in after.values.items())
     present = {place: dict(by_shape) for place, by_shape in places.items()}
     for key, value in before.values.items():

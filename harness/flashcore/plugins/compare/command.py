@@ -109,7 +109,7 @@ def as_text(a: Record, b: Record, top: int = TOP, *, whole: bool = False) -> str
     head, (same, both) = f"{a.id} → {b.id}", differences.same_builds(a, b)
     if a.suite.name != b.suite.name:
         head += f": of different suites, {a.suite.name} and {b.suite.name}"
-    if kernels.are_all(a) and kernels.are_all(b):
+    if diff.is_of_files(a) and diff.is_of_files(b):
         return f"{head}: {kernels.text(a, b, top or None)}"
     notes = [f"note: {r}" for r in differences.remarks(a, b)]
     before, after = ({f"{x.variant} for {x.arch}" for x in r.artifacts if x.status == "failed"} for r in (a, b))
