@@ -85,7 +85,7 @@ def test_a_loosened_line_of_the_baseline_fails(capsys: pytest.CaptureFixture[str
 
 def test_an_arch_that_goes_with_its_lines_fails(capsys: pytest.CaptureFixture[str]) -> None:
     Path("ops.so").write_bytes(library(fatbin(entry(CUBINS["sm_80"], 80))))
-    lines = Path("audit.txt").read_text().splitlines()
+    lines = Path("audit.txt").read_text().replace("ops sm_80,sm_90a", "ops sm_80").splitlines()
     Path("audit.txt").write_text("\n".join(line for line in lines if not line.startswith("ops sm_90a")) + "\n")
     assert audit(capsys) == (1, {"variant:ops": "fail"})
 
