@@ -331,6 +331,12 @@ def test_a_shape_may_be_the_same_as_one_of_another_problem(tmp_path: Path) -> No
     assert [[s.name for s in row] for row in made.rows(made.shapes.values())] == [["tail"], ["small", "other"]]
 
 
+def test_a_date_may_be_in_quotes(tmp_path: Path) -> None:
+    waiver = {"budget": "registers", "accepted": 40, "reason": "r", "expires": "2030-01-31"}
+    suite = load.load(write(tmp_path / "suite", manifest() | {"waiver": [waiver]}))
+    assert [w.expires for w in suite.waivers] == ["2030-01-31"]
+
+
 @pytest.mark.parametrize("table", [FORM, MEANING])
 def test_many_mistakes_are_reported_at_once(tmp_path: Path, table: list[tuple[Change, str]]) -> None:
     data = manifest()

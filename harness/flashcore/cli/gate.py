@@ -158,9 +158,15 @@ def formats() -> list[str]:
 
 
 def _repository(folder: Path) -> Path:
-    """The root of the git repository of ``folder``; the working directory if it is in none."""
+    """The root of the git repository of ``folder``, the outer one of a submodule; the working directory if it is in
+    none."""
     absolute = folder.resolve()
-    return next((p for p in (absolute, *absolute.parents) if (p / ".git").exists()), Path.cwd())
+    return next((p for p in (absolute, *absolute.parents) if _is_root(p / ".git")), Path.cwd())
+
+
+def _is_root(git: Path) -> bool:
+    """Whether this is a repository's or a worktree's, not a submodule's, which names its folder of ``modules``."""
+    return git.is_dir() or (git.is_file() and "/modules/" not in git.read_text(encoding="utf-8", errors="replace"))
 
 
 def next_steps(record: Record) -> str:

@@ -80,7 +80,7 @@ def _waivers(uses: Sequence[WaiverUse]) -> list[str]:
 
 
 def _waived(result: Judgement) -> list[str]:
-    """A row per budget and reason: a waiver may accept hundreds of misses."""
+    """A row per budget and reason: a waiver may accept hundreds of misses; then what was accepted without a waiver."""
     rows = []
     for first, *others in grouped(((use.waiver.budget, use.waiver.reason), use) for use in result.loosened).values():
         w, uses = first.waiver, (first, *others)
@@ -92,6 +92,8 @@ def _waived(result: Judgement) -> list[str]:
         rows.append(
             (w.budget, f"{covered} miss{'es' * (covered > 1)}", where, w.reason, f"until {until}" if until else "")
         )
+    by_waiver = {use.waiver.budget for use in result.loosened}
+    rows += [(v.budget, "", str(v.subject), v.reason, "") for v in result.waived if v.budget not in by_waiver]
     return _block(f"waived ({len(result.waived)})", rows)
 
 

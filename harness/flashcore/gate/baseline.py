@@ -129,7 +129,7 @@ def parse(text: str, file: str = "baseline") -> Baseline:
     Raises:
         UsageError: see :func:`read`.
     """
-    hint = "\n  hint: resolve the conflict or the edit, or write it again with: flashcore baseline save"
+    hint = f"\n  hint: take one side of a merge conflict (git checkout --theirs {file}), then flashcore baseline save"
     if not text.startswith(HEADER + ":"):
         first_line = text.splitlines()[0][:60] if text.strip() else "nothing"
         raise UsageError(f"{file}: expected {HEADER!r} on its first line, found {first_line!r}{hint}")

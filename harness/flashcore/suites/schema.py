@@ -46,7 +46,8 @@ class Form(BaseModel):
     )
 
 
-_Date = Annotated[datetime.date, AfterValidator(datetime.date.isoformat)]
+# In quotes or not; the forms are strict.
+_Date = Annotated[datetime.date, Field(strict=False), AfterValidator(datetime.date.isoformat)]
 # An empty list would match nothing.
 _Globs = Annotated[list[Text], Field(min_length=1)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -237,3 +238,135 @@ def test_an_added_signer_is_listed(change: Change) -> None:
     assert change.gate("--base", "HEAD") == (0, {})
     signers.write_text("")
     assert change.gate("--base", "HEAD") == (0, {})
+
+
+def _clone(change: Change, tmp_path: Path) -> Change:
+    """A shallow clone with shallow submodules of the last commit, as a CI job has it; the base is fetched alone."""
+    base, clone = git(change.root, "rev-parse", "HEAD~1"), tmp_path / "clone"
+    words = ["clone", "-q", "--depth=1", "--shallow-submodules", "--recurse-submodules", f"file://{change.root}"]
+    git(tmp_path, "-c", "protocol.file.allow=always", *words, str(clone))
+    git(clone, "fetch", "-q", "--depth=1", "origin", base)
+    cloned = object.__new__(Change)
+    cloned.__dict__ |= change.__dict__ | {"root": clone, "suite": clone / change.suite.relative_to(change.root)}
+    cloned.base = base
+    return cloned
+
+
+def _submodule(change: Change, files: Path, place: str) -> Path:
+    """Moves a folder of the repository into a submodule; its repository."""
+    shutil.copytree(files, origin := change.root.with_name("origin"))
+    git(origin, "init", "-q", "-b", "main")
+    git(origin, "add", "-A")
+    git(origin, "commit", "-qm", "as it was")
+    shutil.rmtree(change.root / place, ignore_errors=True)
+    git(change.root, "rm", "-rq", "--cached", "--ignore-unmatch", place)
+    git(change.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", f"file://{origin}", place)
+    change.commit()
+    return origin
+
+
+def _bump(change: Change, origin: Path, place: str) -> None:
+    git(origin, "add", "-A")
+    git(origin, "commit", "-qm", "another")
+    git(change.root / place, "pull", "-q")
+    change.commit()
+
+
+def test_a_submodule_whose_base_is_not_fetched_matters_only_if_it_has_limits(change: Change, tmp_path: Path) -> None:
+    (headers := tmp_path / "headers").mkdir()
+    (headers / "a.cuh").write_text("// 1\n")
+    origin = _submodule(change, headers, "third_party")
+    (origin / "a.cuh").write_text("// 2\n")
+    _bump(change, origin, "third_party")
+    cloned = _clone(change, tmp_path)
+    assert cloned.gate("--base", cloned.base) == (0, {})
+    assert any(note.startswith("third_party: ") for note in cloned.every_note)
+    cloned.edit("max = 32", "max = 255")
+    assert cloned.gate("--base", cloned.base) == (1, {"budget:registers": "fail"})
+
+
+def test_a_suite_in_a_submodule_is_compared_with_the_outer_repositorys_base(change: Change, tmp_path: Path) -> None:
+    origin = _submodule(change, change.suite, "kernels/toy")
+    manifest = origin / "suite.toml"
+    manifest.write_text(manifest.read_text().replace("max = 32", "max = 255"))
+    _bump(change, origin, "kernels/toy")
+    assert change.gate("--base", git(change.root, "rev-parse", "HEAD~1")) == (1, {"budget:registers": "fail"})
+    cloned = _clone(change, tmp_path)
+    assert cloned.gate("--base", cloned.base)[0] == 2
+    hint = cloned.err.rpartition("hint: ")[2].split()
+    git(cloned.root, *hint[1:])
+    assert cloned.gate("--base", cloned.base) == (1, {"budget:registers": "fail"})
+
+
+def test_a_moved_reference_is_named_with_both_paths_and_another_one_fails(change: Change) -> None:
+    (change.suite / "src").mkdir()
+    git(change.root, "mv", "kernels/toy/scale.cu", "kernels/toy/src/scale.cu")
+    git(change.root, "mv", "kernels/toy/peers.py", "kernels/toy/src/peers.py")
+    change.edit('"scale.cu"', '"src/scale.cu"')
+    change.edit('"peers.py:', '"src/peers.py:')
+    assert change.gate("--base", "HEAD") == (0, {})
+    notes = {n.partition(":")[0]: n for n in change.every_note}
+    assert all(word in notes["plain"] for word in ("src/scale.cu", " scale.cu"))
+    assert all(word in notes["torch_mul"] for word in ("src/peers.py", " peers.py"))
+    change.edit("peers.py:torch_mul", "peers.py:torch_mul_out")
+    assert change.gate("--base", "HEAD") == (1, {"variant:torch_mul": "fail"})
+
+
+def test_a_base_that_has_moved_on_is_named(change: Change) -> None:
+    git(change.root, "checkout", "-q", "-b", "work")
+    git(change.root, "checkout", "-q", "main")
+    change.edit("max = 32", "max = 31")
+    change.commit()
+    git(change.root, "checkout", "-q", "work")
+    assert change.gate("--base", "main") == (1, {"budget:registers": "fail"})
+    (note,) = [n for n in change.every_note if n.startswith("main has 1 commit")]
+    assert change.gate(*note.rpartition("compare with ")[2].split()) == (0, {})
+    assert not [n for n in change.every_note if n.startswith("main")]
+
+
+def test_gits_own_refusal_is_passed_on(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program := change.root / "git").write_text("#!/bin/sh\necho 'fatal: detected dubious ownership' >&2\nexit 128\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{change.root}:{os.environ['PATH']}")
+    words = ["--suite", str(change.suite), "--build-dir", str(change._build), "--base", "HEAD"]
+    assert main(["gate", *words]) == 2
+    assert "fatal: detected dubious ownership" in change._capsys.readouterr().err
+
+
+def test_a_removed_variant_is_named_in_the_table(change: Change) -> None:
+    tables = (change.suite / "suite.toml").read_text().split("\n[")
+    (change.suite / "suite.toml").write_text("\n[".join(t for t in tables if not t.startswith("variant.two_steps]")))
+    words = ["--suite", str(change.suite), "--build-dir", str(change._build), "--profiles", str(change.root)]
+    assert main(["gate", *words, "--base", "HEAD"]) == 0, change._capsys.readouterr().err
+    table = change._capsys.readouterr().out
+    assert any(line.split()[:2] == ["base", "variant:two_steps"] for line in table.splitlines()), table
+
+
+def test_the_hint_of_a_merge_conflict_in_the_baseline_resolves_it(change: Change) -> None:
+    words = ["--suite", str(change.suite), "--build-dir", str(change._build), "--profiles", str(change.root)]
+    assert main(["baseline", "save", *words]) == 0
+    change.commit()
+    baseline = change.suite / "baseline.txt"
+    text = baseline.read_text()
+    line = next(line for line in text.splitlines() if " registers " in line)
+    for branch, value in (("work", 90), ("main", 80)):
+        git(change.root, "checkout", "-q", "-B", branch, *(["main"] if branch == "work" else []))
+        baseline.write_text(text.replace(line, f"{line.rpartition(' ')[0]} {value}"))
+        git(change.root, "commit", "-qam", branch)
+        git(change.root, "checkout", "-q", "main") if branch == "work" else None
+    with pytest.raises(subprocess.CalledProcessError):
+        git(change.root, "merge", "-q", "work")
+    change._capsys.readouterr()
+    assert main(["gate", *words]) == 2
+    hint = change._capsys.readouterr().err.rpartition("(git ")[2].partition(")")[0]
+    git(change.root, *hint.split())
+    assert main(["baseline", "save", *words]) == 0
+    assert baseline.read_text() == text, "what both sides loosened is tight again"
+
+
+def test_a_suite_in_a_submodule_is_annotated_in_the_outer_repository(change: Change, tmp_path: Path) -> None:
+    _submodule(change, change.suite, "kernels/toy")
+    change.edit("max = 32", "max = 1")
+    words = ["--suite", str(change.suite), "--build-dir", str(change._build), "--profiles", str(change.root)]
+    assert main(["gate", *words, "--format", "github"]) == 1
+    assert "::error file=kernels/toy/scale.cu," in change._capsys.readouterr().out

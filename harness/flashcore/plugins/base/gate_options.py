@@ -16,7 +16,7 @@ from flashcore.model.files import file_hash
 from flashcore.model.record import Subject
 from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
-from flashcore.plugins.base.loosened import Loosened, everything
+from flashcore.plugins.base.loosened import Loosened, everything, moved
 from flashcore.plugins.base.revision import Revision, extracted
 from flashcore.records import lookup, store
 from flashcore.records.freshness import module_hash
@@ -57,12 +57,17 @@ def run(arguments: argparse.Namespace) -> None:
             )
     suite = load(suite_folder(arguments.suite))
     with extracted(arguments.base, Path(suite.root)) as revision:
-        changes = _changes(suite, revision, arguments.budgets)
+        folder = revision.folder(suite.name)
+        base = revision.load(folder) if folder else None
+        changes = _changes(suite, revision, base, arguments.budgets)
         notes = [
-            f"{file}: not as in {arguments.base}; it decides which answers are right"
-            for file in dict.fromkeys(problem.file for problem in suite.problems.values())
-            if (folder := revision.folder(suite.name))
-            and module_hash(folder / file) != module_hash(Path(suite.root, file))
+            *revision.notes(),
+            *(moved(base, suite) if base else ()),
+            *(
+                f"{file}: not as in {arguments.base}; it decides which answers are right"
+                for file in dict.fromkeys(problem.file for problem in suite.problems.values())
+                if folder and module_hash(folder / file) != module_hash(Path(suite.root, file))
+            ),
         ]
         before: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
@@ -86,17 +91,16 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.checks.append(check)
 
 
-def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loosened]:
+def _changes(suite: Suite, revision: Revision, base: Suite | None, budgets: str | None) -> list[Loosened]:
     """The limits of the working tree's suite that are looser than the revision's.
 
     Args:
+        base: the suite in the revision; ``None`` if it is new.
         budgets: a file with more budgets.
     """
-    folder = revision.folder(suite.name)
-    if folder is None:
+    if base is None:
         removed = revision.removed()
         return [Loosened("suite", path, f"removed; {suite.root} is not in the base") for path in removed]
-    base = revision.load(folder)
     if budgets:
         from flashcore.suites.budgets import read  # imports pydantic
 
@@ -104,6 +108,7 @@ def _changes(suite: Suite, revision: Revision, budgets: str | None) -> list[Loos
         if before := revision.file(Path(budgets)):
             base = replace(base, budgets=(*base.budgets, *read(before)))
     files = [Path(one.root) / (one.gate.baseline or baseline.DEFAULT) for one in (base, suite)]
+    revision.fetched(files[0])
     added = _signers(Path(suite.root)) - _signers(Path(base.root))
     signers = [Loosened("signer", line.split()[0], "added: a key that may sign runs") for line in sorted(added)]
     return [*everything((base, baseline.read(files[0])), (suite, baseline.read(files[1])), today()), *signers]

@@ -15,7 +15,18 @@ from flashcore.model.catalogue import FACTS
 from flashcore.model.gate_policy import ALLOWANCES, CORRECT, PREFIX, RUNS
 from flashcore.model.groups import grouped
 from flashcore.model.record import Subject
-from flashcore.model.suite import Budget, GateRule, Suite, Waiver
+from flashcore.model.suite import (
+    AheadOfTime,
+    Budget,
+    CudaSource,
+    ForeignLauncher,
+    GateRule,
+    Kind,
+    PythonCallable,
+    RecordedCubins,
+    Suite,
+    Waiver,
+)
 from flashcore.model.text import matches_any, number
 
 #: A suite with its baseline, if it has one.
@@ -78,11 +89,37 @@ def _references(old: Suite, new: Suite) -> Iterator[Loosened]:
             yield Loosened("suite", new.name, f"problem {name} without seeds {', '.join(map(str, lost))}")
         if problem.arguments != now.arguments:
             yield Loosened("suite", new.name, f"problem {name} has another operator: its types decide what is right")
-    for name in sorted({*old.variants} - _judged(old) | {old.baseline} & {*new.variants}):
+    for name in _compared(old, new):
         before, after = old.variants[name], new.variants.get(name)
-        parts = ("kind", "config", "where") if before.is_reference else ("kind", "config")
-        if after is None or any(getattr(before, what) != getattr(after, what) for what in parts):
+        parts = ("config", "where") if before.is_reference else ("config",)
+        if (
+            after is None
+            or _unplaced(before.kind) != _unplaced(after.kind)
+            or any(getattr(before, what) != getattr(after, what) for what in parts)
+        ):
             yield Loosened("variant", name, "reference removed" if after is None else "reference changed")
+
+
+def moved(old: Suite, new: Suite) -> Iterator[str]:
+    """A note for each reference whose file has another path; as after an edit, results of other code are stale."""
+    for name in _compared(old, new):
+        before, after = old.variants[name].kind.file, new.variants[name].kind.file if name in new.variants else ""
+        if after not in ("", before):
+            yield f"{name}: a reference of speedups, now in {after}, before in {before}"
+
+
+def _compared(old: Suite, new: Suite) -> list[str]:
+    """The variants of the base that answers or times are compared with."""
+    return sorted({*old.variants} - _judged(old) | {old.baseline} & {*new.variants})
+
+
+def _unplaced(kind: Kind) -> Kind:
+    """A kind without the path of its file."""
+    if isinstance(kind, CudaSource | ForeignLauncher):
+        return replace(kind, file="")
+    if isinstance(kind, AheadOfTime | RecordedCubins | PythonCallable):
+        return replace(kind, callable=kind.callable.removeprefix(kind.file))
+    return kind
 
 
 def _variants(old: Suite, new: Suite) -> Iterator[Loosened]:

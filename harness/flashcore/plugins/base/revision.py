@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +24,20 @@ class Revision:
         tree: the folder with its files.
         top: the repository's working tree.
         suite: the suite's folder within the repository.
+        unfetched: the commits of submodules that the clone lacks; the tree links to their present files.
     """
 
     name: str
     tree: Path
     top: Path
     suite: Path
+    unfetched: Mapping[str, str]
 
     def folder(self, suite: str) -> Path | None:
         """The suite's folder in the revision: at the same path, else a removed one of this name; ``None`` if the suite
         is new."""
         if (self.tree / self.suite / MANIFEST).is_file():
-            return self.tree / self.suite
+            return self.fetched(self.tree / self.suite / MANIFEST).parent
         for path in self.removed():
             with suppress(ValueError, OSError):
                 if tomllib.loads((self.tree / path / MANIFEST).read_text(encoding="utf-8")).get("name") == suite:
@@ -59,24 +61,56 @@ class Revision:
             UsageError: this version of flashcore cannot read it.
         """
         try:
-            return load(folder)
+            suite = load(folder)
         except ManifestError as error:
             hint = "correct it in that revision first, or gate once without --base"
             raise UsageError(
                 f"--base {self.name}: expected a valid suite there, found {error}\n  hint: {hint}"
             ) from error
+        for name in suite.manifests:
+            self.fetched(folder / name)
+        return suite
 
     def file(self, path: Path) -> Path | None:
         """The revision's version of a working tree's file; ``None`` if it has none."""
         if not path.resolve().is_relative_to(self.top):
             return None
         before = self.tree / path.resolve().relative_to(self.top)
-        return before if before.is_file() else None
+        return self.fetched(before) if before.is_file() else None
+
+    def fetched(self, file: Path) -> Path:
+        """The same file, which is the revision's.
+
+        Raises:
+            UsageError: it is in a submodule whose commit the clone lacks, so that its content is unknown.
+        """
+        for place, commit in self.unfetched.items():
+            if file.is_relative_to(self.tree / place):
+                raise UsageError(
+                    f"--base {self.name}: expected {file.relative_to(self.tree)} of that revision, found no commit "
+                    f"{commit[:12]} in the submodule {place}\n  hint: git -C {place} fetch --depth=1 origin {commit}"
+                )
+        return file
+
+    def notes(self) -> Iterator[str]:
+        """What cannot be compared, and what a comparison with a branch that has moved on means."""
+        for place, commit in self.unfetched.items():
+            yield (
+                f"{place}: runs in it are not compared, since its commit in {self.name[:12]} is not fetched "
+                f"(git -C {place} fetch --depth=1 origin {commit})"
+            )
+        ancestor = git.run(self.top, "merge-base", "HEAD", self.name).stdout.strip()
+        newer = git.run(self.top, "rev-list", "--count", f"{ancestor}..{self.name}").stdout.strip()
+        if ancestor and newer not in ("", "0"):
+            yield (
+                f"{self.name} has {newer} commits that HEAD lacks: what they tighten counts as loosened here; "
+                f"merge it, or compare with --base {ancestor[:12]}"
+            )
 
 
 @contextmanager
 def extracted(name: str, suite: Path) -> Iterator[Revision]:
-    """Extracts a revision of the suite's repository until the context ends.
+    """Extracts a revision until the context ends: of the suite's repository, or of one that has it as a submodule.
 
     Raises:
         UsageError: the suite is in no repository, or there is no such revision.
@@ -84,21 +118,34 @@ def extracted(name: str, suite: Path) -> Iterator[Revision]:
     """
     top = git.run(suite, "rev-parse", "--show-toplevel")
     if top.returncode:
-        raise UsageError(f"--base {name}: expected a suite in a git repository, found {suite} in none")
-    repository = Path(top.stdout.rstrip("\n")).resolve()
-    commit = git.run(suite, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    if commit.returncode:
+        raise UsageError(f"--base {name}: expected a suite in a git repository, found {suite}: {top.stderr.strip()}")
+    repository, commit = Path(top.stdout.rstrip("\n")).resolve(), ""
+    outer: Path | None = repository
+    while outer and not (commit := _commit(outer, name)):
+        above = git.run(outer, "rev-parse", "--show-superproject-working-tree").stdout.rstrip("\n")
+        outer = Path(above).resolve() if above else None
+    if outer is None:
         hint = f"fetch it: git fetch --depth=1 origin {name}"
         raise UsageError(f"--base {name}: expected a git revision, found none\n  hint: {hint}")
-    revision = commit.stdout.strip()
     with tempfile.TemporaryDirectory(prefix="flashcore-base-") as folder:
         tree = Path(folder, "tree")
-        _check_out(repository, revision, tree)
-        yield Revision(name, tree, repository, suite.resolve().relative_to(repository))
+        unfetched = {path.relative_to(tree).as_posix(): of for path, of in _check_out(outer, commit, tree)}
+        yield Revision(name, tree, outer, suite.resolve().relative_to(outer), unfetched)
 
 
-def _check_out(repository: Path, revision: str, tree: Path) -> None:
-    """Writes the files of a revision and of its checked-out submodules."""
+def _commit(repository: Path, name: str) -> str:
+    """The commit that a revision names; empty if the repository has none."""
+    return git.run(
+        repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+    ).stdout.strip()
+
+
+def _check_out(repository: Path, revision: str, tree: Path) -> Iterator[tuple[Path, str]]:
+    """Writes the files of a revision and of its checked-out submodules.
+
+    Yields:
+        Each submodule whose commit the clone lacks, as a link to its present files, and that commit.
+    """
     tree.mkdir(parents=True, exist_ok=True)
     index = {"GIT_INDEX_FILE": f"{tree}.index"}
     # `git archive` would omit files that .gitattributes marks export-ignore.
@@ -110,4 +157,10 @@ def _check_out(repository: Path, revision: str, tree: Path) -> None:
         mode, _, place = line.partition(" ")
         commit, _, path = place.removeprefix("commit ").partition("\t")
         if mode == "160000" and (repository / path / ".git").exists():
-            _check_out(repository / path, commit, tree / path)
+            if _commit(repository / path, commit):
+                yield from _check_out(repository / path, commit, tree / path)
+            else:
+                with suppress(FileNotFoundError):
+                    (tree / path).rmdir()  # as git writes it
+                (tree / path).symlink_to(repository / path)
+                yield tree / path, commit
