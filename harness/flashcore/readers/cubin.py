@@ -26,7 +26,6 @@ _REGISTERS, _FRAME, _STACK, _MAX_THREADS, _BARRIERS, _PARAMETERS = 0x2F, 0x11, 0
 _CLUSTER, _MAX_CLUSTER, _BLOCK, _NOTES = 0x3D, 0x3F, 0x10, 0x55
 _PARAMETER, _LARGE_PARAMETER = 0x17, 0x45  # the latter where all take more than 4 KB
 _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
-_RELOCATABLE = 1  # the kind of a file that is not linked
 #: The parts of ``.nv.callgraph``, each after a row with its number: callers and functions, functions and their types,
 #: callers and types of functions that they call by pointer.
 _PARTS, _CALLS, _TYPES, _POINTERS = 0xFFFFFFFC, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
@@ -179,8 +178,9 @@ def _read(data: bytes, arch: str) -> Cubin:
     moves = {name: _moves(code) for name, code in codes.items()} if generation >= 70 else {}
     graph = by_name.get(".nv.callgraph")
     callers = _callers(graph.content(data), symbols) if graph else {function: {*names} for function in separate}
-    is_linked = struct.unpack_from("<H", data, 16)[0] != _RELOCATABLE
-    unlinked = set() if is_linked else set().union(*callers.values()) if graph else {*names}
+    unlinked = set[str]()
+    if is_relocatable(data):
+        unlinked = unlinked.union(*callers.values()) if graph else {*names}
     incomplete = unlinked | _reaching(callers, separate_uses)
     unknown = _reaching(callers, {"", *(name for name, moved in moves.items() if moved is None)})
     reserved = RESERVED_SMEM if generation >= 90 else 0
@@ -273,6 +273,11 @@ def _moves(code: bytes) -> int | None:
         if opcode in _ADD:
             total -= min(int.from_bytes(code[at + 2 : at + 6], "little", signed=True), 0)
     return total
+
+
+def is_relocatable(data: bytes) -> bool:
+    """Whether an ELF file is not linked."""
+    return data[:5] == b"\x7fELF\x02" and data[16:18] == b"\1\0"
 
 
 def code_of(data: bytes) -> str:

@@ -27,6 +27,7 @@ PLUGIN = Plugin(
             "damaged_code": "Damaged",
             "needs_package": "NeedsPackage",
             "code_too_large": "TooLarge",
+            "format_not_read": "NotRead",
             "no_device_code": "NoDeviceCode",
             "spills_unlisted": "SpillsUnlisted",
         }.items()

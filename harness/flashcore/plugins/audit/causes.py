@@ -29,6 +29,13 @@ class TooLarge(Cause):
     most: int
 
 
+class NotRead(Cause):
+    """An archive of a format that is not opened."""
+
+    code = "format_not_read"
+    format: str
+
+
 class NoDeviceCode(Cause):
     """The file has no CUDA code."""
 
@@ -45,6 +52,7 @@ class SpillsUnlisted(Cause):
 FORMS[Damaged] = "damaged: {message}"
 FORMS[NeedsPackage] = "compressed: pip install {package} (the extra `audit` of flashcore-harness has it)"
 FORMS[TooLarge] = "refused: {bytes} bytes when decompressed, at most {most} are read"
+FORMS[NotRead] = "not read: {format}"
 FORMS[NoDeviceCode] = "no CUDA code: expected a library, an object, an archive, a wheel, a fatbin, a cubin or PTX"
 FORMS[SpillsUnlisted] = "the cubin does not list them, or not all; its stack frame has {stack_bytes} B"
 

@@ -1,51 +1,54 @@
 """Finds device code in files: yields each cubin, each PTX text and each unreadable part, with its place.
 
 The format is determined by the content. Nothing is imported, unpickled or executed. Large files are mapped, members of
-zip archives are copied to a temporary file, and the decompressed size is limited.
+archives are copied to a temporary file, and the decompressed size is limited.
 """
 
 from __future__ import annotations
 
+import bz2
+import functools
+import gzip
 import io
+import lzma
 import mmap
 import os
 import re
-import shutil
 import struct
+import tarfile
 import tempfile
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from flashcore.errors import UsageError
 from flashcore.model.causes import Cause
-from flashcore.plugins.audit.causes import Damaged, NeedsPackage, NoDeviceCode, TooLarge
+from flashcore.plugins.audit.causes import Damaged, NeedsPackage, NoDeviceCode, NotRead, TooLarge
 from flashcore.readers import cubin
 
 MOST_CODE = 1 << 28  # bytes of one cubin or PTX text; cuBLAS has 60 MB
 _MOST_BYTES, _MOST_GROWTH = 1 << 29, 64  # total decompressed size: bytes, plus a multiple of the file's size
 _MOST_NESTED = 4  # archives in archives
-_ERRORS = (
-    struct.error,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    EOFError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-)
 _ELF, _FATBIN, _ZIP = b"\x7fELF", b"\x50\xed\x55\xba", b"PK\x03\x04"
 _AR, _THIN = b"!<arch>\n", b"!<thin>\n"
-_MAGICS = (_ELF, _FATBIN, _ZIP, _AR, _THIN)
+_TAR, _TAR_AT, _BLOCK = b"ustar", 257, 512
+_WINDOWS = (b"MZ", b"\x64\x86")  # programs and objects
+_OTHERS = {
+    b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!": "a RAR archive",
+    b"MSCF": "a cabinet",
+    b"\xed\xab\xee\xdb": "an RPM package",
+    b"070701": "a cpio archive",
+    b"hsqs": "a squashfs image",
+    b"\x04\x22\x4d\x18": "an lz4 file",
+}
+_EMBEDDED = re.compile(rb"\x50\xed\x55\xba|\x7fELF\x02")
 _LINKED, _RELOCATABLE = ".nv_fatbin", "__nv_relfatbin"
-_PROGRAM_DATA, _RUNS = 1, 4  # a section's kind, and its flag for host code
-_CUDA_MACHINE = 190
+_NOBITS = 8  # the kind of a section without content
+_CUDA_MACHINE = (190).to_bytes(2, "little")
 _HEADER, _ENTRY = struct.Struct("<IHHQ"), struct.Struct("<HHIQIIHHIIIQQQ")
 _KINDS = {1: "ptx", 2: "cubin", 8: "lto"}  # of entries
 _LZ4, _ZSTD, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x100000, 0x200000  # flags of entries
@@ -123,12 +126,19 @@ def _file(path: Path, name: str, *, listed: bool = False) -> Iterator[Code]:
     try:
         with _mapped(path) as data:
             codes, room = 0, _Room(_MOST_BYTES + _MOST_GROWTH * len(data))
-            for codes, code in enumerate(_content(data, name, path.parent, room), 1):  # noqa: B007
+            for codes, code in enumerate(_content(data, name, path.parent, room, is_code=listed), 1):  # noqa: B007
                 yield code
             if listed and not codes:
                 yield Code(name, NoDeviceCode())
-    except _ERRORS as error:
-        yield Code(name, Damaged(str(error)))
+    except Exception as error:
+        yield Code(name, _cause(error))
+
+
+def _cause(error: Exception) -> Cause:
+    """Each library has errors of its own."""
+    if isinstance(error, ModuleNotFoundError):
+        return NeedsPackage(str(error.name).partition(".")[0])
+    return Damaged(str(error) or type(error).__name__)
 
 
 @contextmanager
@@ -141,70 +151,99 @@ def _mapped(path: Path) -> Iterator[Buffer]:
             yield data
 
 
-def _content(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int = 0) -> Iterator[Code]:
+def _content(
+    data: Buffer, name: str, folder: Path | None, room: _Room, depth: int = 0, *, is_code: bool = False
+) -> Iterator[Code]:
     """The code in a file's content.
 
     Args:
         folder: the folder of a thin archive's members; ``None`` within another archive.
+        is_code: whether to search a file of an unknown format.
     """
     magic = data[:8]
     if depth > _MOST_NESTED:
         raise ValueError(f"more than {_MOST_NESTED} archives within each other")
-    if magic.startswith(_ELF) and data[18:20] == _CUDA_MACHINE.to_bytes(2, "little"):
-        yield Code(name, room.refusal(len(data)) or data[:], arch=arch_of(data))
-    elif magic.startswith(_ELF):
+    if magic.startswith(_ELF) and data[18:20] != _CUDA_MACHINE:
         yield from _elf(data, name, room)
-    elif magic.startswith(_FATBIN):
-        yield from _fatbins(data, name, "", 0, len(data), room)
     elif magic.startswith(_ZIP):
         yield from _zip(data, name, room, depth)
     elif magic in (_AR, _THIN):
         yield from _archive(data, name, folder, room, depth)
-    elif target := _TARGET.search(data[: 1 << 16]):
+    elif data[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        yield from _tar(data, name, room, depth)
+    elif opener := next((opener for start, opener in _PACKED.items() if magic.startswith(start)), None):
+        yield from _member(lambda: opener(_stream(data)), name.rpartition(".")[0] or name, room, depth, is_code=True)
+    elif other := next((other for start, other in _OTHERS.items() if magic.startswith(start)), None):
+        yield Code(name, NotRead(other))
+    elif target := _TARGET.search(data[: 1 << 16].partition(b"\0")[0]):
         yield Code(name, room.refusal(len(data)) or data[:], "", "ptx", target[1].decode())
+    elif is_code or magic.startswith((_ELF, _FATBIN, *_WINDOWS)):
+        # In a linked Windows program, relocatable code is part of the linked code.
+        is_linked = magic.startswith(b"MZ")
+        for code in _embedded(data, name, "", 0, len(data), room):
+            if not (is_linked and isinstance(code.content, bytes) and cubin.is_relocatable(code.content)):
+                yield code
 
 
 def _elf(data: Buffer, name: str, room: _Room) -> Iterator[Code]:
-    """The fatbins in a host program's data sections, since some libraries have no separate section for them."""
+    """The code in a host program's sections, since some libraries have no separate section for it."""
     linked = False
     # Relocatable code next to linked code is part of it, and its resources are not final.
     for section in sorted(cubin.sections_of(data), key=lambda section: section.name == _RELOCATABLE):
-        if (
-            section.kind == _PROGRAM_DATA
-            and not section.flags & _RUNS
-            and not (linked and section.name == _RELOCATABLE)
-        ):
-            for code in _fatbins(data, name, section.name, section.offset, section.offset + section.size, room):
+        if section.kind != _NOBITS and not (linked and section.name == _RELOCATABLE):
+            for code in _embedded(data, name, section.name, section.offset, section.offset + section.size, room):
                 linked |= code.kind == "cubin" and section.name == _LINKED
                 yield code
 
 
-def _fatbins(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[Code]:
-    """The entries of the fatbins between two offsets; padding separates fatbins."""
-    while 0 <= (at := data.find(_FATBIN, at, end)) <= end - _HEADER.size:
-        _, version, header, size = _HEADER.unpack_from(data, at)
-        if (version, header) != (1, _HEADER.size):
-            at += 1  # the same number in other data
-            continue
-        entry, at = at + header, at + header + size
+def _embedded(data: Buffer, name: str, section: str, at: int, end: int, room: _Room) -> Iterator[Code]:
+    """The cubins and the entries of the fatbins between two offsets; padding or other data separates them."""
+    while match := _EMBEDDED.search(data, at, max(end - _HEADER.size, at)):
+        start, at = match.span()
+        is_fatbin = match[0] == _FATBIN
+        if is_fatbin:
+            _, version, header, size = _HEADER.unpack_from(data, start)
+            is_known, size = (version, header) == (1, _HEADER.size), header + size
+        elif is_known := data[start + 18 : start + 20] == _CUDA_MACHINE:
+            size = _elf_size(data, start)
+        if not is_known:
+            continue  # the same bytes in other data
+        place, at = f"{section}+{start:#x}", start + size
         if at > end:
-            yield Code(name, Damaged(f"{size} bytes, of which {end - entry} left"), f"{section}+{entry:#x}")
+            yield Code(name, Damaged(f"{size} bytes, of which {end - start} left"), place)
             return
-        while entry + _ENTRY.size <= at:
-            place = f"{section}+{entry:#x}"
-            kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
-            start, entry = entry + header, entry + header + size
-            if entry > at or header < _ENTRY.size or packed > size:
-                yield Code(name, Damaged(f"an entry of {size} bytes that would be longer"), place)
-                break
-            arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
-            content: bytes | Cause = b""
-            if kind not in _KINDS:
-                content = Damaged(f"an entry of the unknown kind {kind}")
-            elif _KINDS[kind] != "lto":
-                code = data[start : start + (packed or size)]
-                content = room.refusal(max(size, unpacked)) or _unpacked(code, flags, unpacked)
-            yield Code(name, content, place, _KINDS.get(kind, "cubin"), arch)
+        if is_fatbin:
+            yield from _entries(data, name, section, start + _HEADER.size, at, room)
+        else:
+            content = room.refusal(size) or data[start:at]
+            yield Code(name, content, place, arch="" if isinstance(content, Cause) else arch_of(content))
+
+
+def _elf_size(data: Buffer, at: int) -> int:
+    """The size of an ELF file that begins at an offset."""
+    programs, sections = struct.unpack_from("<QQ", data, at + 32)
+    program_count, _, section_count = struct.unpack_from("<HHH", data, at + 56)
+    rows = [struct.unpack_from("<4xI16xQQ", data, at + sections + 64 * i) for i in range(section_count)]
+    contents = [offset + size for kind, offset, size in rows if kind != _NOBITS]
+    return int(max(programs + 56 * program_count, sections + 64 * section_count, *contents))
+
+
+def _entries(data: Buffer, name: str, section: str, entry: int, end: int, room: _Room) -> Iterator[Code]:
+    while entry + _ENTRY.size <= end:
+        place = f"{section}+{entry:#x}"
+        kind, _, header, size, packed, _, _, _, sm, _, _, flags, _, unpacked = _ENTRY.unpack_from(data, entry)
+        start, entry = entry + header, entry + header + size
+        if entry > end or header < _ENTRY.size or packed > size:
+            yield Code(name, Damaged(f"an entry of {size} bytes that would be longer"), place)
+            return
+        arch = f"sm_{sm}" + ("a" if flags & _SPECIFIC else "f" if flags & _FAMILY else "")
+        content: bytes | Cause = b""
+        if kind not in _KINDS:
+            content = Damaged(f"an entry of the unknown kind {kind}")
+        elif _KINDS[kind] != "lto":
+            code = data[start : start + (packed or size)]
+            content = room.refusal(max(size, unpacked)) or _unpacked(code, flags, unpacked)
+        yield Code(name, content, place, _KINDS.get(kind, "cubin"), arch)
 
 
 def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
@@ -216,39 +255,67 @@ def _unpacked(data: bytes, flags: int, size: int) -> bytes | Cause:
             import lz4.block
 
             return bytes(lz4.block.decompress(data, uncompressed_size=size))
-        import zstandard
-
-        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
+        with _zstd(io.BytesIO(data)) as reader:
             content = bytes(reader.read(size + 1))
-    except ModuleNotFoundError as error:
-        return NeedsPackage(str(error.name).partition(".")[0])
-    except Exception as error:  # each library has errors of its own
-        return Damaged(str(error))
+    except Exception as error:
+        return _cause(error)
     return content if len(content) == size else Damaged(f"{len(content)} bytes, expected {size}")
 
 
+def _zstd(stream: IO[bytes]) -> IO[bytes]:
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    return cast("IO[bytes]", decompressor.stream_reader(stream, read_across_frames=True))
+
+
+#: What opens a compressed file, by its beginning.
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ": lzma.open,
+    b"BZh": bz2.open,
+    b"\x28\xb5\x2f\xfd": _zstd,
+}
+_MAGICS = (_ELF, _FATBIN, _ZIP, _AR, _THIN, *_WINDOWS, *_PACKED, *_OTHERS)
+
+
+def _stream(data: Buffer) -> IO[bytes]:
+    return cast("IO[bytes]", data) if isinstance(data, _Mapped) else io.BytesIO(data)
+
+
 def _zip(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
-    with zipfile.ZipFile(cast("IO[bytes]", data) if isinstance(data, _Mapped) else io.BytesIO(data)) as archive:
+    with zipfile.ZipFile(_stream(data)) as archive:
         for info in archive.infolist():
-            file = f"{name}!{info.filename}"
-            try:
-                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError(f"compression method {info.compress_type}")
-                with archive.open(info) as member:
-                    first = member.read(8)
-                    if not (first.startswith(_MAGICS) or info.filename.endswith(".ptx")):
-                        continue
-                    if refusal := room.refusal(info.file_size, room.left):
-                        yield Code(file, refusal)
-                        continue
-                    with tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
-                        copy.write(first)
-                        shutil.copyfileobj(member, copy)
-                        copy.flush()
-                        with _mapped(Path(copy.name)) as content:
-                            yield from _content(content, file, None, room, depth + 1)
-            except _ERRORS as error:
-                yield Code(file, Damaged(str(error)))
+            yield from _member(lambda: archive.open(info), f"{name}!{info.filename}", room, depth)  # noqa: B023
+
+
+def _tar(data: Buffer, name: str, room: _Room, depth: int) -> Iterator[Code]:
+    with tarfile.open(fileobj=_stream(data), mode="r:") as archive:
+        for info in archive:
+            if info.isfile():
+                yield from _member(lambda: archive.extractfile(info), f"{name}!{info.name}", room, depth)  # noqa: B023
+        if data[archive.offset : archive.offset + _BLOCK] != bytes(_BLOCK):
+            raise ValueError("the archive has no end")
+
+
+def _member(opener: Callable[[], Any], file: str, room: _Room, depth: int, *, is_code: bool = False) -> Iterator[Code]:
+    """The code in a member of an archive; it is copied only if its beginning is that of a known format."""
+    try:
+        with opener() as stream, tempfile.NamedTemporaryFile(prefix="flashcore-audit-") as copy:
+            part = stream.read(_BLOCK)
+            if not (is_code or part.startswith(_MAGICS) or part[_TAR_AT:].startswith(_TAR) or file.endswith(".ptx")):
+                return
+            while part:
+                if refusal := room.refusal(len(part), room.left):
+                    yield Code(file, refusal)
+                    return
+                copy.write(part)
+                part = stream.read(1 << 20)
+            copy.flush()
+            with _mapped(Path(copy.name)) as content:
+                yield from _content(content, file, None, room, depth + 1, is_code=is_code)
+    except Exception as error:
+        yield Code(file, _cause(error))
 
 
 def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: int) -> Iterator[Code]:
@@ -269,24 +336,17 @@ def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
             begin = int(member[1:])
             member = long_names[begin : long_names.index(b"\n", begin)].decode("utf-8", "replace")
         member = member.rstrip("/")
-        content: Buffer | Path = data[start : start + size]
+        opener: Callable[[], IO[bytes]] = functools.partial(io.BytesIO, data[start : start + size])
         if data[:8] == _THIN:
-            at, content = start, Path(folder or os.devnull, member)
-        codes = _member(content, name, room, depth)
-        yield from (replace(code, place=f"{member} {code.place}".strip()) for code in codes)
+            at, opener = start, functools.partial(_beside, Path(folder or os.devnull, member))
+        for code in _member(opener, name, room, depth, is_code=True):
+            yield replace(code, place=f"{member} {code.place}".strip())
 
 
-def _member(content: Buffer | Path, file: str, room: _Room, depth: int) -> Iterator[Code]:
-    try:
-        if not isinstance(content, Path):
-            yield from _content(content, file, None, room, depth + 1)
-        elif not content.is_file() or room.refusal(content.stat().st_size, room.left):
-            raise ValueError(f"expected the file {content.name} next to the thin archive")
-        else:
-            with _mapped(content) as data:
-                yield from _content(data, file, None, room, depth + 1)
-    except _ERRORS as error:
-        yield Code(file, Damaged(str(error)))
+def _beside(path: Path) -> IO[bytes]:
+    if not path.is_file():
+        raise ValueError(f"expected the file {path.name} next to the thin archive")
+    return path.open("rb")
 
 
 def arch_of(data: Buffer) -> str:

@@ -24,7 +24,7 @@ from flashcore.readers import cubin
 from flashcore.readers.kernel_names import canonical, distinct
 
 #: The version and the tags in a library's name.
-_TAGS = re.compile(r"(-[0-9a-f]{8})?(\.cpython-[\w-]+|\.abi3)?\.so[.\d]*$")
+_TAGS = re.compile(r"(-[0-9a-f]{8})?(\.c(python-|p\d)[\w-]+|\.abi3)?\.(so[.\d]*|pyd|dll)$")
 
 
 class Kernel(NamedTuple):
