@@ -54,12 +54,10 @@ class Limits:
 #: By compute capability, from the CUDA C++ Programming Guide's table of technical specifications.
 LIMITS = {
     "sm_70": Limits(64, 32, 96, 96, smem_unit=256),
-    "sm_72": Limits(64, 32, 96, 96, smem_unit=256),
     "sm_75": Limits(32, 16, 64, 64, smem_unit=256),
     "sm_80": Limits(64, 32, 164, 163),
     "sm_86": Limits(48, 16, 100, 99),
     "sm_87": Limits(48, 16, 164, 163),
-    "sm_88": Limits(48, 16, 100, 99),
     "sm_89": Limits(48, 24, 100, 99),
     "sm_90": Limits(64, 32, 228, 227, 16),
     "sm_100": Limits(64, 32, 228, 227, 16),

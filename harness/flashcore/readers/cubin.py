@@ -144,10 +144,8 @@ def _read(data: bytes, arch: str) -> Cubin:
     sections = sections_of(data)
     by_name = {s.name: s for s in sections}
     symbols = [*symbols_of(data, sections)]
-    registers: dict[str, int] = {}
-    frames: dict[str, int] = {}
-    stacks: dict[str, int] = {}
-    tables = {_REGISTERS: registers, _FRAME: frames, _STACK: stacks}
+    tables: dict[int, dict[str, int]] = {_REGISTERS: {}, _FRAME: {}, _STACK: {}}
+    registers, frames, stacks = tables.values()
     for attribute, payload in _attributes(data, by_name.get(".nv.info")):
         if attribute in tables and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)

@@ -118,6 +118,14 @@ def test_relocatable_code_counts_only_where_it_is_not_linked(tmp_path: Path) -> 
         assert [file for file, *_ in codes(tmp_path, content)] == ["file.bin"], "in either order"
 
 
+def test_relocatable_code_in_a_windows_program_is_part_of_its_linked_code(tmp_path: Path) -> None:
+    unlinked = bytearray(CUBINS["sm_80"])
+    unlinked[16] = 1
+    content = both() + fatbin(entry(bytes(unlinked), 80))
+    assert codes(tmp_path, program(content)) == [("file.bin", *code) for code in ALL]
+    assert codes(tmp_path, content) == [("file.bin", *code) for code in (*ALL, ALL[0])]
+
+
 def test_a_thin_archive_names_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "k.o").write_bytes(library(both()))
     header = member(b"k.o/", b"")[:48] + b"%-10d`\n" % len(library(both()))
