@@ -142,6 +142,29 @@ def test_a_changed_problem_is_told(change: Change) -> None:
     assert "problem.py: not as in HEAD; it decides which answers are right" in change.every_note
 
 
+def test_a_changed_helper_or_data_file_of_a_problem_is_told_wherever_it_is(change: Change) -> None:
+    package = change.root / "lib" / "numerics"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("FENCE = 1\n")
+    (change.root / "limits.json").write_text("{}")
+    problem = change.suite / "problem.py"
+    problem.write_text(
+        problem.read_text() + "import json, pathlib, sys\n"
+        "TOP = pathlib.Path(__file__).resolve().parents[2]\n"
+        'sys.path.insert(0, str(TOP / "lib"))\n'
+        "import numerics\n"
+        'json.load(open(TOP / "limits.json"))\n'
+    )
+    change.commit()
+    assert change.gate("--base", "HEAD") == (0, {})
+    assert not [n for n in change.every_note if "not as in HEAD" in n]
+    (package / "__init__.py").write_text("FENCE = 2\n")
+    (change.root / "limits.json").write_text('{"max": 1}')
+    assert change.gate("--base", "HEAD") == (0, {})
+    told = {n.partition(":")[0] for n in change.every_note if "not as in HEAD" in n}
+    assert told == {"../../lib/numerics/__init__.py", "../../limits.json"}
+
+
 def test_a_moved_suite_is_compared_and_a_new_one_is_not(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = change.suite.rename(change.root / "kernels" / "moved")
     change.suite = moved

@@ -236,6 +236,12 @@ def test_huge_files_are_refused_before_they_are_read(packed: Path, monkeypatch: 
         store.read(pack.opened(packed))
 
 
+def test_a_pointer_of_git_lfs_says_what_brings_the_run(packed: Path) -> None:
+    packed.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(RecordError, match="hint: git lfs pull"):
+        pack.opened(packed)
+
+
 def test_a_newer_form_says_what_to_do(packed: Path) -> None:
     def newer(files: dict[str, bytes]) -> None:
         files[f"{ID}/{pack.LIST}"] = files[f"{ID}/{pack.LIST}"].replace(b'"version": 1', b'"version": 2')

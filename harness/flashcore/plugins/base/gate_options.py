@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from flashcore.errors import UsageError
 from flashcore.gate import baseline
 from flashcore.gate.judge import Verdict
+from flashcore.measure.machine.isolated import Ended, isolated
+from flashcore.measure.workers import opened_files
+from flashcore.measure.workers.problem_file import load_problem
 from flashcore.model.files import file_hash
-from flashcore.model.record import Subject
+from flashcore.model.record import Reads, Subject
 from flashcore.model.suite import Suite
 from flashcore.pipeline.judging import today
 from flashcore.plugins.base.loosened import Loosened, everything, moved
@@ -25,6 +28,8 @@ from flashcore.suites.load import load
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+_TIME_LIMIT = 120.0  # a problem may import torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +73,12 @@ def run(arguments: argparse.Namespace) -> None:
                 for file in dict.fromkeys(problem.file for problem in suite.problems.values())
                 if folder and module_hash(folder / file) != module_hash(Path(suite.root, file))
             ),
+            *(
+                f"{file}: not as in {arguments.base}; {problem} reads it, which decides which answers are right"
+                for problem, files in (_reads(suite) if folder else {}).items()
+                for file in sorted({*files} - {p.file for p in suite.problems.values()})
+                if revision.is_changed(Path(suite.root, file))
+            ),
         ]
         before: dict[str, Mapping[str, str]] = {}
         removed: list[str] = []
@@ -89,6 +100,19 @@ def run(arguments: argparse.Namespace) -> None:
         yield from (verdict(change, arguments.base, arguments.allow) for change in all_changes)
 
     arguments.checks.append(check)
+
+
+def _reads(suite: Suite) -> Reads:
+    """The files that each problem file opens when it is imported; empty if one fails, which the gate tells."""
+
+    def loaded() -> Reads:
+        opened_files.watch()
+        for file in dict.fromkeys(problem.file for problem in suite.problems.values()):
+            load_problem(suite.root, file)
+        return opened_files.reads(suite.root)
+
+    answer = isolated(_TIME_LIMIT, loaded)
+    return {} if isinstance(answer, Ended) else answer
 
 
 def _changes(suite: Suite, revision: Revision, base: Suite | None, budgets: str | None) -> list[Loosened]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flashcore.errors import FlashcoreError, ManifestError, UsageError
 from flashcore.measure.machine import git
+from flashcore.model.files import file_hash
 from flashcore.model.suite import Suite
 from flashcore.suites.load import MANIFEST, load
 
@@ -91,6 +92,14 @@ class Revision:
                     f"{commit[:12]} in the submodule {place}\n  hint: git -C {place} fetch --depth=1 origin {commit}"
                 )
         return file
+
+    def is_changed(self, path: Path) -> bool:
+        """Whether a file of the working tree is new, gone or other than in the revision; not for files elsewhere."""
+        real = path.resolve()
+        if not real.is_relative_to(self.top) or real.is_dir():
+            return False
+        before = self.tree / real.relative_to(self.top)
+        return file_hash(before) != file_hash(real)
 
     def notes(self) -> Iterator[str]:
         """What cannot be compared, and what a comparison with a branch that has moved on means."""

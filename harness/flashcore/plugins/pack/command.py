@@ -103,7 +103,10 @@ def opened(file: Path) -> Traversable:
     """
     try:
         with file.open("rb") as packed:  # read at once: forked processes would share an open file's position
-            archive = zipfile.ZipFile(io.BytesIO(packed.read(MOST + _HEAD)))
+            content = packed.read(MOST + _HEAD)
+        if content.startswith(b"version https://git-lfs"):
+            raise _refused(file, "found a pointer of Git LFS\n  hint: git lfs pull")
+        archive = zipfile.ZipFile(io.BytesIO(content))
         archive.filename = str(file)  # for messages
         run = _checked(file, archive)
     except _WRONG as error:
