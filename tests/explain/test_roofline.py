@@ -98,8 +98,11 @@ def test_time_and_bytes_are_of_one_regime_and_the_point_says_which() -> None:
     duration = record.facts.number("ncu_duration", case("ncu_duration", 0).subject)
     assert duration is not None
     for result in points(record):
-        assert result.regime == "cold, ncu (caches flushed)"
+        counted = result.counted == "hardware"
+        assert result.regime == ("cold, ncu (caches flushed)" if counted else "isolated p50")
     assert point(record).time_us == duration / 1e3  # not the warm time of bench
+    useful = point(record, "l2", "formula")
+    assert useful.time_us == record.facts.number("isolated_p50", useful.subject), "the time that ranks"
     kept = factory.record(facts=[case("ncu_duration", 5000.0, detail=Caches(kept=True))])
     assert point(kept).regime == "warm, ncu (caches kept)"
 
@@ -157,13 +160,15 @@ def test_joined_facts_are_drawn_under_the_roofs_of_their_own_gpu() -> None:
 def test_measured_roofs_slot_in_beside_the_datasheet() -> None:
     measured = (
         Roof("fp16_tensor", 650.0, "TFLOP/s", "measured", "H200", 1750, "wgmma"),
-        Roof("dram", 4300.0, "GB/s", "measured", "H200"),
+        Roof("dram", 4300.0, "GB/s", "measured", "H200", 1500),
     )
     result = point(factory.record(), measured=measured)
-    assert result.measured.tflops == pytest.approx(650)
+    assert result.clock_mhz == 1970
+    assert result.measured.tflops == pytest.approx(650 * 1970 / 1750), "at the clock that the kernel had"
+    assert result.measured.bandwidth and result.measured.bandwidth.value == 4300, "DRAM has a clock of its own"
     assert result.theory.tflops is not None
     assert result.theory.tflops > 989
-    assert result.share_of_measured == pytest.approx(result.tflops / 650)
+    assert result.share_of_measured == pytest.approx(result.tflops / (650 * 1970 / 1750))
 
 
 def test_a_measured_roof_stands_where_the_datasheet_states_none() -> None:
@@ -203,7 +208,7 @@ def test_tensor_flops_above_an_fp32_roof_are_a_wrong_dtype() -> None:
 
 def test_formula_flops_that_the_hardware_never_did() -> None:
     three_quarters = case("tensor_flop", 0.75 * MISSION["flop"])
-    record = factory.record(facts=[case("ncu_duration", 500.0), three_quarters, case("cuda_core_flop", 0)])
+    record = factory.record(facts=[case("isolated_p50", 0.5), three_quarters, case("cuda_core_flop", 0)])
     (fault,) = point(record, "dram", "formula").faults
     assert "the hardware did 75 % of the formula's FLOPs" in fault
 

@@ -1,15 +1,16 @@
 """Computes rooflines and time bounds: a kernel's points, and the least time that each resource allows.
 
-A point's time and bytes come from one regime, which the point names: cold bytes over a warm time would put a kernel
-above its roof. Each roof names its origin: the datasheet, the datasheet at the measured clock, or a measurement.
+Points by the problem's FLOPs have the time that ranks, so that the faster of two cases is the higher; points by the
+counted FLOPs have ncu's. Each roof names its origin: the datasheet, the datasheet at the measured clock, or a
+measurement, which is scaled to that clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from flashcore.chips import devices
 from flashcore.chips.devices import Device
@@ -17,7 +18,7 @@ from flashcore.model.catalogue import TENSOR_TYPES
 from flashcore.model.cause_text import text
 from flashcore.model.causes import Caches
 from flashcore.model.record import Record, Roof, RoofOrigin, Subject, plans_for
-from flashcore.model.suite import REGIMES, Variant
+from flashcore.model.suite import REGIMES, Stage, Variant
 from flashcore.model.text import same_hardware, significant
 
 Level = Literal["dram", "l2", "l1"]
@@ -95,10 +96,13 @@ class Point:
         subject: (variant, shape), with ``kernel`` for one kernel of a case.
         level: the memory level of the bytes.
         counted: the source of the FLOPs: hardware counters, or the problem's formula.
-        regime: the cache state and the timer of both time and bytes.
+        regime: the cache state and the timer of the time.
         roof: the variant's compute roof, from the manifest.
         theory: the ceiling by the datasheet, at the measured clock if known.
-        measured: the ceiling by measured roofs.
+        measured: the ceiling by measured roofs, at the same clock.
+        clock_mhz: the SM clock while it ran.
+        resident: whether the data stays in L2 at this time, so that DRAM is no limit.
+        modeled: whether the bytes are the formula's, because they were not counted.
         faults: why the point is impossible, with likely causes; empty for a plausible point.
     """
 
@@ -112,6 +116,9 @@ class Point:
     roof: str
     theory: Ceiling
     measured: Ceiling
+    clock_mhz: float | None = None
+    resident: bool = False
+    modeled: bool = False
     faults: tuple[str, ...] = ()
 
     @property
@@ -156,7 +163,6 @@ def missing(record: Record) -> list[tuple[Subject, str]]:
 
 
 def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
-    device, measured = devices.find(record.gpu), record.roofs_by("profile")
     kernels: dict[tuple[str, str], dict[Subject, None]] = {}
     cases: dict[Subject, None] = {}
     for fact in (*record.facts.named("formula_flop"), *record.facts.named("ncu_duration")):
@@ -172,9 +178,9 @@ def _walk(record: Record) -> Iterator[Point | tuple[Subject, str]]:
         if stale is not None:
             yield case, text(stale)
             continue
-        yield from _points_of(record, variant, case, device, measured)
+        yield from _points_of(record, variant, case)
         for kernel in kernels.get((case.variant, case.shape or ""), ()):
-            yield from _points_of(record, variant, kernel, device, measured)
+            yield from _points_of(record, variant, kernel)
 
 
 def regime(record: Record, subject: Subject) -> str:
@@ -185,77 +191,80 @@ def regime(record: Record, subject: Subject) -> str:
     return "warm, ncu (caches kept)" if fact.detail.kept else "ncu (cache control unknown)"
 
 
-def _points_of(
-    record: Record,
-    variant: Variant,
-    subject: Subject,
-    device: Device | None,
-    measured: Callable[[Subject], tuple[Roof, ...]],
-) -> Iterator[Point | tuple[Subject, str]]:
+class _Rate(NamedTuple):
+    """FLOPs over a time: where both come from; the stage, clock (MHz) and caches of the time."""
+
+    counted: Counted
+    flop: float
+    us: float
+    regime: str
+    stage: Stage
+    clock_mhz: float | None
+    warm: bool = False
+
+
+def _rates(record: Record, subject: Subject) -> Iterator[_Rate | tuple[Subject, str]]:
+    """Yields the counted FLOPs over ncu's time, and the problem's over the time that ranks, else over ncu's."""
     number = partial(record.facts.number, subject=subject)
-    duration = number("ncu_duration")
-    if not duration or duration <= 0:
-        yield subject, _reason(record, subject, "ncu_duration")
-        return
-    tensor, cores, formula = number("tensor_flop"), number("cuda_core_flop"), number("formula_flop")
-    flops: dict[Counted, float] = {}
-    if tensor is None or cores is None:
-        yield subject, _reason(record, subject, "tensor_flop" if tensor is None else "cuda_core_flop")
-    elif tensor + cores > 0:
-        flops["hardware"] = tensor + cores
-    if formula:
-        flops["formula"] = formula
-    hertz = number("sm_clock")
-    ceilings = roofs(device, hertz / 1e6 if hertz else None, measured(subject))
-    for level in LEVELS:
-        amount = number(f"{level}_bytes")
-        if not amount or amount <= 0:
-            yield subject, _reason(record, subject, f"{level}_bytes")
+    ncu, hertz, formula = number("ncu_duration") or 0.0, number("sm_clock"), number("formula_flop")
+    lacking = next((n for n in ("ncu_duration", "tensor_flop", "cuda_core_flop") if number(n) is None), None)
+    counted = (number("tensor_flop") or 0.0) + (number("cuda_core_flop") or 0.0)
+    launch = _Rate("hardware", counted, ncu / 1e3, regime(record, subject), "profile", hertz and hertz / 1e6)
+    if lacking or ncu <= 0:
+        yield subject, _reason(record, subject, lacking or "ncu_duration")
+    elif counted > 0:
+        yield launch
+    shape = record.suite.shapes.get(subject.shape or "")
+    if formula and shape and (us := number(shape.time)):
+        mode = f"{shape.rank_by.replace('_', ' ')} p50"
+        yield _Rate("formula", formula, us, mode, "bench", number("bench_sm_clock"), shape.rank_by != "cold")
+    elif formula and ncu > 0:
+        yield launch._replace(counted="formula", flop=formula)
+
+
+def _points_of(record: Record, variant: Variant, subject: Subject) -> Iterator[Point | tuple[Subject, str]]:
+    """Yields a point per rate and level. A case without counters has the formula's bytes, which know no L1.
+
+    DRAM bytes were counted with caches flushed: they do not limit a warm time of data that fits into L2.
+    """
+    number = partial(record.facts.number, subject=subject)
+    amounts = {level: number(f"{level}_bytes") for level in LEVELS}
+    modeled = number("ncu_duration") is None and number("formula_bytes") is not None
+    if modeled:
+        amounts = {"dram": number("formula_bytes"), "l2": number("formula_l2_bytes") or number("formula_bytes")}
+    for rate in _rates(record, subject):
+        if not isinstance(rate, _Rate):
+            yield rate
             continue
-        for counted, flop in flops.items():
-            mode = regime(record, subject)
-            point = _point(ceilings, subject, level, counted, mode, flop, amount, duration / 1e3, variant.roof)
+        measured = (at_clock(roof, rate.clock_mhz) for roof in record.roofs_by(rate.stage)(subject))
+        ceilings = roofs(devices.find(record.gpu), rate.clock_mhz, tuple(measured))
+        for level, amount in amounts.items():
+            if not amount or amount <= 0:
+                yield subject, _reason(record, subject, f"{level}_bytes")
+                continue
+            resident = rate.warm and level == "dram" and fits_l2(record, number("formula_bytes"))
+            theory, reached = (
+                _lower_of(
+                    pick(ceilings, variant.roof, order),
+                    None if resident else pick(ceilings, level, order),
+                    rate.flop / amount,
+                )
+                for order in (THEORY, MEASURED)
+            )
+            point = Point(
+                *(subject, level, rate.counted, rate.regime, rate.flop, amount, rate.us, variant.roof, theory, reached),
+                clock_mhz=rate.clock_mhz,
+                resident=resident,
+                modeled=modeled,
+            )
             yield replace(point, faults=tuple(_faults(record, point)))
 
 
-def formula_points(record: Record, subject: Subject) -> list[Point]:
-    """Returns the points of a case without counters: the problem's FLOPs and bytes over bench's time.
-
-    DRAM bytes go with the cold time, L2 bytes with the ranking time.
-    """
-    dtype = record.suite.variants[subject.variant].roof
-    number = partial(record.facts.number, subject=subject)
-    flop = number("formula_flop")
-    ceilings = roofs(devices.find(record.gpu), number("bench_sm_clock"), record.roofs_by("bench")(subject))
-    results = []
-    levels: tuple[tuple[Level, str, str], ...] = (
-        ("dram", "formula_bytes", "cold_p50"),
-        ("l2", "formula_l2_bytes", record.suite.shapes[subject.shape or ""].time),
-    )
-    for level, name, time in levels:
-        amount, us = number(name) or number("formula_bytes"), number(time)
-        if flop and amount and us and subject.case not in record.stale:
-            mode = f"{time.removesuffix('_p50').replace('_', ' ')} p50, FLOPs and bytes of the problem's formula"
-            results.append(_point(ceilings, subject, level, "formula", mode, flop, amount, us, dtype))
-    return results
-
-
-def _point(
-    ceilings: Sequence[Roof],
-    subject: Subject,
-    level: Level,
-    counted: Counted,
-    regime: str,
-    flop: float,
-    amount: float,
-    us: float,
-    dtype: str,
-) -> Point:
-    theory, measured = (
-        _lower_of(pick(ceilings, dtype, order), pick(ceilings, level, order), flop / amount)
-        for order in (THEORY, MEASURED)
-    )
-    return Point(subject, level, counted, regime, flop, amount, us, dtype, theory, measured)
+def at_clock(roof: Roof, clock_mhz: float | None) -> Roof:
+    """The roof at another SM clock; DRAM's and L2's do not depend on it."""
+    if not clock_mhz or not roof.clock_mhz or roof.resource in ("dram", "l2"):
+        return roof
+    return replace(roof, value=roof.value * clock_mhz / roof.clock_mhz, clock_mhz=clock_mhz)
 
 
 def _reason(record: Record, subject: Subject, name: str) -> str:

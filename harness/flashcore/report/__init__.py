@@ -343,7 +343,6 @@ def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
     needed = (
         ('class="plot', "plotly-basic.min.js"),
         ('<figure class="chart', "charts.js"),
-        ('<figure class="chart roofline', "roofline.js"),
         ('data-verdicts="', "guardrails.js"),
         ('<details class="code', "source.js"),
     )

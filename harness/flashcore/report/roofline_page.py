@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from flashcore.chips import devices
-from flashcore.explain import roofline
-from flashcore.explain.roofline import LEVELS, CaseBounds, Ceiling, Point
-from flashcore.explain.rows import Row
+from flashcore.explain import diff, roofline
+from flashcore.explain.roofline import CaseBounds, Point
 from flashcore.model.groups import grouped
-from flashcore.model.record import Roof
+from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing, not_applicable, number_cell, six_digits
+from flashcore.report import figure
+from flashcore.report.cells import Cell, missing, not_applicable, number_cell
+from flashcore.report.figure import COUNTED, USEFUL, Chart, Marks
 from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
-LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
-_ENERGY = {"energy": "mJ per call", "flop_per_joule": "GFLOP/J"}
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
-    """The roofline on one shape: the chart's data, whether it uses hardware counters, and its tables."""
+    """The roofline of one row of shapes, or of all kernels of an import."""
 
-    row: Row
-    drawn: dict[str, Any] | None
-    counted: bool
-    variants: list[str]
-    points: list[list[Cell]]
-    resources: list[str]
-    bounds: list[list[Cell]]
+    book: Book
+    shape: Shape
+    title: str
+    detail: str
+    chart: Chart
+    cases: Sequence[Subject]
+
+    @cached_property
+    def drawn(self) -> dict[str, Any] | None:
+        return self.chart.figure() if self.chart.points else None
 
     @property
-    def shape(self) -> Shape:
-        return self.row.shape
+    def counted(self) -> bool:
+        """Whether any bytes were counted."""
+        return any(not p.modeled for p in self.chart.points)
+
+    @property
+    def first(self) -> tuple[str, str, str]:
+        """The variant of the mark with which the chart opens, what it is, and the mark in words."""
+        p = self.chart.first
+        if p is None:
+            return "", "", ""
+        unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
+        rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs ({p.regime})"
+        limiter = self.book.limiters(p.subject.variant, p.subject.shape or "").text
+        words = (rate, figure.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
+        return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
+
+    @property
+    def clock(self) -> str:
+        """The clock of the drawn roofs, and what it is."""
+        clock = self.chart.clock(self.chart.counts[0])
+        if clock is None:
+            return "The marks' clock is unknown: roofs that depend on it are at the datasheet's or the measured one"
+        return f"Roofs that depend on the SM clock are drawn at {clock:,.0f} MHz, the highest of the marks"
+
+    @property
+    def points(self) -> list[list[Cell]]:
+        shown = (p for p in self.chart.points if p.counted == self.chart.counts[0] and not p.subject.kernel)
+        return [_point_row(self.chart, p) for p in shown]
+
+    @cached_property
+    def case_bounds(self) -> list[CaseBounds]:
+        return [self.book.bounds[case] for case in self.cases if case in self.book.bounds]
+
+    @cached_property
+    def resources(self) -> list[str]:
+        return list(dict.fromkeys(bound.resource for case in self.case_bounds for bound in case.bounds))
+
+    @property
+    def bounds(self) -> list[list[Cell]]:
+        return [_bounds_row(self.book, case, self.resources) for case in self.case_bounds]
 
 
 @dataclass(frozen=True)
@@ -56,20 +95,28 @@ class Roofline:
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
     @cached_property
-    def points(self) -> list[Point]:
-        return roofline.points(self.book.record)
+    def marks(self) -> Marks:
+        return Marks(self.book.record)
 
     @cached_property
     def shapes(self) -> list[Section]:
-        by_case = grouped((p.subject.case, p) for p in self.points)
-        return [_section(self.book, row, by_case, self.roofs) for row in self.book.rows[:MAX_SHAPES]]
+        book, marks = self.book, self.marks
+        if book.imported:
+            chart = figure.of_imports(marks)
+            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart, ())]
+        before = Marks(book.other) if book.other and not diff.comparable(book.other, book.record) else None
+        sections = []
+        for row in book.rows[:MAX_SHAPES]:
+            chart = figure.of_row(row, marks, before)
+            sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart, chart.cases))
+        return sections
 
     @property
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
         """Impossible points, once per case and cause, with their levels."""
         faults = grouped(
-            ((str(p.subject), text), f"{LEVEL_NAMES[p.level]}, FLOPs by {p.counted}")
-            for p in self.points
+            ((str(p.subject), text), f"{figure.name(p.level)}, {COUNTED[p.counted]}")
+            for p in self.marks.of(self.marks.by_case)
             if not p.subject.kernel
             for text in p.faults
         )
@@ -77,9 +124,12 @@ class Roofline:
 
     @property
     def gaps(self) -> list[tuple[str, list[str]]]:
-        """(reason, cases without a point), the most frequent reason first."""
-        gaps = grouped((reason, str(s)) for s, reason in roofline.missing(self.book.record) if s.kernel is None)
-        return sorted(gaps.items(), key=lambda gap: -len(gap[1]))[:100]
+        """(reason, cases without any point), the most frequent reason first."""
+        lacking = (
+            (s, r) for s, r in roofline.missing(self.book.record) if not s.kernel and s not in self.marks.by_case
+        )
+        missing = dict.fromkeys((reason, str(subject)) for subject, reason in lacking)
+        return sorted(grouped(missing).items(), key=lambda gap: -len(gap[1]))[:100]
 
 
 def page(book: Book) -> Page[Roofline]:
@@ -87,113 +137,18 @@ def page(book: Book) -> Page[Roofline]:
     return Page(ROOFLINE, "Roofline", "roofline.html.j2", Roofline(book))
 
 
-def _section(book: Book, row: Row, by_case: Mapping[str, list[Point]], roofs: Sequence[Roof]) -> Section:
-    cases = book.cases(row)
-    points = [p for case in cases for p in by_case.get(case.subject.case, ())]
-    if not points:  # no counters: points from the formulas and the bench
-        points = [p for case in cases for p in roofline.formula_points(book.record, case.subject)]
-    # A kernel's point differs from its case's only if the case has several kernels.
-    kernels = grouped((p.subject.variant, p.subject.kernel) for p in points if p.subject.kernel)
-    shown = [p for p in points if not p.subject.kernel or len(set(kernels[p.subject.variant])) > 1]
-    bounds = [book.bounds[case.subject] for case in cases if case.subject in book.bounds]
-    resources = list(dict.fromkeys(bound.resource for case in bounds for bound in case.bounds))
-    return Section(
-        row,
-        _drawing(book, row, shown, roofs) if shown else None,
-        any(p.counted == "hardware" for p in shown),
-        list(dict.fromkeys(p.subject.variant for p in shown)),
-        [_point_row(p) for p in shown if p.counted == shown[0].counted and not p.subject.kernel],
-        resources,
-        [_bounds_row(book, case, resources) for case in bounds],
-    )
-
-
-def _drawing(book: Book, row: Row, points: Sequence[Point], roofs: Sequence[Roof]) -> dict[str, Any]:
-    """The chart's data: roofs, points, the ladder's path through them, and the variants that are always labeled."""
-    ladder, suite = book.ladder(*row.shapes), book.record.suite
-    best = ladder.best
-    drawn = _drawn(roofs, points)
-    head = "variant", "kernel", "shape", "level", "FLOPs by", "FLOP", "bytes", "time µs", "FLOP per byte", "TFLOP/s"
-    energy = {name: why for name, why in _ENERGY.items() if any(book.record.facts.named(name))}
-    return {
-        "kind": "roofline",
-        "table": [
-            (*head, "regime", *energy.values()),
-            *(
-                (
-                    *(
-                        p.subject.variant,
-                        p.subject.kernel,
-                        p.subject.shape,
-                        p.level,
-                        p.counted,
-                        p.flop,
-                        p.bytes,
-                        p.time_us,
-                    ),
-                    *(six_digits(p.intensity), six_digits(p.tflops), p.regime),
-                    *(None if p.subject.kernel else book.record.facts.number(name, p.subject) for name in energy),
-                )
-                for p in points
-            ),
-        ],
-        "roles": {p.subject.variant: suite.role(suite.variants[p.subject.variant]) for p in points},
-        "shares": [p.share and round(100 * p.share, 1) for p in points],
-        # Each point's roofs: those its share is relative to, and the measured ones. The focus's roofs are drawn.
-        "over": [_indices(drawn, p.ceiling) for p in points],
-        "measured": [_indices(drawn, p.measured) for p in points],
-        "faults": {i: p.faults for i, p in enumerate(points) if p.faults},
-        "roofs": [
-            {
-                "resource": r.resource,
-                "value": r.value,
-                "compute": r.unit == "TFLOP/s",
-                "origin": r.origin,
-                "label": f"{significant(r.value, 3)} {r.unit} {_origin(r)}",
-            }
-            for r in drawn
-        ],
-        "named": {
-            "winner": best and best.variant.name,
-            "parent": best and best.parent,
-            "baseline": suite.baseline,
-            "peer": row.reference,
-        },
-        "way": [s.variant.name for s in ladder.path],
-    }
-
-
-def _origin(roof: Roof) -> str:
-    seen = roof.origin == "at clock seen" and roof.clock_mhz
-    return f"at {roof.clock_mhz:,.0f} MHz" if seen else f"({roof.origin})"
-
-
-def _drawn(roofs: Sequence[Roof], points: Sequence[Point]) -> list[Roof]:
-    """The distinct roofs of these points and their levels; each observed clock and each GPU has separate roofs.
-
-    If a roof at the observed clock exists, the datasheet's is omitted.
-    """
-    resources = {*LEVELS, *(p.roof for p in points)}
-    above = dict.fromkeys(r for p in points for c in (p.theory, p.measured) for r in (c.compute, c.bandwidth) if r)
-    seen = {r.resource for r in above if r.origin == "at clock seen"}
-    others = (r for r in roofs if r.resource in resources and (r.origin != "datasheet" or r.resource not in seen))
-    return list(dict.fromkeys((*above, *others)))
-
-
-def _indices(drawn: Sequence[Roof], above: Ceiling) -> list[int]:
-    return [drawn.index(r) for r in (above.compute, above.bandwidth) if r is not None]
-
-
-def _point_row(point: Point) -> list[Cell]:
-    share = None if point.share is None else 100 * point.share
-    reason = f"no roof for {point.roof} or {LEVEL_NAMES[point.level]} is known on this device"
+def _point_row(chart: Chart, point: Point) -> list[Cell]:
+    reason = f"no roof for {point.roof} or {figure.name(point.level)} is known on this device"
+    shares = [s and 100 * s for s in (point.share, point.share_of_measured)]
+    times = chart.padding(point.subject)
     return [
         variant_cell(
-            point.subject.variant, f"FLOPs by {point.counted}, {point.regime}", shape=point.subject.shape or ""
+            point.subject.variant, f"{COUNTED[point.counted]}, {point.regime}", shape=point.subject.shape or ""
         ),
-        Cell(LEVEL_NAMES[point.level], sort=point.level),
-        *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops)),
-        missing(reason) if share is None else Cell(f"{share:.1f}", sort=share, kind="number"),
+        Cell(figure.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
+        *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops, point.gbps)),
+        *(missing(reason) if s is None else Cell(f"{s:.1f}", sort=s, kind="number") for s in shares),
+        missing("the hardware's FLOPs or the problem's are unknown") if times is None else number_cell(times),
         Cell("impossible", title="\n".join(point.faults), sort=0.0, mark="fail")
         if point.faults
         else Cell("ok", sort=1.0, mark="pass"),

@@ -113,6 +113,8 @@ class Book:
         self.shapes = [s for s in every if "bench" in s.stages or "profile" in s.stages] or every
         self.shown_shapes = self.shapes[:MAX_SHAPES]
         self.shapes_left_out = len(self.shapes) - len(self.shown_shapes)
+        #: Whether all its kernels were imported.
+        self.imported = bool(suite.variants) and all(v.imported for v in suite.variants.values())
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
         self.listings = cache(self._listings)  # a case's, each with its lines in order

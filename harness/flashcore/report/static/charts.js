@@ -1,52 +1,107 @@
-// Draws the charts when they come into view, in the style sheet's colors, and exports them as SVG and CSV.
+// Draws plotly figures as they come into view, in the page's colors; saves them; clicks and keys lead to a mark's page.
 "use strict";
 (() => {
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
-  const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const figure = (plot) => JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+  const root = document.documentElement;
+  const css = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  const NARROW = 760, PRINTED = 700; // px
+  const TOP = 16; // px above a chart whose menu is outside
+  let printed = false;
 
-  function painted(value) {
-    if (typeof value === "string") return /^@[a-z0-9]+$/.test(value) ? cssColor(value.slice(1)) : value;
-    if (Array.isArray(value)) return value.map(painted);
-    if (value && typeof value === "object")
-      return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v)]));
-    return value;
+  // A figure with the view that was chosen of its menu.
+  function figure(plot) {
+    const source = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
+    const { data, layout } = window.charts.kinds[source.kind]?.(plot, source) ?? source;
+    const [menu] = layout.updatemenus ?? [];
+    if (!menu) return { data, layout };
+    const [{ visible }, view] = menu.buttons[plot.dataset.view ?? menu.active].args;
+    return { data: data.map((t, i) => ({ ...t, visible: visible[i] })), layout: { ...layout, ...view, updatemenus: [] }, menu };
   }
   function composed(plot) {
-    const source = figure(plot);
-    const kind = window.charts.kinds[source.kind];
-    const { data, layout: given } = painted(kind ? kind(plot, source) : source);
-    const axis = { gridcolor: cssColor("grid"), linecolor: cssColor("line"), tickcolor: cssColor("line") };
-    const narrow = plot.clientWidth < 520;
+    const { data, layout: given } = figure(plot);
+    const width = printed ? PRINTED : plot.clientWidth;
+    const narrow = width < NARROW;
+    const axis = { gridcolor: css("grid"), linecolor: css("line"), tickcolor: css("line"), zeroline: false };
     const layout = {
-      ...given,
-      xaxis: { ...axis, ...given.xaxis },
-      yaxis: { ...axis, ...given.yaxis },
-      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: cssColor("text") },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      hoverlabel: { bgcolor: cssColor("panel"), bordercolor: cssColor("line"), font: { color: cssColor("text") }, align: "left" },
-      margin: { l: 8, r: narrow ? 20 : 40, t: 36, b: 8, ...given.margin },
+      ...given, width, height: plot.clientHeight,
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: css("text") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      hoverlabel: { ...given.hoverlabel, bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("text") } },
+      annotations: given.annotations?.map((a) => ({ ...a, bgcolor: a.bgcolor && css("bg") })),
     };
+    for (const name of Object.keys(given).filter((n) => /^[xy]axis/.test(n))) layout[name] = { ...axis, ...given[name] };
+    if (given.updatemenus) {
+      layout.height = given.height - given.margin.t + TOP;
+      layout.margin = { ...given.margin, t: TOP };
+    }
+    if (given.legend && narrow) {
+      // Below the chart, which keeps its height: its labels are placed for it.
+      const names = data.filter((t) => t.visible && t.showlegend !== false).map((t) => t.name.length);
+      const room = 20 * Math.ceil(names.length / Math.max(1, Math.floor((width - 20) / (5.4 * Math.max(...names) + 48)))) + 14;
+      layout.height += room;
+      layout.margin = { ...layout.margin, l: 46, r: 46, b: given.margin.b + room };
+      layout.legend = { ...given.legend, orientation: "h", yref: "container", x: 0, y: 0, yanchor: "bottom", font: { size: 10.5 } };
+    }
     return { data, layout };
   }
   async function draw(plot) {
     const { data, layout } = composed(plot);
-    const turn = Number(plot.dataset.drawn ?? 0) + 1;
-    plot.dataset.drawn = turn;
+    const first = !plot.dataset.drawn;
+    plot.dataset.drawn = "true";
     plot.dataset.width = plot.clientWidth;
-    const config = { displaylogo: false, displayModeBar: false, responsive: false };
-    if (turn === 1) {
-      // Axes and marks in separate tasks, since together they would block the page too long.
-      await Plotly.newPlot(plot, [], { ...layout, annotations: [], shapes: [] }, config);
-      await new Promise(requestAnimationFrame);
-      if (Number(plot.dataset.drawn) > turn) return; // the selection changed meanwhile
-    }
-    await Plotly.react(plot, data, layout, config);
-    if (turn === 1) plot.dispatchEvent(new Event("drawn"));
+    plot.style.height = `${layout.height}px`;
+    await Plotly.react(plot, data, layout, { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] });
+    await kept(plot);
+    if (first) prepare(plot);
   }
+  // Moves labels that would be cut off back inside.
+  async function kept(plot) {
+    const frame = plot.getBoundingClientRect();
+    const moved = {};
+    for (const [i, label] of all("g.annotation", plot).entries()) {
+      const box = label.querySelector(".annotation-text-g")?.getBoundingClientRect();
+      const by = box && (box.right > frame.right - 2 ? frame.right - 2 - box.right : box.left < frame.left + 2 ? frame.left + 2 - box.left : 0);
+      const { ax, showarrow } = plot.layout.annotations[label.dataset.index ?? i];
+      if (by && showarrow !== false) moved[`annotations[${label.dataset.index ?? i}].ax`] = ax + by;
+    }
+    if (Object.keys(moved).length) await Plotly.relayout(plot, moved);
+  }
+
+  // --- marks: a click or the Enter key opens a mark's page; arrow keys go from mark to mark ---
+  function prepare(plot) {
+    const open = (mark) => mark?.customdata && plot.dataset.href && location.assign(plot.dataset.href.replace("@", mark.customdata[0]).replace("~", mark.customdata[2]));
+    let at = -1, tapped;
+    plot.on("plotly_click", ({ points: [mark] }) => {
+      const key = `${mark.curveNumber} ${mark.pointNumber}`;
+      if (matchMedia("(hover: none)").matches && tapped !== key) tapped = key; // the first tap shows its figures
+      else open(mark);
+    });
+    plot.addEventListener("keydown", (event) => {
+      const marks = plot.data.flatMap((t, curveNumber) => (t.visible === true && t.customdata ? t.customdata.map((customdata, pointNumber) => ({ curveNumber, pointNumber, customdata, x: t.x[pointNumber], text: t.text[pointNumber] })) : []));
+      marks.sort((a, b) => a.x - b.x);
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (event.key === "Enter") open(marks[at]);
+      if (!step || !marks.length) return;
+      event.preventDefault();
+      at = (at + step + marks.length) % marks.length;
+      Plotly.Fx.hover(plot, [{ curveNumber: marks[at].curveNumber, pointNumber: marks[at].pointNumber }]);
+      plot.ariaLabel = marks[at].text.replaceAll("<br>", "; ").replace(/<[^>]*>/g, "");
+    });
+    plot.dispatchEvent(new Event("drawn"));
+  }
+  function views(plot) {
+    const { menu } = figure(plot);
+    const select = plot.parentElement.querySelector("select[name=view]");
+    if (!menu || !select || select.options.length) return;
+    select.append(...menu.buttons.map(({ label }, i) => new Option(label, i, i === menu.active, i === menu.active)));
+    select.addEventListener("change", () => {
+      plot.dataset.view = select.value;
+      draw(plot);
+    });
+  }
+
+  // --- when: one chart per frame as they come into view, again when the width or the colors change ---
   const pending = () => all(".plot:not([data-drawn])").filter((plot) => plot.clientWidth > 0);
-  // One chart per frame, so that no task is long.
   let busy = false;
   async function near() {
     if (busy) return;
@@ -63,126 +118,43 @@
       if (target.dataset.drawn && target.clientWidth && Number(target.dataset.width) !== target.clientWidth) draw(target);
   });
   const seen = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && near(), { rootMargin: "600px" });
-  function watch(root) {
-    for (const plot of all(".plot", root)) {
+  function watch(part) {
+    for (const plot of all(".plot", part)) {
       seen.observe(plot);
       resized.observe(plot);
+      views(plot);
     }
-    for (const box of all("figure.chart", root)) tools(box);
+    for (const box of all("figure.chart", part)) tools(box);
     near();
   }
-  const redraw = () => all(".plot[data-drawn]").filter((plot) => plot.clientWidth > 0).forEach(draw);
+  const redraw = () => all(".plot").filter((plot) => plot.clientWidth > 0 && (plot.dataset.drawn || printed)).forEach(draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  const root = document.documentElement;
-  addEventListener("beforeprint", () => {
-    root.classList.add("light");
-    redraw();
-    pending().forEach(draw);
-  });
-  addEventListener("afterprint", () => {
-    root.classList.remove("light");
-    redraw();
-  });
+  for (const [event, now] of [["beforeprint", true], ["afterprint", false]])
+    addEventListener(event, () => {
+      printed = now;
+      root.classList.toggle("light", now); // prints have the light colors
+      redraw();
+    });
 
-  // --- export: the picture, and its data ---
-  function save(name, type, text) {
+  // --- saving a picture, and its data ---
+  function save(name, url) {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.href = url;
     link.download = name;
     link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
-  const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-  // Colors as RGB, since other programs do not support the style sheet's color-mix().
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  function plain(value) {
-    pen.clearRect(0, 0, 1, 1);
-    pen.fillStyle = value;
-    pen.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
-    return a ? `rgb(${r},${g},${b})" fill-opacity="${(a / 255).toFixed(2)}` : "";
-  }
-  const dashes = { dashed: "4 3", dotted: "1.5 2" };
-  // A text's lines as broken on the page: words and their bounding box.
-  function lines(node) {
-    const broken = [];
-    for (const { 0: word, index } of node.data.matchAll(/\S+/g)) {
-      const range = document.createRange();
-      range.setStart(node, index);
-      range.setEnd(node, index + word.length);
-      const box = range.getBoundingClientRect();
-      const last = broken.at(-1);
-      if (last && Math.abs(last.box.top - box.top) < 2) last.text += ` ${word}`;
-      else broken.push({ text: word, box });
-    }
-    return broken;
-  }
-  // A picture made of HTML elements as SVG: boxes with colors, corners and rotation, borders with dashes, texts.
-  function traced(picture) {
-    const frame = picture.getBoundingClientRect();
-    const parts = [];
-    for (const element of [picture, ...all("*", picture)]) {
-      const style = getComputedStyle(element);
-      const box = element.getBoundingClientRect();
-      if ((!box.width && !box.height) || style.visibility === "hidden") continue;
-      // A rotated element's own size: its bounding box is larger.
-      const { a, b } = new DOMMatrix(style.transform);
-      const turn = (Math.atan2(b, a) * 180) / Math.PI;
-      const [width, height] = turn ? [element.offsetWidth, element.offsetHeight] : [box.width, box.height];
-      const [cx, cy] = [(box.left + box.right) / 2 - frame.left, (box.top + box.bottom) / 2 - frame.top];
-      const [x, y] = [cx - width / 2, cy - height / 2];
-      const fill = plain(style.backgroundColor);
-      const radius = style.borderTopLeftRadius.endsWith("%") ? (parseFloat(style.borderTopLeftRadius) / 100) * width : parseFloat(style.borderTopLeftRadius);
-      if (fill)
-        parts.push(`<rect x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${width.toFixed(1)}" height="${height.toFixed(1)}"${radius ? ` rx="${radius}"` : ""}${turn ? ` transform="rotate(${turn.toFixed(0)} ${cx.toFixed(1)} ${cy.toFixed(1)})"` : ""} fill="${fill}"/>`);
-      for (const [side, path] of [["Top", `M${x} ${y}h${width}`], ["Left", `M${x} ${y}v${height}`], ["Right", `M${x + width} ${y}v${height}`], ["Bottom", `M${x} ${y + height}h${width}`]]) {
-        const [line, thick, color] = [style[`border${side}Style`], parseFloat(style[`border${side}Width`]), plain(style[`border${side}Color`])];
-        if (line !== "none" && thick && color)
-          parts.push(`<path d="${path}" stroke="${color.replace("fill", "stroke")}" stroke-width="${thick}"${line in dashes ? ` stroke-dasharray="${dashes[line]}"` : ""}/>`);
-      }
-      for (const node of element.childNodes)
-        for (const { text, box: at } of node.nodeType === Node.TEXT_NODE ? lines(node) : [])
-          parts.push(`<text x="${(at.left - frame.left).toFixed(1)}" y="${(at.bottom - frame.top - at.height / 4.5).toFixed(1)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" font-style="${style.fontStyle}" fill="${plain(style.color)}">${escaped(text)}</text>`);
-    }
-    const size = `width="${frame.width.toFixed(0)}" height="${frame.height.toFixed(0)}"`;
-    return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="${escaped(getComputedStyle(picture).fontFamily)}"><rect ${size} fill="${cssColor("bg")}"/>${parts.join("")}</svg>`;
-  }
-  // A standalone copy of an inline SVG, with the style sheet's properties as attributes.
-  function inlined(picture) {
-    const copy = picture.cloneNode(true);
-    const twins = [copy, ...all("*", copy)];
-    for (const [i, part] of [picture, ...all("*", picture)].entries()) {
-      const style = getComputedStyle(part);
-      for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "font-size", "font-weight", "font-family", "text-anchor", "opacity"])
-        twins[i].setAttribute(name, style.getPropertyValue(name));
-    }
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    copy.style.background = cssColor("bg");
-    return copy.outerHTML;
-  }
-  // Prints and files use the light colors.
-  function light(make) {
-    root.classList.add("light");
-    try {
-      return make();
-    } finally {
-      root.classList.remove("light");
-    }
-  }
-  async function svg(box) {
-    const plot = box.querySelector(".plot");
-    if (!plot) return light(() => (box.querySelector("svg") ? inlined(box.querySelector("svg")) : traced(box.querySelector("[data-picture]"))));
+  async function picture(plot, format) {
     if (!plot.dataset.drawn) await draw(plot);
-    const { data, layout } = light(() => {
-      const { data, layout } = composed(plot);
-      return { data, layout: { ...layout, paper_bgcolor: cssColor("bg") } };
-    });
-    const text = await Plotly.toImage({ data, layout }, { format: "svg", width: plot.clientWidth, height: plot.clientHeight });
-    return decodeURIComponent(text.slice(text.indexOf(",") + 1));
+    root.classList.add("light");
+    const { data, layout } = composed(plot);
+    root.classList.remove("light");
+    return Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: "#fff" } }, { format, width: layout.width, height: layout.height, scale: format === "png" ? 2 : 1 });
   }
   function table(box) {
     const beside = box.querySelector("script[data-csv]");
-    return beside ? JSON.parse(beside.textContent) : figure(box.querySelector(".plot")).table;
+    if (beside) return JSON.parse(beside.textContent);
+    const { data, layout } = figure(box.querySelector(".plot"));
+    return layout.meta && [layout.meta.columns, ...data.flatMap((trace) => trace.customdata ?? [])];
   }
   // An apostrophe before text that a spreadsheet would evaluate.
   const inert = (value) => (/^[=+\-@\t\r]/.test(value) && isNaN(value) ? `'${value}` : String(value));
@@ -190,21 +162,21 @@
   const csv = (box) => table(box).map((row) => row.map((v) => quoted(v ?? "")).join(",")).join("\n") + "\n";
   function tools(box) {
     if (box.querySelector(".tools")) return;
+    const plot = box.querySelector(".plot");
     const bar = document.createElement("p");
     bar.className = "tools";
-    const offer = (word, type, make) => {
+    const offer = (word, make) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = word;
-      button.title = `Save the chart as ${word}`;
-      const name = box.id || box.querySelector(".plot").id;
-      button.addEventListener("click", async () => save(`${name}.${word.toLowerCase()}`, type, await make(box)));
+      button.title = `Save as ${word}`;
+      button.addEventListener("click", async () => save(`${box.id || plot.id}.${word.toLowerCase()}`, await make()));
       bar.append(button);
     };
-    offer("SVG", "image/svg+xml", svg);
-    if (table(box)) offer("CSV", "text/csv", csv);
+    for (const format of plot ? ["png", "svg"] : []) offer(format.toUpperCase(), () => picture(plot, format));
+    if (table(box)) offer("CSV", () => URL.createObjectURL(new Blob([csv(box)], { type: "text/csv" })));
     box.append(bar);
   }
   // Chart kinds whose data and layout a separate script builds.
-  window.charts = { watch, near, draw, svg, csv, kinds: {} };
+  window.charts = { watch, near, draw, picture, csv, kinds: {} };
 })();
