@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flashcore import frames
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import CapabilityError, Exit, UsageError
+from flashcore.explain import diff
 from flashcore.explain import roofline as rooflines
 from flashcore.gate import judge as gate
 from flashcore.model import plugin
@@ -28,10 +29,12 @@ from flashcore.model.suite import TIERS, Tier
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import judging, plugins
 from flashcore.records import lookup, store
+from flashcore.report import figure
 from flashcore.suites import load
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
 
 load_suite = load.load
@@ -84,6 +87,33 @@ class Run:
             UsageError: the suite has no such shape, or a name in ``facts`` is not a numeric fact.
         """
         return frames.table(self.record, self.shapes[0] if shape is None else shape, facts)
+
+    def roofline(self, shape: str | None = None, against: Run | None = None) -> Figure:
+        """The report's roofline as a plotly figure: the useful FLOPs over the time that ranks, against the bytes of a
+        memory level. Its menu has the other levels, and the FLOPs that the hardware counted.
+
+        Args:
+            shape: ``None``: the suite's first. An imported run has one roofline for all kernels.
+            against: another run of the suite. Arrows lead from its marks to this run's.
+
+        Raises:
+            UsageError: the suite has no such shape, or the two runs do not compare.
+            CapabilityError: plotly is not installed.
+        """
+        record, before = self.record, None if against is None else recorded(against)
+        name = self.shapes[0] if shape is None else shape
+        if name not in self.shapes:
+            raise UsageError(f"shape {name}: expected one of {', '.join(self.shapes)}{did_you_mean(name, self.shapes)}")
+        if before is not None and (reason := diff.comparable(before, record)):
+            raise UsageError(f"against={before.id}: expected a run that compares with {record.id}: {reason}")
+        try:
+            from plotly.graph_objects import Figure
+        except ModuleNotFoundError as error:
+            hint = "pip install plotly, or install flashcore with its extra `frames`"
+            raise CapabilityError(
+                f"figures need the Python package plotly, which cannot be imported ({error})", hint
+            ) from error
+        return Figure(figure.of_record(record, name, before).figure())
 
 
 def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -> Run:

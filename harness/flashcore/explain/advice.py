@@ -27,6 +27,7 @@ from flashcore.model.catalogue import spec_of
 from flashcore.model.record import Fact, Subject, Value
 from flashcore.model.suite import Shape
 from flashcore.model.text import in_words, same_hardware, significant
+from flashcore.records.lookup import ROOFS
 
 #: A cause in the code that may take this share of the time, %, comes before busy resources and waits.
 MUCH = 10.0
@@ -124,7 +125,8 @@ def as_data(advice: Advice) -> dict[str, Any]:
 
 @lru_cache(64)  # the gate calls it for each failure
 def advice(readings: Readings, variant: str, shape: str, arch: str | None = None) -> tuple[Advice, ...]:
-    """Returns the advice on a case, in :func:`order`; none on a reference, or on a shape that is only checked.
+    """Returns the advice on a case, in :func:`order`; none on a reference, on a shape that is only checked, and on
+    kernels that measure roofs.
 
     Args:
         arch: the arch of the static facts; by default the measured or usual one, the only one with counters.
@@ -151,7 +153,7 @@ def order(item: Advice) -> tuple[bool, float]:
 def _every(readings: Readings, variant: str, shape: str, arch: str | None) -> Iterator[Advice]:
     """The advice on each kernel of a case."""
     record = readings.record
-    if record.suite.variants[variant].is_reference:
+    if record.suite.variants[variant].is_reference or record.suite.name == ROOFS:
         return
     arch = arch or readings.arch
     measured = readings.arch is None or arch is None or same_hardware(arch, readings.arch)

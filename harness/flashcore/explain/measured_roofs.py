@@ -15,6 +15,7 @@ from flashcore.chips import devices
 from flashcore.explain import roofline
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record, Roof, Subject
+from flashcore.records.lookup import ROOFS
 
 #: Operations or bytes per second in one unit of a ceiling.
 _PER_SECOND = {"GB/s": 1e9, "TFLOP/s": 1e12, "Gop/s": 1e9}
@@ -57,6 +58,30 @@ class Measured:
     def ratio(self) -> float | None:
         """Measured over datasheet."""
         return self.value / self.datasheet if self.datasheet else None
+
+
+#: The resource that a case saturates → its amount and the unit of the ceiling; of others, bytes or tensor FLOPs.
+_AMOUNTS = {
+    "fp32": ("fp32_flop", "TFLOP/s"),
+    "exp": ("exp", "Gop/s"),
+    "issue": ("instructions", "Gop/s"),
+    "barrier": ("barriers", "us"),
+    "cluster_barrier": ("barriers", "us"),
+    "launch": ("launches", "us"),
+}
+
+
+def rates(record: Record) -> dict[Subject, Measured]:
+    """Each timed case of a roofs run as a ceiling; empty for other runs."""
+    if record.suite.name != ROOFS:
+        return {}
+    roofs = {o.shape: record.suite.variants[o.variant].roof for o in record.outcomes}
+    tensor, memory = ("tensor_flop", "TFLOP/s"), "GB/s"
+    amounts = {
+        shape: _AMOUNTS.get(roof, tensor if roof.endswith("_tensor") else (f"{roof}_bytes", memory))
+        for shape, roof in roofs.items()
+    }
+    return {one.subject: one for one in measured(record, amounts) if one.resource != "launch_plain"}
 
 
 def measured(record: Record, amounts: Mapping[str, tuple[str, str]]) -> list[Measured]:

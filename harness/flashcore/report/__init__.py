@@ -57,7 +57,7 @@ _HIDE = 'if (/[?&](shape|focus|against)=/.test(location.search)) document.docume
 #: (page name, function that renders an HTML section below the page's content).
 Sections = Sequence[tuple[str, Callable[[Book], Markup]]]
 
-_NAVIGATION = ((INDEX, "Overview"), (ROOFLINE, "Roofline"), (GUARDRAILS, "Guardrails"))
+_CORE = (INDEX, ROOFLINE, GUARDRAILS)  # pages that every record with something for them has, in this order
 
 
 def render(
@@ -101,11 +101,13 @@ def render(
     parts, reports = [], []
     for book, place, chip in zip(books, folders, judgement.chips or [""], strict=True):
         overview, roofline = overview_page.page(book), roofline_page.page(book)
-        every = [overview, roofline, guardrail_page.page(book)]
+        every: list[Page[Any]] = [overview]
+        every += [roofline] if roofline.view.known else []
+        every += [guardrail_page.page(book)] if book.judgement.verdicts else []
         every += [replace(page, in_menu=page.name != INDEX) for make in pages if (page := make(book)) is not None]
         every = [*{page.name: page for page in every}.values()]  # a plugin's page replaces the page of the same name
         every += [variant_page.page(book, v) for v in book.record.suite.variants.values()]
-        gate, line = gate_badge(book.judgement, GUARDRAILS), origin_line(book.record)
+        gate, line = gate_badge(book.judgement, GUARDRAILS * bool(book.judgement.verdicts)), origin_line(book.record)
         parts.append(_Part(book, every, single_file, gate, line, place, chip, sections=sections))
         reports.append(chips_page.ChipReport(chip, place, book, overview.view, roofline.view))
     if others:
@@ -139,7 +141,7 @@ class _Part:
     @property
     def navigation(self) -> Sequence[tuple[str, str]]:
         """(name, label) of each page in the header."""
-        return self.menu or [*_NAVIGATION, *((p.name, p.title) for p in self.pages if p.in_menu)]
+        return self.menu or [(p.name, p.title) for p in self.pages if p.in_menu or p.name in _CORE]
 
     @property
     def variants(self) -> Mapping[str, Variant]:
@@ -288,7 +290,11 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
         "table_json": _json,
         "packed": lambda data: _packed(_json(data)),
         # The unrounded values of bars, for their CSV.
-        "bars_json": lambda head, bars: _json(head + [[bar.name, bar.cell.sort, bar.parent] for bar in bars]),
+        "bar_row": lambda bar: [bar.name, bar.cell.sort, bar.parent],
+        "quantile_rows": lambda samples: [
+            ["mode", "percent of samples at or below", "µs"],
+            *([s.mode, percent, time] for s in samples for percent, time, _ in s.quantiles),
+        ],
         "breaks": _breaks,
         "significant": significant,
         "sentence": sentence,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from statistics import median
 from typing import Any
 
 from flashcore.explain import heat, roofline
@@ -17,13 +18,14 @@ from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
 from flashcore.model.text import faster, quantity, significant
-from flashcore.report import drawings
+from flashcore.report import memory
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import Case
 
 #: TMA instructions that copy from L2 to shared memory, bypassing L1.
 _BULK_COPY = re.compile(r"U(TMALDG|BLKCP)\b")
 MOST_LINES = 10
+QUANTILES = (1, *range(5, 100, 5), 99)  # percent
 MOST_CONTEXT = 30  # lines without code shown between two with code
 MOST_INSTRUCTIONS = 5
 MOST_LIMITERS = 6
@@ -76,6 +78,21 @@ class HotKernel:
     code: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of one timing mode, ascending."""
+
+    mode: str
+    times: Sequence[float]
+
+    @property
+    def quantiles(self) -> list[tuple[int, float, float]]:
+        """(percent of the samples at or below, the time, its difference from the median in percent)."""
+        middle = median(self.times)
+        ranks = ((p, self.times[min(len(self.times) * p // 100, len(self.times) - 1)]) for p in QUANTILES)
+        return [(p, time, 100 * (time / middle - 1)) for p, time in ranks]
+
+
 class CaseView(Case):
     """The content of a page about one case."""
 
@@ -83,6 +100,8 @@ class CaseView(Case):
     def answer(self) -> list[str]:
         """The parts of a sentence: the time, compared with the parent, the fastest reference and the floor."""
         time, step, gap = self.number(self.shape.time), self.step, self.gap
+        if self.variant.imported and (ns := self.number("ncu_duration")):
+            return [f"{significant(ns / 1e3)} µs under ncu (the median of its launches)"]
         if not time:
             return [f"no time: {self.book.why(self.shape.time, self.subject)}"]
         parts = [
@@ -162,18 +181,18 @@ class CaseView(Case):
         return bars
 
     @property
-    def samples(self) -> drawings.Drawing | None:
+    def samples(self) -> list[Samples]:
+        """The timing samples of each mode."""
         case = self.subject.case
-        series = [(m, s) for m in MODES if (s := self.book.record.samples.get(f"{case}/{m}"))]
-        return drawings.samples(case, series) if series else None
+        return [Samples(words(m), sorted(s)) for m in MODES if (s := self.book.record.samples.get(f"{case}/{m}"))]
 
     @property
-    def memory(self) -> drawings.Drawing | None:
-        """The picture of the traffic between memory levels."""
+    def memory(self) -> tuple[list[Bar], list[list[Any]]] | None:
+        """The traffic between memory levels, as bars and as a table."""
         if self.number("l2_bytes") is None:
             return None
         parent = _reader(self.parent) if self.parent else None
-        return drawings.memory(self.subject.case, _reader(self), parent, tma=self._uses_tma())
+        return memory.bars(_reader(self), parent, tma=self._uses_tma())
 
     def _uses_tma(self) -> bool:
         """Whether the code has TMA copies to shared memory."""

@@ -93,7 +93,10 @@ class Chips:
         reports = self.reports
         records = [r.book.record for r in reports]
         yield [Cell("report"), *(Cell(r.book.record.id, href=r.folder + INDEX) for r in reports)]
-        yield [Cell("gate"), *(gate_badge(r.book.judgement, r.folder + GUARDRAILS) for r in reports)]
+        yield [
+            Cell("gate"),
+            *(gate_badge(r.book.judgement, (r.folder + GUARDRAILS) * bool(r.book.judgement.verdicts)) for r in reports),
+        ]
         origins = [dict(provenance(r)) for r in records]
         for name in ("", "driver", "nvcc", "source"):
             yield [Cell(name or "machine"), *(Cell(rows.get(name) or "not recorded") for rows in origins)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from flashcore.chips import devices
 from flashcore.explain import diff, roofline
+from flashcore.explain.predictions import Readings
 from flashcore.explain.roofline import LEVELS, MEASURED, THEORY, Counted, Point
 from flashcore.explain.rows import Row
 from flashcore.model.groups import grouped
@@ -504,3 +505,11 @@ def of_imports(marks: Marks) -> Chart:
     shares = {case: sum(each) / total for case, each in times.items()}
     cases = sorted(shares, key=lambda case: -shares[case])
     return Chart(marks, cases, {c: f"{100 * shares[c]:.0f} % of the time" for c in cases[:3]}, weights=shares)
+
+
+def of_record(record: Record, shape: str, before: Record | None = None) -> Chart:
+    """The chart of the row of a shape; of an import, of all kernels."""
+    if all(v.imported for v in record.suite.variants.values()):
+        return of_imports(Marks(record))
+    readings = Readings(record)
+    return of_row(Row(readings, readings.alike[shape]), Marks(record), before and Marks(before))

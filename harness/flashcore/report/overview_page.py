@@ -65,6 +65,9 @@ COLUMNS = (
 USUAL = 8
 #: The columns shown if nothing was timed.
 STATIC = ("variant", "limits", "registers", "spills", "smem", "occupancy", "waves", "technique")
+#: The columns of a run that measures roofs; ``tflops`` is then the rate of any resource.
+RATES = ("variant", "time", "tflops", "over-peer", "right", "limits", "held", "technique")
+_RATE = ("tflops", "rate", "", "the amount that the case saturates a resource with, over the time")
 #: Follows a time whose median hides two levels.
 TWO_LEVELS = "two levels"
 #: The order of missing results.
@@ -249,7 +252,7 @@ def _section(book: Book, row: CaseRow) -> Section:
     first = next(iter(steps.values()), None)
     rows = [_row(case, ladder) for case in (*timed, *(c for name, c in cases.items() if name not in row.times))]
     keys = [key for key, *_ in COLUMNS]
-    shown = [] if timed else [keys.index(key) for key in STATIC]
+    shown = [keys.index(key) for key in ((RATES if book.rates else ()) if timed else STATIC)]
     columns = [*shown, *(i for i in range(len(keys)) if i not in shown)]
     about = answer.case if answer else cases[first[0].subject.variant] if first else next(reversed(ours), None)
     time = whole(book.readings, about.variant.name, about.shape.name) if about else None
@@ -259,7 +262,7 @@ def _section(book: Book, row: CaseRow) -> Section:
         row,
         answer,
         _picture(ladder, timed) if timed else None,
-        [COLUMNS[i] for i in columns],
+        [_RATE if book.rates and COLUMNS[i][0] == "tflops" else COLUMNS[i] for i in columns],
         [replace(r, cells=tuple(r.cells[i] for i in columns)) for r in rows],
         "; ".join(list(reasons)[:3]),
         about,
@@ -283,23 +286,29 @@ def _answer(ladder: Ladder, timed: Sequence[Case]) -> Answer | None:
     speedup = row.over(name, reference)
     pair, interval = row.pair(name, reference), _interval(speedup) if speedup else ""
     origin = f", {gap.floor.roof.origin}" if gap and gap.floor.roof else ""
+    over, compared = "no reference was timed", missing("no reference was timed")
+    floor = f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown"
+    if reference and speedup:
+        over = unbroken(faster(speedup[0], reference))
+        compared = number_cell(speedup[0], title=pair, detail=f"{interval} {reference}")
+    if rate := _rate(case):
+        over, compared, interval = f"{rate.text}\u00a0{rate.unit}", rate, ""
+        floor = rate.title
     return Answer(
         case=case,
         time=significant(time, 3),
         regime=words(rank),
-        over_reference=unbroken(faster(speedup[0], reference)) if reference and speedup else "no reference was timed",
+        over_reference=over,
         interval=interval,
         pair=pair,
-        floor=f"{significant(gap.ratio, 3)}\u00a0×\u00a0its floor" if gap else "its floor is unknown",
+        floor=floor,
         floor_title=f"{significant(gap.floor_us, 3)} µs ({gap.floor.resource}{origin})" if gap else "",
         others=[(words(r), f"{significant(t, 3)} µs") for r in REGIMES if r != rank and (t := case.number(f"{r}_p50"))],
         levels=[f"{c.variant.name} has {c.levels}" for c in timed if c.levels and c.variant.name in (name, reference)],
         summary=[
             variant_cell(name, shape=case.shape.name),
             number_cell(time, title=case.levels, detail=TWO_LEVELS if case.levels else words(rank)),
-            number_cell(speedup[0], title=pair, detail=f"{interval} {reference}")
-            if reference and speedup
-            else missing("no reference was timed"),
+            compared,
         ],
     )
 
@@ -396,7 +405,8 @@ def _row(case: Case, ladder: Ladder) -> Row:
         case.book.limits_badge(variant, f"{GUARDRAILS}?variant={variant.name}"),
         limiter if limiters.text else missing(case.why("profile")),
         _over(case, row, case.book.record.suite.baseline, "speedup_vs_baseline"),
-        *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90", "tflops")),
+        *(case.cell(name) for name in (*(f"{regime}_p50" for regime in REGIMES), "isolated_p90")),
+        _rate(case) or case.cell("tflops"),
         floor,
         *(case.cell(name) for name in ("tensor_active", "theoretical_occupancy", "achieved_occupancy")),
         _waves(case),
@@ -409,6 +419,15 @@ def _row(case: Case, ladder: Ladder) -> Row:
         Cell(variant.technique, title=variant.technique, sort=variant.technique),
     )
     return Row(cells, case.role, note)
+
+
+def _rate(case: Case) -> Cell | None:
+    """What a case of a roofs run measures."""
+    rate = case.book.rates.get(case.subject)
+    if rate is None:
+        return None
+    share = f"{100 * rate.ratio:.1f} % of the datasheet's at this clock" if rate.ratio else "no datasheet states it"
+    return Cell(significant(rate.value), rate.unit.replace("us", "µs each"), share, rate.value, "number")
 
 
 def _correct(case: Case) -> tuple[Cell, str]:

@@ -47,7 +47,7 @@ class Section:
         if p is None:
             return "", "", ""
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
-        rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs ({p.regime})"
+        rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.regime}"
         limiter = self.book.limiters(p.subject.variant, p.subject.shape or "").text
         words = (rate, figure.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
         return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
@@ -83,6 +83,7 @@ class Roofline:
     """The page's content."""
 
     book: Book
+    most = MAX_SHAPES
 
     @cached_property
     def device(self) -> devices.Device | None:
@@ -94,12 +95,18 @@ class Roofline:
         by_gpu = dict.fromkeys(r for gpu in record.gpus for r in gpu.roofs)  # each sharing GPU's measured roofs
         return roofline.roofs(self.device, None, tuple(by_gpu) or record.roofs)
 
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.roofs or self.marks.by_case)
+
     @cached_property
     def marks(self) -> Marks:
         return Marks(self.book.record)
 
     @cached_property
     def shapes(self) -> list[Section]:
+        """The sections with a point or a bound."""
         book, marks = self.book, self.marks
         if book.imported:
             chart = figure.of_imports(marks)
@@ -109,7 +116,7 @@ class Roofline:
         for row in book.rows[:MAX_SHAPES]:
             chart = figure.of_row(row, marks, before)
             sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart, chart.cases))
-        return sections
+        return [s for s in sections if s.chart.points or s.case_bounds]
 
     @property
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from markupsafe import Markup
-
+from flashcore.chips import occupancy
 from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
@@ -16,7 +15,6 @@ from flashcore.model.groups import grouped
 from flashcore.model.record import Artifact, Fact, Plan, Subject, unlaunched_note
 from flashcore.model.suite import Prediction, Shape, Variant
 from flashcore.model.text import UNMEASURED, quantity
-from flashcore.report import drawings
 from flashcore.report.case_view import CaseView
 from flashcore.report.cells import Cell, check_cell, fact_cell, missing, not_applicable, prediction_cell
 from flashcore.report.guardrail_page import RANK, value_cell
@@ -35,6 +33,8 @@ TIMES = (
     ("tflops", "TFLOP/s"),
     ("bench_sm_clock", "SM clock"),
 )
+#: Of an imported kernel.
+IMPORTED_TIMES = (("ncu_duration", "under ncu"), ("profiled_launches", "launches"), ("sm_clock", "SM clock"))
 OCCUPANCY = (
     "theoretical_occupancy",
     "occupancy_limiter",
@@ -76,7 +76,6 @@ class VariantView:
 
     book: Book
     variant: Variant
-    times = TIMES
     occupancy_facts = OCCUPANCY
 
     @property
@@ -236,8 +235,9 @@ class VariantView:
             yield kernel, [by_name.get(n, of_case.get(n)) for n in OCCUPANCY]
 
     @property
-    def next_steps(self) -> list[tuple[explain.Step, str, Markup]]:
-        """The occupancy limiter on the displayed arch, and the next step, once for equal shapes."""
+    def next_steps(self) -> list[tuple[explain.Step, str, list[list[Cell]]]]:
+        """The occupancy limiter on the displayed arch, the next step, and what each number of blocks allows; once for
+        equal shapes."""
         plans = [plan for case in self.shown if self.book.arch and (plan := self.plans.get(case.shape.name))]
         by_launches = grouped(
             (tuple(dict.fromkeys((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plan.launches)), plan)
@@ -249,7 +249,7 @@ class VariantView:
             for step in explain.what_ifs(self.book.record, same[0], self.book.arch or "")
         )
         return [
-            (on[0][0], ", ".join(plan.shape for _, same in on for plan in same), drawings.charts(on[0][0]))
+            (on[0][0], ", ".join(plan.shape for _, same in on for plan in same), _allowed(on[0][0]))
             for on in steps.values()
         ]
 
@@ -261,13 +261,18 @@ class VariantView:
         return [c for c in self.shown if c.number("ncu_duration") is not None] or self.shown[:1]
 
     @property
+    def times(self) -> Sequence[tuple[str, str]]:
+        return IMPORTED_TIMES if self.variant.imported else TIMES
+
+    @property
     def timed(self) -> list[CaseView]:
-        return [case for case in self.shown if "bench" in case.shape.stages]
+        time = "ncu_duration" if self.variant.imported else ""
+        return [c for c in self.shown if (c.number(time) if time else "bench" in c.shape.stages)]
 
     def timing(self, case: Case) -> list[Cell]:
         return [
             Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
-            *(case.cell(name) for name, _ in TIMES),
+            *(self.book.cell(n, case.subject, brief=True, with_unit=self.variant.imported) for n, _ in self.times),
             Cell(case.limiters.short or UNMEASURED, title=case.limiters.text, sort=case.limiters.short),
         ]
 
@@ -375,6 +380,23 @@ class VariantView:
             Cell(v.source, sort=v.source),
             Cell(first or "within the limit", title=v.reason.strip() if more else ""),
         ]
+
+
+def _allowed(step: explain.Step) -> list[list[Cell]]:
+    """A row per number of blocks that fit on an SM: the most registers per thread and shared memory per block, and what
+    is now and next; empty if occupancy is unmeasured."""
+    arch, now = step.subject.arch, step.now.blocks_per_sm
+    if step.then is None or arch is None or now is None:
+        return []
+    registers = occupancy.staircase(arch, "registers", step.threads, step.registers, 0)
+    smem = occupancy.staircase(arch, "shared memory", step.threads, 1, step.smem)
+    rows = []
+    for blocks in sorted({n for _, n in (*registers, *smem) if n} | {now, step.then.target or now}):
+        most = [max((end for end, n in steps if n >= blocks), default=None) for steps in (registers, smem)]
+        cells = [Cell("none", kind="none") if m is None else Cell(f"{m:,}", sort=m, kind="number") for m in most]
+        word = "now" if blocks == now else "next" if blocks == step.then.target else ""
+        rows.append([Cell(str(blocks), sort=blocks, kind="number", detail=word), *cells])
+    return rows
 
 
 def page(book: Book, variant: Variant) -> Page[VariantView]:

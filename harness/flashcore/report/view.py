@@ -9,7 +9,7 @@ from datetime import date
 from functools import cache, cached_property
 from typing import Generic, TypeVar
 
-from flashcore.explain import heat, ladder, limiter, roofline
+from flashcore.explain import heat, ladder, limiter, measured_roofs, roofline
 from flashcore.explain.ladder import Ladder, Step
 from flashcore.explain.limiter import Limiters
 from flashcore.explain.predictions import Readings, extreme, unmeasured
@@ -117,6 +117,7 @@ class Book:
         self.imported = bool(suite.variants) and all(v.imported for v in suite.variants.values())
         #: Identical shapes share a row.
         self.rows = [Row(self.readings, shapes) for shapes in suite.rows(self.shapes)]
+        self.rates = measured_roofs.rates(record)
         self.listings = cache(self._listings)  # a case's, each with its lines in order
         self._ladders: dict[tuple[str, ...], Ladder] = {}
 

@@ -110,10 +110,13 @@ class Comparison:
         return None if pair is None else _verdict(self.data, first, *pair)
 
 
-def page(book: Book) -> Page[Comparison]:
-    """The page ``compare``."""
+def page(book: Book) -> Page[Comparison] | None:
+    """The page ``compare``; ``None`` without a pair, and for an import's kernels, which have nothing in common."""
+    view = Comparison(book)
+    if view.verdict is None or (book.imported and book.other is None):
+        return None
     scripts = ("charts.js", str(HERE / "compare.js")) if any(map(book.record.facts.named, _TIMES)) else ()
-    return Page("compare", "Compare", str(HERE / "compare.html.j2"), Comparison(book), scripts=scripts)
+    return Page("compare", "Compare", str(HERE / "compare.html.j2"), view, scripts=scripts)
 
 
 def _shape(record: Record, variant: Variant) -> str:

@@ -1,9 +1,8 @@
-"""The page of a study: one HTML file, readable without scripts. The picture has a table of its figures."""
+"""The page of a study: one HTML file, readable without scripts but for its chart."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -17,15 +16,9 @@ from flashcore.plugins.tune.study import Result
 from flashcore.plugins.tune.summary import Summary, Table
 from flashcore.report import write_standalone
 from flashcore.report.cells import Bar, Cell, missing, number_cell
-from flashcore.report.drawings import Drawing, svg
 
 #: Rows of the table of all candidates; results.jsonl has the others.
 MOST = 2000
-#: The edges of the picture.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 352, 10, 196
-_HEIGHT = 236
-#: From the edges to the least and the largest time.
-_INSET = (_BOTTOM - _TOP) / 22
 #: A floor more than this many times below the best is not drawn: it would leave no room for the candidates.
 _NEAR = 3
 
@@ -39,7 +32,8 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
     return write_standalone(
         Path(__file__).with_name("study.html.j2"),
         file,
-        *("charts.js", "report.js"),
+        *(("plotly-basic.min.js", "charts.js") if study.timed else ("charts.js",)),
+        "report.js",
         study=study,
         header=study.header,
         answer=_answer(study),
@@ -69,7 +63,7 @@ def _timed(study: Summary) -> dict[str, Any]:
     faster, kept = study.within_budgets()
     return {
         "axes": _axes(study),
-        "history": {"drawing": _history(study), "table": _view(study.improved())},
+        "history": {"figure": _history(study), "table": _view(study.improved())},
         "losers": {
             "table": _view(study.candidates(one.result for one in faster)),
             "kept": kept and (significant(kept.us), study.grid.text(kept.index)),
@@ -78,43 +72,49 @@ def _timed(study: Summary) -> dict[str, Any]:
     }
 
 
-def _history(study: Summary) -> Drawing:
+def _history(study: Summary) -> dict[str, Any]:
     """Each candidate's time over the evaluations, the best so far as steps, and the floor if it is near."""
-    times, floor = [one.us for one in study.timed], study.header.floor
-    best, last = study.improvements, study.timed[-1].evaluation
-    near = [floor] if floor and floor > best[-1].us / _NEAR else []
-    least, most = min(times + near), max(times)
-    height = (_BOTTOM - _TOP - 2 * _INSET) / (math.log(most / least) or 1)
-
-    def x(evaluation: int) -> float:
-        return round(_LEFT + 6 + (_RIGHT - _LEFT - 12) * (evaluation - 1) / max(last - 1, 1), 1)
-
-    def y(us: float) -> float:
-        return round(_BOTTOM - _INSET - height * math.log(us / least), 1)
-
-    parts = []
-    for us in (min(times), max(times)):
-        parts.append(f'<path class="grid" d="M{_LEFT} {y(us)}H{_RIGHT}"/>')
-        parts.append(_text(_LEFT - 5, y(us) + 4, "end", significant(us)))
-    parts += [_text(x(n), _BOTTOM + 15, "middle", n) for n in sorted({1, last // 2, last} - {0})]
-    for us in near:
-        parts.append(f'<path class="floor" d="M{_LEFT} {y(us)}H{_RIGHT}"/>')
-        parts.append(_text(_RIGHT, y(us) - 4, "end", f"floor {significant(us)}"))
-    table: list[list[Any]] = [["evaluation", "µs", "best so far, µs", "point"]]
-    for one, best_us in zip(study.timed, itertools.accumulate(times, min), strict=True):
-        table.append([one.evaluation, one.us, best_us, one.index])
-        title = f"point {one.index}: {significant(one.us)} µs; {study.grid.text(one.index)}"
-        parts.append(
-            f'<circle cx="{x(one.evaluation)}" cy="{y(one.us)}" r="2.5"><title>{escape(title)}</title></circle>'
-        )
-    steps = "".join(f"H{x(b.evaluation)}V{y(b.us)}" for b in best[1:])
-    parts.append(f'<path class="best" d="M{x(best[0].evaluation)} {y(best[0].us)}{steps}H{x(last)}"/>')
-    parts.append(_text(_RIGHT, _HEIGHT - 6, "end", "evaluations on the GPU"))
-    return Drawing(svg(f"Best time at {study.shape} against evaluations", _HEIGHT, parts), table)
-
-
-def _text(x: float, y: float, kind: str, text: object) -> str:
-    return f'<text x="{x}" y="{y}" class="{kind}">{escape(str(text))}</text>'
+    timed, best, floor = study.timed, study.improvements, study.header.floor
+    last = timed[-1].evaluation
+    best_so_far = itertools.accumulate((one.us for one in timed), min)
+    dots = {
+        "mode": "markers",
+        "name": "candidates",
+        "x": [one.evaluation for one in timed],
+        "y": [one.us for one in timed],
+        "marker": {"color": "#77818c", "size": 5},
+        "text": [
+            f"point {one.index}: {significant(one.us)} µs<br>{escape(study.grid.text(one.index))}" for one in timed
+        ],
+        "hovertemplate": "%{text}<extra></extra>",
+        "customdata": [[one.evaluation, one.us, us, one.index] for one, us in zip(timed, best_so_far, strict=True)],
+    }
+    steps = {
+        "mode": "lines",
+        "name": "best so far",
+        "x": [*(b.evaluation for b in best), last],
+        "y": [*(b.us for b in best), best[-1].us],
+        "line": {"shape": "hv", "color": "#3b78b4"},
+        "hoverinfo": "skip",
+    }
+    near = {
+        "mode": "lines",
+        "name": f"floor {significant(floor or 0)} µs",
+        "x": [1, last],
+        "y": [floor, floor],
+        "line": {"dash": "dash", "color": "#2f9563"},
+        "hoverinfo": "skip",
+    }
+    return {
+        "data": [dots, steps, *([near] if floor and floor > best[-1].us / _NEAR else [])],
+        "layout": {
+            "xaxis": {"title": {"text": "evaluations on the GPU"}},
+            "yaxis": {"title": {"text": "µs"}, "type": "log", "exponentformat": "none"},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+            "margin": {"l": 56, "r": 12, "t": 40, "b": 44},
+            "meta": {"columns": ["evaluation", "µs", "best so far, µs", "point"]},
+        },
+    }
 
 
 def _genealogy(study: Summary) -> Table:
