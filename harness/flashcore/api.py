@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flashcore import frames
+from flashcore import figures, frames
 from flashcore.errors import CapabilityError, Exit, UsageError
 from flashcore.explain import diff
 from flashcore.explain import roofline as rooflines
@@ -29,7 +29,6 @@ from flashcore.model.suite import TIERS, Tier
 from flashcore.model.text import did_you_mean, shortened
 from flashcore.pipeline import judging, plugins
 from flashcore.records import lookup, store
-from flashcore.report import figure
 from flashcore.suites import load
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Run:
             raise CapabilityError(
                 f"figures need the Python package plotly, which cannot be imported ({error})", hint
             ) from error
-        return Figure(figure.of_record(record, name, before).figure())
+        return Figure(figures.of_record(record, name, before).figure())
 
 
 def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -> Run:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashcore.chips.occupancy import LIMITS, occupancy, staircase, waves, what_if
+from flashcore.chips.occupancy import LIMITS, occupancy, waves, what_if
 from flashcore.model import cause_text
 
 launches = {
@@ -235,45 +235,6 @@ def test_the_vendors_calculator_agrees(tmp_path: Path) -> None:
     assert len(given) == len(cases)
     for case, expected in zip(cases, given, strict=True):
         assert occupancy(*case).blocks_per_sm == int(expected), case
-
-
-# --- the staircase ------------------------------------------------------------------------------
-
-
-@given(**launches)
-def test_a_staircase_says_what_occupancy_says_at_every_value(
-    arch: str, threads: int, registers: int, smem: int
-) -> None:
-    smem = min(smem, LIMITS[arch].smem_block * 1024)
-    along = {
-        "registers": (registers, staircase(arch, "registers", threads, 1, smem)),
-        "shared memory": (smem, staircase(arch, "shared memory", threads, registers, 0)),
-    }
-    now = occupancy(arch, threads, registers, 0, smem).blocks_per_sm
-    for value, stairs in along.values():
-        ends, counts = [end for end, _ in stairs], [count for _, count in stairs]
-        assert ends == sorted(set(ends)) and counts == sorted(set(counts), reverse=True)
-        assert next(count for end, count in stairs if value <= end) == now
-    assert along["registers"][1][-1][0] == 255
-    assert along["shared memory"][1][-1][0] == LIMITS[arch].smem_block * 1024
-
-
-@given(**launches)
-def test_where_a_step_ends_one_more_unit_costs_a_block(arch: str, threads: int, registers: int, smem: int) -> None:
-    def registers_at(value: int) -> int | None:
-        return occupancy(arch, threads, value, 0, smem).blocks_per_sm
-
-    def smem_at(value: int) -> int | None:
-        return occupancy(arch, threads, registers, 0, value).blocks_per_sm
-
-    for end, count in staircase(arch, "registers", threads, registers, smem)[:-1]:
-        assert registers_at(end) == count and (registers_at(end + 1) or 0) < count
-    for end, count in staircase(arch, "shared memory", threads, registers, smem)[:-1]:
-        assert smem_at(end) == count and (smem_at(end + 1) or 0) < count
-
-
-def test_an_arch_without_known_limits_has_no_staircase() -> None:
-    assert staircase("sm_30", "registers", 128, 64, 0) == ()
 
 
 @pytest.mark.parametrize("arch", sorted(LIMITS))

@@ -296,37 +296,6 @@ def what_if(
     return WhatIf(now, reached, fewer_registers, fewer_smem, free_registers, free_smem)
 
 
-def staircase(
-    arch: str, resource: Literal["registers", "shared memory"], threads: int, registers: int, smem: int
-) -> tuple[tuple[int, int], ...]:
-    """Blocks per SM as a function of one resource, as steps: the largest value of each step, and its blocks.
-
-    Registers range from 1 to 255 per thread, shared memory from 0 to the most bytes per block. A launch that fails
-    counts as 0 blocks. Empty if the arch's limits are unknown.
-
-    Args:
-        resource: the varied resource; its argument is ignored.
-        threads: threads per block.
-        registers: registers per thread.
-        smem: bytes of shared memory per block, static and dynamic.
-    """
-    limit = limits(arch)
-    if limit is None:
-        return ()
-    # Steps end only at multiples of the allocation unit.
-    if resource == "registers":
-        unit = REGISTER_UNIT // WARP
-        values = [*range(unit, MAX_REGISTERS, unit), MAX_REGISTERS]
-        fits = [occupancy(arch, threads, r, 0, smem) for r in values]
-    else:
-        rooms = {_most_smem(limit, n) for n in range(1, limit.blocks + 1)}
-        values = sorted(room for room in rooms | {limit.smem_block * KIB} if room >= 0)
-        fits = [occupancy(arch, threads, registers, 0, s) for s in values]
-    # The number of blocks decreases from step to step; the last value of each remains.
-    ends = {fit.blocks_per_sm or 0: value for value, fit in zip(values, fits, strict=True)}
-    return tuple((value, blocks) for blocks, value in ends.items())
-
-
 def waves(blocks: float, blocks_per_sm: float, sms: int) -> float:
     """The number of blocks in the grid over those that fit on the GPU at once."""
     return round(blocks / (sms * blocks_per_sm), 4)

@@ -289,12 +289,6 @@ def environment(single_file: bool, prefix: str = "") -> Environment:
     templates.filters |= {
         "table_json": _json,
         "packed": lambda data: _packed(_json(data)),
-        # The unrounded values of bars, for their CSV.
-        "bar_row": lambda bar: [bar.name, bar.cell.sort, bar.parent],
-        "quantile_rows": lambda samples: [
-            ["mode", "percent of samples at or below", "µs"],
-            *([s.mode, percent, time] for s in samples for percent, time, _ in s.quantiles),
-        ],
         "breaks": _breaks,
         "significant": significant,
         "sentence": sentence,
@@ -348,7 +342,7 @@ def _scripts(bodies: Sequence[_Body]) -> dict[str, str]:
     html = "".join(body.html for body in bodies)
     needed = (
         ('class="plot', "plotly-basic.min.js"),
-        ('<figure class="chart', "charts.js"),
+        ('class="plot', "charts.js"),
         ('data-verdicts="', "guardrails.js"),
         ('<details class="code', "source.js"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,12 +17,9 @@ from flashcore.explain.predictions import predicted_share
 from flashcore.model.catalogue import FACTS, STALL_REASONS
 from flashcore.model.record import Listing
 from flashcore.model.text import faster, quantity, significant
-from flashcore.report import memory
 from flashcore.report.cells import Bar, Cell, fact_cell, missing, not_applicable, number_cell, unbroken, words
 from flashcore.report.view import Case
 
-#: TMA instructions that copy from L2 to shared memory, bypassing L1.
-_BULK_COPY = re.compile(r"U(TMALDG|BLKCP)\b")
 MOST_LINES = 10
 QUANTILES = (1, *range(5, 100, 5), 99)  # percent
 MOST_CONTEXT = 30  # lines without code shown between two with code
@@ -44,6 +40,25 @@ SPEED_OF_LIGHT = (
     ("bytes of L1", "l1_busy"),
     ("L2", "l2_throughput"),
     ("DRAM", "dram_throughput"),
+)
+#: Paths between memories: (name, its fact, the facts that replace it). L2's have those of TMA and clusters too.
+PATHS = (
+    ("shared memory → registers", "shared_load_wavefronts"),
+    ("registers → shared memory", "shared_store_wavefronts"),
+    ("shared memory ↔ registers", "shared_wavefronts", "shared_load_wavefronts"),
+    ("L1 → registers", "global_load_bytes"),
+    ("registers → L1", "global_store_bytes"),
+    ("L1 ↔ registers", "l1_bytes", "global_load_bytes"),
+    ("L2 → SMs", "l2_read_bytes"),
+    ("SMs → L2", "l2_write_bytes"),
+    ("L2 ↔ SMs", "l2_bytes", "l2_read_bytes"),
+    ("by TMA, L2 → shared memory", "tma_read_bytes"),
+    ("by TMA, shared memory → L2", "tma_write_bytes"),
+    ("between SMs of a cluster", "cluster_bytes"),
+    ("atomics in L2", "atomic_bytes"),
+    ("reductions in L2", "reduction_bytes"),
+    ("DRAM → L2", "dram_read_bytes"),
+    ("L2 → DRAM", "dram_write_bytes"),
 )
 #: Computed share → (its function, the counter that it needs).
 _COMPUTED = {
@@ -187,23 +202,32 @@ class CaseView(Case):
         return [Samples(words(m), sorted(s)) for m in MODES if (s := self.book.record.samples.get(f"{case}/{m}"))]
 
     @property
-    def memory(self) -> tuple[list[Bar], list[list[Any]]] | None:
-        """The traffic between memory levels, as bars and as a table."""
-        if self.number("l2_bytes") is None:
-            return None
-        parent = _reader(self.parent) if self.parent else None
-        return memory.bars(_reader(self), parent, tma=self._uses_tma())
-
-    def _uses_tma(self) -> bool:
-        """Whether the code has TMA copies to shared memory."""
-        listings = self.book.listings(self.subject.case)
-        return any(_BULK_COPY.search("\n".join(i.text for i in x.instructions)) for x, _ in listings)
+    def memory(self) -> list[Bar]:
+        """The bytes on each path between memories, as shares of the most; a total only without its parts."""
+        before = self.parent.number if self.parent else lambda _: None
+        paths = [p for p in PATHS if self.number(p[1]) and all(self.number(x) is None for x in p[2:])]
+        most = max((_bytes(fact, self.number(fact)) for _, fact, *_ in paths), default=0.0) or 1.0
+        return [
+            Bar(
+                name,
+                self.book.cell(fact, self.subject),
+                100 * _bytes(fact, self.number(fact)) / most,
+                None if (was := before(fact)) is None else 100 * _bytes(fact, was) / most,
+                "passes" if "wavefronts" in fact else "",
+            )
+            for name, fact, *_ in paths
+        ]
 
     @property
     def heat(self) -> list[HotKernel]:
         """The hottest lines of each kernel, with their machine instructions."""
         before = self.book.listings(self.parent.subject.case) if self.parent else []
         return [_kernel(*listing, before) for listing in self.book.listings(self.subject.case)]
+
+
+def _bytes(fact: str, value: float | None) -> float:
+    """The value in bytes: a pass through shared memory has 128."""
+    return (value or 0.0) * (128 if "wavefronts" in fact else 1)
 
 
 def _reader(case: Case) -> Callable[[str], float | None]:

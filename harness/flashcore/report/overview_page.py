@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log10
-from typing import Any
 
 from flashcore.chips.occupancy import waves
 from flashcore.explain import time_shares
@@ -137,7 +136,7 @@ class Stair:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The ladder on a log scale: rows, ticks (position, label), marks (class, position, label), and the CSV's table.
+    """The ladder on a log scale: rows, ticks (position, label) and marks (class, position, label).
 
     Args:
         needs: variant → resource → the least share of the time that the resource needs.
@@ -149,7 +148,6 @@ class Picture:
     ticks: list[tuple[float, str]]
     marks: list[tuple[str, float, str]]
     counted: bool
-    table: list[list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,13 +348,7 @@ def _picture(ladder: Ladder, timed: Sequence[Case]) -> Picture:
         us = times[row.reference]
         marks.append(("peer", at(us), f"fastest reference: {row.reference} {significant(us, 3)} µs"))
     counted = any(n.counted for by_resource in needs.values() for n in by_resource.values())
-    head = ["variant", "shape", "role", f"{row.shape.time} µs", "parent", "floor µs"]
-    table: list[list[Any]] = [[*head, *(f"{r} percent of the time" for r in RESOURCES)]]
-    for case in reversed(timed):
-        variant = case.variant
-        shares = [n.percent if (n := needs[variant.name].get(r)) else None for r in RESOURCES]
-        table.append([variant.name, case.shape.name, case.role, times[variant.name], variant.parent, floor, *shares])
-    return Picture(needs, stairs, ticks, marks, counted, table)
+    return Picture(needs, stairs, ticks, marks, counted)
 
 
 #: Width of a tick's label on a phone, in percent of the scale.

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from flashcore import figures
 from flashcore.chips import devices
 from flashcore.explain import diff, roofline
 from flashcore.explain.roofline import CaseBounds, Point
+from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
 from flashcore.model.record import Roof, Subject
 from flashcore.model.suite import REGIMES, Shape
 from flashcore.model.text import significant
-from flashcore.report import figure
 from flashcore.report.cells import Cell, missing, not_applicable, number_cell
-from flashcore.report.figure import COUNTED, USEFUL, Chart, Marks
 from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
 
@@ -49,7 +49,7 @@ class Section:
         unit = "useful TFLOP/s" if p.counted == USEFUL else "TFLOP/s by counters"
         rate = f"{significant(p.tflops)} {unit} in {significant(p.time_us)} µs, {p.regime}"
         limiter = self.book.limiters(p.subject.variant, p.subject.shape or "").text
-        words = (rate, figure.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
+        words = (rate, figures.share_text(p), f"limited by {limiter}" if limiter else "its limiter is unmeasured")
         return p.subject.variant, self.chart.labels.get(p.subject, ""), "; ".join(words)
 
     @property
@@ -109,12 +109,12 @@ class Roofline:
         """The sections with a point or a bound."""
         book, marks = self.book, self.marks
         if book.imported:
-            chart = figure.of_imports(marks)
+            chart = figures.of_imports(marks)
             return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart, ())]
         before = Marks(book.other) if book.other and not diff.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
-            chart = figure.of_row(row, marks, before)
+            chart = figures.of_row(row, marks, before)
             sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart, chart.cases))
         return [s for s in sections if s.chart.points or s.case_bounds]
 
@@ -122,7 +122,7 @@ class Roofline:
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
         """Impossible points, once per case and cause, with their levels."""
         faults = grouped(
-            ((str(p.subject), text), f"{figure.name(p.level)}, {COUNTED[p.counted]}")
+            ((str(p.subject), text), f"{figures.name(p.level)}, {COUNTED[p.counted]}")
             for p in self.marks.of(self.marks.by_case)
             if not p.subject.kernel
             for text in p.faults
@@ -145,14 +145,14 @@ def page(book: Book) -> Page[Roofline]:
 
 
 def _point_row(chart: Chart, point: Point) -> list[Cell]:
-    reason = f"no roof for {point.roof} or {figure.name(point.level)} is known on this device"
+    reason = f"no roof for {point.roof} or {figures.name(point.level)} is known on this device"
     shares = [s and 100 * s for s in (point.share, point.share_of_measured)]
     times = chart.padding(point.subject)
     return [
         variant_cell(
             point.subject.variant, f"{COUNTED[point.counted]}, {point.regime}", shape=point.subject.shape or ""
         ),
-        Cell(figure.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
+        Cell(figures.name(point.level), sort=point.level, detail="formula" if point.modeled else ""),
         *(number_cell(x, 4) for x in (point.time_us, point.intensity, point.tflops, point.gbps)),
         *(missing(reason) if s is None else Cell(f"{s:.1f}", sort=s, kind="number") for s in shares),
         missing("the hardware's FLOPs or the problem's are unknown") if times is None else number_cell(times),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from flashcore.chips import occupancy
 from flashcore.explain import explain, predictions
 from flashcore.gate.judge import Verdict
 from flashcore.model.catalogue import FACTS, GROUP_STAGE, RULE
@@ -235,9 +234,8 @@ class VariantView:
             yield kernel, [by_name.get(n, of_case.get(n)) for n in OCCUPANCY]
 
     @property
-    def next_steps(self) -> list[tuple[explain.Step, str, list[list[Cell]]]]:
-        """The occupancy limiter on the displayed arch, the next step, and what each number of blocks allows; once for
-        equal shapes."""
+    def next_steps(self) -> list[tuple[explain.Step, str]]:
+        """The occupancy limiter on the displayed arch, and the next step, once for equal shapes."""
         plans = [plan for case in self.shown if self.book.arch and (plan := self.plans.get(case.shape.name))]
         by_launches = grouped(
             (tuple(dict.fromkeys((x.kernel, x.block, x.cluster, x.dynamic_smem) for x in plan.launches)), plan)
@@ -248,10 +246,7 @@ class VariantView:
             for same in by_launches.values()
             for step in explain.what_ifs(self.book.record, same[0], self.book.arch or "")
         )
-        return [
-            (on[0][0], ", ".join(plan.shape for _, same in on for plan in same), _allowed(on[0][0]))
-            for on in steps.values()
-        ]
+        return [(on[0][0], ", ".join(plan.shape for _, same in on for plan in same)) for on in steps.values()]
 
     # --- measured -------------------------------------------------------------------------------
 
@@ -380,23 +375,6 @@ class VariantView:
             Cell(v.source, sort=v.source),
             Cell(first or "within the limit", title=v.reason.strip() if more else ""),
         ]
-
-
-def _allowed(step: explain.Step) -> list[list[Cell]]:
-    """A row per number of blocks that fit on an SM: the most registers per thread and shared memory per block, and what
-    is now and next; empty if occupancy is unmeasured."""
-    arch, now = step.subject.arch, step.now.blocks_per_sm
-    if step.then is None or arch is None or now is None:
-        return []
-    registers = occupancy.staircase(arch, "registers", step.threads, step.registers, 0)
-    smem = occupancy.staircase(arch, "shared memory", step.threads, 1, step.smem)
-    rows = []
-    for blocks in sorted({n for _, n in (*registers, *smem) if n} | {now, step.then.target or now}):
-        most = [max((end for end, n in steps if n >= blocks), default=None) for steps in (registers, smem)]
-        cells = [Cell("none", kind="none") if m is None else Cell(f"{m:,}", sort=m, kind="number") for m in most]
-        word = "now" if blocks == now else "next" if blocks == step.then.target else ""
-        rows.append([Cell(str(blocks), sort=blocks, kind="number", detail=word), *cells])
-    return rows
 
 
 def page(book: Book, variant: Variant) -> Page[VariantView]:

@@ -145,7 +145,6 @@
       this.part("times").innerHTML = [...REGIMES, "under_ncu"].map((m) => this.time(m, plain[m], known[m])).join("");
       this.part("counters").innerHTML = this.counters();
       this.part("charts").innerHTML = this.phases();
-      window.charts.watch(this.box);
       this.part("source").innerHTML = `<h2>Source <span class="detail">lines that machine code was made of</span></h2>${this.source()}`;
     }
     answer(mode, ratio, known) {
@@ -212,14 +211,9 @@
       const none = `<tr><td colspan="6">No difference: no counter that both have moved by more than ${bound}.</td></tr>`;
       const caption = `Differences of more than ${bound}, the largest first: percentages in points, others as a share of the larger value; each half of the axis is 100 %. Gray is neither better nor worse: less to the left, more to the right. ncu counted with caches flushed.`;
       const draw = (rows, label, words) => table("num1 pair leans", label, words, `${heading}<tbody>${rows.map(row).join("") || none}</tbody>`);
-      const csv = [["name", was, now, "unit", "change"], ...moved.map((f) => [f.fact, f.was, f.now, f.unit, change(f)])];
       const picture = draw(moved, "Differences", caption);
       const others = draw(rest, "No difference", `Within ${bound} of each other, or counted of only one`);
-      return this.figure("counters", picture, csv) + (rest.length ? `<details><summary>${rest.length} others</summary>${others}</details>` : "");
-    }
-    figure(id, picture, csv) {
-      const data = JSON.stringify(csv).replaceAll("<", "\\u003c");
-      return `<figure class="chart" id="${this.box.dataset.compare}-${id}-chart">${picture}<script type="application/json" data-csv>${data}</script></figure>`;
+      return picture + (rest.length ? `<details><summary>${rest.length} others</summary>${others}</details>` : "");
     }
 
     // --- phases of both ---
@@ -232,7 +226,7 @@
       const bar = (v) => (v === null ? missing("it was not measured there") : `<td><span class="bar"><i style="width:${Math.min(v, 100)}%"></i></span> <b>${fixed(v, 1)} %</b></td>`);
       const body = rows.map(([key, a, b]) => `<tr><th scope="row">${esc(key)}</th>${bar(a)}${bar(b)}</tr>`).join("");
       const picture = `<table class="bars two"><caption>Where warps were found, % of the samples</caption>${heads("phase", breaks(before), breaks(after))}<tbody>${body}</tbody></table>`;
-      return `<div><h3>Phases <span class="detail">${esc(this.name)}</span></h3>${this.figure("phases", picture, [["name", `${before} percent`, `${after} percent`], ...rows])}</div>`;
+      return `<div><h3>Phases <span class="detail">${esc(this.name)}</span></h3>${picture}</div>`;
     }
 
     // --- source: what both have aligned, what differs beside each other ---

@@ -115,7 +115,7 @@ def page(book: Book) -> Page[Comparison] | None:
     view = Comparison(book)
     if view.verdict is None or (book.imported and book.other is None):
         return None
-    scripts = ("charts.js", str(HERE / "compare.js")) if any(map(book.record.facts.named, _TIMES)) else ()
+    scripts = (str(HERE / "compare.js"),) if any(map(book.record.facts.named, _TIMES)) else ()
     return Page("compare", "Compare", str(HERE / "compare.html.j2"), view, scripts=scripts)
 
 

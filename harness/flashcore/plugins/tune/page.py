@@ -32,12 +32,11 @@ def write(study: Summary, file: Path, finals: Sequence[Final] = ()) -> Path:
     return write_standalone(
         Path(__file__).with_name("study.html.j2"),
         file,
-        *(("plotly-basic.min.js", "charts.js") if study.timed else ("charts.js",)),
+        *(("plotly-basic.min.js", "charts.js") if study.timed else ()),
         "report.js",
         study=study,
         header=study.header,
         answer=_answer(study),
-        steps=[["step", "left", "rejected"], *([s.name, s.left, s.rejected] for s in study.funnel)],
         pareto=_view(study.pareto()) if study.front else None,
         finals=_view(finalists.table(finals, study.grid)) if finals else None,
         candidates=_view(study.candidates(_ordered(study)[:MOST])),

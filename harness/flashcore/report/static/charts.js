@@ -60,9 +60,15 @@
     const moved = {};
     for (const [i, label] of all("g.annotation", plot).entries()) {
       const box = label.querySelector(".annotation-text-g")?.getBoundingClientRect();
-      const by = box && (box.right > frame.right - 2 ? frame.right - 2 - box.right : box.left < frame.left + 2 ? frame.left + 2 - box.left : 0);
-      const { ax, showarrow } = plot.layout.annotations[label.dataset.index ?? i];
-      if (by && showarrow !== false) moved[`annotations[${label.dataset.index ?? i}].ax`] = ax + by;
+      const at = label.dataset.index ?? i;
+      const { ax, showarrow, xanchor } = plot.layout.annotations[at];
+      const over = box && showarrow !== false ? Math.max(0, box.right - frame.right + 2) || Math.min(0, box.left - frame.left - 2) : 0;
+      if (!over) continue;
+      const mark = (xanchor === "left" ? box.left : box.right) - ax;
+      const room = over > 0 ? mark - frame.left : frame.right - mark; // on the other side of the mark
+      const flipped = room > box.width + Math.abs(ax) + 4;
+      Object.assign(moved, { [`annotations[${at}].ax`]: flipped ? -ax : ax - over });
+      if (flipped) Object.assign(moved, { [`annotations[${at}].xanchor`]: over > 0 ? "right" : "left", [`annotations[${at}].align`]: over > 0 ? "right" : "left" });
     }
     if (Object.keys(moved).length) await Plotly.relayout(plot, moved);
   }
@@ -124,7 +130,7 @@
       resized.observe(plot);
       views(plot);
     }
-    for (const box of all("figure.chart", part)) tools(box);
+    for (const box of all("figure.chart", part).filter((box) => box.querySelector(".plot"))) tools(box);
     near();
   }
   const redraw = () => all(".plot").filter((plot) => plot.clientWidth > 0 && (plot.dataset.drawn || printed)).forEach(draw);
@@ -151,8 +157,6 @@
     return Plotly.toImage({ data, layout: { ...layout, paper_bgcolor: "#fff" } }, { format, width: layout.width, height: layout.height, scale: format === "png" ? 2 : 1 });
   }
   function table(box) {
-    const beside = box.querySelector("script[data-csv]");
-    if (beside) return JSON.parse(beside.textContent);
     const { data, layout } = figure(box.querySelector(".plot"));
     return layout.meta && [layout.meta.columns, ...data.flatMap((trace) => trace.customdata ?? [])];
   }
@@ -173,7 +177,7 @@
       button.addEventListener("click", async () => save(`${box.id || plot.id}.${word.toLowerCase()}`, await make()));
       bar.append(button);
     };
-    for (const format of plot ? ["png", "svg"] : []) offer(format.toUpperCase(), () => picture(plot, format));
+    for (const format of ["png", "svg"]) offer(format.toUpperCase(), () => picture(plot, format));
     if (table(box)) offer("CSV", () => URL.createObjectURL(new Blob([csv(box)], { type: "text/csv" })));
     box.append(bar);
   }
