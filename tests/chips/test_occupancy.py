@@ -247,16 +247,6 @@ def test_a_block_can_have_all_shared_memory_but_what_the_system_takes(arch: str)
     assert not occupancy(arch, 32, 16, 0, limit.smem_block * 1024 + 1).blocks_per_sm
 
 
-@pytest.mark.parametrize("arch", sorted(LIMITS))
-def test_a_staircase_of_shared_memory_begins_with_all_blocks_and_ends_with_one(arch: str) -> None:
-    limit = LIMITS[arch]
-    steps = staircase(arch, "shared memory", 32, 16, 0)
-    assert [blocks for _, blocks in steps] == sorted({blocks for _, blocks in steps}, reverse=True)
-    assert steps[0][1] == min(limit.blocks, limit.warps) and steps[-1] == (limit.smem_block * 1024, 1)
-    for room, blocks in steps:
-        assert occupancy(arch, 32, 16, 0, room).blocks_per_sm == blocks
-
-
 def test_what_would_fit_one_block_more_leaves_the_other_resource_alone() -> None:
     result = what_if("sm_90a", 256, 96, 1024, 32768)
     assert result is not None

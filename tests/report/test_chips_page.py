@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from flashcore.model.record import Facts, Record, Roof, SharingGpu, Subject
 from flashcore.model.text import significant
 from flashcore.report import chips_page
 from tests import factory
+from tests.marks import embedded, marks
 from tests.report.test_report import TODAY, assert_linked, full, unpacked
 
 RECORD = factory.record(factory.suite(budgets=[factory.budget("isolated_p50", maximum=500.0, variants=("slow",))]))
@@ -52,13 +52,12 @@ def test_each_chip_has_its_column_and_its_own_report_below(pages: dict[str, str]
 
 
 def test_each_roofline_is_of_one_chip_and_its_own_roofs(pages: dict[str, str]) -> None:
-    drawn = [json.loads(x) for x in re.findall(r'<script type="application/json" id="[^"]*-data">(.*?)</script>',
-                                               pages["index.html"])]  # fmt: skip
-    of_mission = [d for d in drawn if d["kind"] == "roofline" and d["table"][1][2] == "mission"]
-    h200, l4 = ({(r["resource"], r["origin"], r["value"]) for r in d["roofs"]} for d in of_mission)
-    assert ("dram", "measured", 4321.0) in h200 and not [r for r in l4 if r[1] == "measured"]
-    assert ("dram", "datasheet", 4800.0) in h200 and ("dram", "datasheet", 300.0) in l4
-    assert "split" in {row[0] for row in of_mission[0]["table"]} - {row[0] for row in of_mission[1]["table"]}
+    of_mission = [embedded(pages["index.html"], f"index-{i}-mission") for i in (1, 2)]
+    h200, l4 = ({trace.get("name") for trace in figure["data"]} for figure in of_mission)
+    assert "DRAM 4,321 GB/s (measured, 90 % of it)" in h200 and not [n for n in l4 if n and "measured" in n]
+    assert "DRAM 4,800 GB/s (datasheet)" in h200 and "DRAM 300.0 GB/s (datasheet)" in l4
+    drawn = [{m["variant"] for m in marks(figure)} for figure in of_mission]
+    assert "split" in drawn[0] - drawn[1]
 
 
 def test_the_gate_names_the_chip(pages: dict[str, str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gzip
-import json
 import re
 import sys
 import tempfile
@@ -42,10 +41,12 @@ from flashcore.model.record import (
     Subject,
 )
 from flashcore.model.suite import CudaSource, Prediction
+from flashcore.model.text import quantity
 from flashcore.report import guardrail_page
 from flashcore.report.overview_page import COLUMNS, Overview
 from flashcore.report.view import Book
 from tests import factory
+from tests.marks import embedded, labels, marks
 
 TODAY = date(2026, 1, 2)
 EVIL = "<script>alert('x')</script>\"'&"
@@ -351,20 +352,12 @@ def test_what_users_write_is_escaped(tmp_path: Path, single_file: bool) -> None:
 
 
 def test_every_chart_has_its_words_and_its_data(pages: dict[str, str]) -> None:
-    for attributes in re.findall(r'<div [^>]*class="plot[^>]*>', pages["roofline.html"]):
+    plots = re.findall(r'<div [^>]*class="plot[^>]*>', pages["roofline.html"])
+    assert plots
+    for attributes in plots:
         assert re.search(r'aria-label="[^"]{20,}"', attributes)
         data = re.search(r'data-figure="([^"]+)"', attributes)
         assert data and data[1] in Page(pages["roofline.html"]).ids
-    drawn = 0
-    for name, text in pages.items():
-        for figure in re.findall(r"<figure[^>]*>(.*?)</figure>", text, re.DOTALL):
-            drawn += 1
-            assert "<caption>" in figure or re.search(r'aria-label="[^"]{20,}"', figure), name
-            (table,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', figure, re.DOTALL)
-            given = json.loads(table)
-            head, *rows = given if isinstance(given, list) else given["table"]
-            assert rows and {len(row) for row in rows} == {len(head)}, name
-    assert drawn >= 20
 
 
 def test_the_chart_library_is_loaded_where_it_draws_and_nowhere_else(pages: dict[str, str]) -> None:
@@ -438,7 +431,7 @@ def test_the_ladder_says_what_failed_in_plain_sight(pages: dict[str, str]) -> No
 
 def test_the_first_screen_names_the_fastest_its_limiter_the_budgets_and_the_next_step(pages: dict[str, str]) -> None:
     words = Page(pages["index.html"]).words
-    fastest = r"Fastest split , 20\.\d µs isolated , 0\.4\d\d × the speed of cudnn \[95 %: 0\.4\d+–0\.4\d+\]"
+    fastest = r"Fastest variant split , 20\.\d µs isolated , 0\.4\d\d × the speed of cudnn \[95 %: 0\.4\d+–0\.4\d+\]"
     assert re.search(fastest, words) and re.search(r"[\d.]+ × its floor of [\d.]+ µs", words)
     assert re.search(r"Limited by Waiting for the block's other warps .*: 4 % of the time; 4 % is unattributed", words)
     assert re.search(r"Budgets \d+ failed , \d+ at risk , \d+ waived of \d+ limits", words)
@@ -605,18 +598,6 @@ def test_without_times_the_table_shows_static_facts_first(tmp_path: Path) -> Non
     assert shown["waves"].sort == pytest.approx(33 / (132 * per_sm), abs=1e-3)
 
 
-def test_the_pictures_figures_are_the_records(pages: dict[str, str]) -> None:
-    """Each drawing can be exported, with its recorded values."""
-    record = full()
-    tables = re.findall(r"data-csv>(\[.*?)</script>", pages["index.html"])
-    assert len(tables) == 2
-    head, *rows = json.loads(tables[0])
-    assert head[:4] == ["variant", "shape", "role", "isolated_p50 µs"]
-    assert {r[0] for r in rows} == {"slow", "fast", "split", "cudnn"}
-    for name, shape, _, time, *_ in rows:
-        assert record.facts.number("isolated_p50", Subject(name, shape=shape)) == time
-
-
 def test_fastest_stands_first(pages: dict[str, str]) -> None:
     names = [r[0][2].split()[0] for r in Page(pages["index.html"]).rows if len(r) == len(COLUMNS)][1:7]
     assert names == ["cudnn", "split", "fast", "slow", "broken", "wrong"]
@@ -647,7 +628,7 @@ def test_builds_that_are_missing_for_one_reason_are_said_once(tmp_path: Path) ->
 def test_shapes_are_offered_by_problem_where_there_are_several(tmp_path: Path, pages: dict[str, str]) -> None:
     softmax = dataclasses.replace(factory.shape("other"), problem="softmax")
     shapes = [factory.shape(), softmax, factory.shape("long", factory.LONG)]
-    text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["roofline.html"]
+    text = render(factory.bare_record(factory.suite(shapes=shapes)), tmp_path / "r")["index.html"]
     matches = re.findall('<optgroup label="([^"]*)">(.*?)</optgroup>', text)
     assert [(problem, re.findall('value="([^"]*)"', group)) for problem, group in matches] == [
         ("attention", ["mission", "long"]),
@@ -662,13 +643,6 @@ def test_predictions_stand_beside_what_was_measured(pages: dict[str, str]) -> No
     assert cells[0][1] == FACTS["isolated_p50"].why
     assert row[1:4] == ["221.0 µs", "100.0 µs", "L4"]
     assert row[6].startswith("40") and row[7].startswith("40.")
-
-
-def test_the_next_block_is_drawn_beside_its_words(pages: dict[str, str]) -> None:
-    text = pages["variant/fast.html"]
-    stairs = re.search(r"limited by [^<]*registers fewer give.*?<div class=\"stairs\">(.*?)</div>", text, re.DOTALL)
-    assert stairs and stairs[1].count("<svg") == 2 and "next: " in stairs[1]
-    assert 'class="stairs"' not in pages["variant/cudnn.html"]
 
 
 def test_phases_stand_beside_what_was_said_of_them(pages: dict[str, str]) -> None:
@@ -722,18 +696,16 @@ def test_source_lines_carry_samples_conflicts_and_local_memory(tmp_path: Path) -
     assert not [r for r in alone.rows if len(r) == 6 and "fast.cu:" in r[1][2]]
 
 
-def test_the_memory_charts_figures_are_the_records(pages: dict[str, str]) -> None:
-    match = re.search(
-        r'id="variant-fast-memory-mission">.*?data-csv>(.*?)</script>', pages["variant/fast.html"], re.DOTALL
-    )
-    assert match
-    head, *rows = json.loads(match[1])
-    assert head == ["counter", "value", "parent"] and {"l2_bytes", "dram_read_bytes", "l1_hit"} < {r[0] for r in rows}
-    facts = full().facts
-    for name, value, parent in rows:
-        if name not in ("shared_busy", "l1_busy"):
-            assert value == facts.number(name, Subject("fast", shape="mission")), name
-            assert parent == facts.number(name, Subject("slow", shape="mission")), name
+def test_the_bars_of_memory_are_the_records_bytes(pages: dict[str, str]) -> None:
+    text = pages["variant/fast.html"]
+    table = re.search(r'id="variant-fast-memory-mission">(.*?)</table>', text, re.DOTALL)
+    assert table
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td title="([^"]*)">.*?width:([\d.]+)%.*?<b>([^<]*)</b>', table[1])
+    assert {"DRAM → L2", "L2 → DRAM"} <= {name for name, *_ in rows} and max(float(w) for _, _, w, _ in rows) == 100
+    for name, title, _, figure in rows:
+        fact = title.split("\n")[1].split(",")[0]
+        value = full().facts.number(fact, Subject("fast", shape="mission"))
+        assert value and figure in (quantity(value, "B")[0], quantity(value, "1")[0]), name
 
 
 def test_waivers_and_goals(pages: dict[str, str]) -> None:
@@ -783,9 +755,13 @@ def test_packed_columns_unpack_to_what_they_were() -> None:
 
 
 def test_a_measured_roof_is_drawn(pages: dict[str, str]) -> None:
-    assert [r["label"] for r in roofline_of(pages, "mission")["roofs"] if r["resource"] == "l2"] == [
-        "5,500 GB/s (measured)"
-    ]
+    names = [trace.get("name") for trace in roofline_of(pages, "mission")["data"]]
+    assert "L2 5,500 GB/s (measured)" in names and not any("unknown" in (name or "") for name in names)
+
+
+def test_a_level_without_a_roof_says_that_it_is_unknown(tmp_path: Path) -> None:
+    pages = render(dataclasses.replace(full(), roofs=()), tmp_path / "r")
+    assert "L2 roof: unknown" in [trace.get("name") for trace in roofline_of(pages, "mission")["data"]]
 
 
 def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Path) -> None:
@@ -804,41 +780,43 @@ def test_the_roofs_of_each_gpu_that_shared_a_run_are_listed_with_it(tmp_path: Pa
 
 
 def roofline_of(pages: dict[str, str], shape: str) -> dict[str, Any]:
-    match = re.search(rf'id="roofline-{shape}-data">(.*?)</script>', pages["roofline.html"], re.DOTALL)
-    assert match
-    return dict(json.loads(match[1]))
+    return embedded(pages["roofline.html"], f"roofline-{shape}")
 
 
 def test_the_rooflines_points_are_the_records_facts(pages: dict[str, str]) -> None:
-    record, drawn = full(), roofline_of(pages, "mission")
-    head, *rows = drawn["table"]
-    assert head[:5] == ["variant", "kernel", "shape", "level", "FLOPs by"]
-    assert drawn["named"] == {"winner": "split", "baseline": "slow", "peer": "cudnn", "parent": "fast"}
-    assert drawn["way"] == ["slow", "fast", "split"]
-    whole = [r for r in rows if r[1] is None]
-    assert {(r[0], r[3], r[4]) for r in whole} >= {("fast", level, "hardware") for level in ("dram", "l2", "l1")}
-    for variant, _, shape, level, by, flop, amount, time, *_ in whole:
-        subject = Subject(variant, shape=shape)
-        assert amount == record.facts.number(f"{level}_bytes", subject)
-        assert time == (record.facts.number("ncu_duration", subject) or 0) / 1e3
-        assert by == "hardware" or flop == record.facts.number("formula_flop", subject)
+    record, figure = full(), roofline_of(pages, "mission")
+    assert labels(figure) == {
+        "split": "fastest variant",
+        "slow": "baseline",
+        "cudnn": "fastest reference",
+        "fast": "its parent",
+    }
+    whole = [m for m in marks(figure) if m["kernel"] is None]
+    assert {(m["variant"], m["level"]) for m in whole if m["FLOPs by"] == "hardware"} >= {
+        ("fast", level) for level in ("dram", "l2", "l1")
+    }
+    for m in whole:
+        subject = Subject(m["variant"], shape=m["shape"])
+        assert m["bytes"] == record.facts.number(f"{m['level']}_bytes", subject)
+        useful = m["FLOPs by"] == "formula"
+        time = record.facts.number("isolated_p50" if useful else "ncu_duration", subject) or 0
+        assert m["time µs"] == (time if useful else time / 1e3)
+        assert not useful or m["FLOP"] == record.facts.number("formula_flop", subject)
 
 
 def test_without_counters_the_roofline_is_drawn_from_the_formulas_and_says_so(tmp_path: Path) -> None:
     record = full()
     bare = dataclasses.replace(record, facts=Facts([f for f in record.facts if f.source != "ncu"]))
     pages = render(bare, tmp_path / "r")
-    assert "No counters on mission: drawn from the problem formula's FLOPs and bytes" in unescape(
-        pages["roofline.html"]
-    )
-    _, *rows = roofline_of(pages, "mission")["table"]
-    assert {(r[0], r[3]) for r in rows} == {(v, s) for v in ("slow", "fast", "split", "cudnn") for s in ("dram", "l2")}
-    for variant, _, shape, level, by, flop, amount, time, *_, regime in rows:
-        subject = Subject(variant, shape=shape)
-        assert by == "formula" and flop == bare.facts.number("formula_flop", subject)
-        assert amount == bare.facts.number("formula_bytes", subject)
-        assert time == bare.facts.number("cold_p50" if level == "dram" else "isolated_p50", subject)
-        assert regime.startswith("cold p50" if level == "dram" else "isolated p50")
+    assert "No counters on mission: the bytes are those of the problem's formula" in unescape(pages["roofline.html"])
+    rows = marks(roofline_of(pages, "mission"))
+    places = {(m["variant"], m["level"]) for m in rows}
+    assert places == {(v, s) for v in ("slow", "fast", "split", "cudnn") for s in ("dram", "l2")}
+    for m in rows:
+        subject = Subject(m["variant"], shape=m["shape"])
+        assert m["FLOPs by"] == "formula" and m["FLOP"] == bare.facts.number("formula_flop", subject)
+        assert m["bytes"] == bare.facts.number("formula_bytes", subject)
+        assert m["time µs"] == bare.facts.number("isolated_p50", subject) and m["timing"] == "isolated p50"
 
 
 def test_shares_of_the_time_say_where_no_counter_stands_behind_them(tmp_path: Path) -> None:
@@ -860,7 +838,7 @@ def test_without_a_gpu_the_pages_say_so(tmp_path: Path) -> None:
     pages = render(record, tmp_path / "r")
     words = Page(pages["index.html"]).words
     assert "No times on mission" in words and "recorded without a GPU" in words
-    assert "No roof is known" in pages["roofline.html"]
+    assert "roofline.html" not in pages, "a page with nothing on it has no tab"
     row = Page(pages["index.html"]).cells("fast")
     assert row["time"][2] == "unmeasured" and row["registers"][2] == "96"
 

@@ -21,6 +21,7 @@ from flashcore.plugins.energy.section import section
 from flashcore.report import roofline_page
 from flashcore.report.view import Book
 from tests import factory, stages
+from tests.marks import marks
 from tests.plugins.energy.test_facts import steady
 
 SUITE = factory.suite()
@@ -63,8 +64,7 @@ def test_every_case_has_facts_or_a_cause(lacks: bool, tmp_path: Path) -> None:
     assert "mJ" in table and " 20.000" in table and "mJ" not in text_tables.ladder(record)
     (mission, *_) = roofline_page.Roofline(Book(told, "static", None)).shapes
     assert mission.drawn is not None
-    head, *rows = mission.drawn["table"]
-    joules = {row[0]: row[head.index("mJ per call")] for row in rows if row[1] is None}
+    joules = {m["variant"]: m["mJ per call"] for m in marks(mission.drawn) if m["kernel"] is None}
     assert joules["slow"] == pytest.approx(20) and joules["fast"] is None, "the hover tells what was recorded"
     html = section(Book(factory.bare_record(SUITE, energy.values()), "static", None))
     assert '<td class="number">20.00' in html and html.count("unmeasured") >= 4
