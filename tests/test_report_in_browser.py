@@ -6,7 +6,6 @@ import csv as csv_module
 import dataclasses
 import io
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,13 +19,14 @@ import pytest
 from benchmarks.report import CLICKS, LABELS, MANY, verdicts_page
 from flashcore import report
 from flashcore.gate.judge import judge
-from flashcore.model.record import Facts, Roof, Subject
+from flashcore.model.record import Facts, Subject
 from flashcore.model.text import number
 from flashcore.plugins.compare import differences
 from flashcore.plugins.compare import page as compare_page
 from flashcore.plugins.imports import page as imported_page
 from tests import factory
 from tests.browser import PROGRAM, Browser, browser
+from tests.marks import embedded, marks
 from tests.plugins.compare.test_page import MORE, contradicting
 from tests.plugins.imports.test_kernels import launches
 from tests.report.test_chips_page import H200, L4
@@ -151,146 +151,178 @@ def test_the_first_screen_holds_the_answer(chromium: Browser, folder: Path, size
         assert 0 <= left < right <= size[0] and 0 <= top < bottom <= size[1], (name, places[name])
 
 
-NAMED = """(level) => {
-  const form = document.querySelector(".byshape:not([hidden]) form.roofline-choices");
-  form.querySelector(`[name=level][value=${level}]`).click();
+#: The visible marks of the first chart with their places on the page, its labels, and its lines.
+CHART = """() => {
   const plot = document.querySelector(".byshape:not([hidden]) .plot");
-  return new Promise((done) => setTimeout(() => done(Array.from(plot.querySelectorAll(".annotation-text"), (e) => {
+  const { left, top } = plot.getBoundingClientRect();
+  const { xaxis, yaxis, _size } = plot._fullLayout;
+  const marks = plot.data.flatMap((t) => t.visible === true && t.customdata ? t.customdata.map((row, i) => ({
+    name: row[0], level: row[3], x: left + _size.l + xaxis.d2p(t.x[i]), y: top + _size.t + yaxis.d2p(t.y[i]),
+    inside: xaxis.d2p(t.x[i]) >= 0 && xaxis.d2p(t.x[i]) <= xaxis._length && yaxis.d2p(t.y[i]) >= 0 && yaxis.d2p(t.y[i]) <= yaxis._length,
+  })) : []);
+  const labels = Array.from(plot.querySelectorAll(".annotation-text"), (e) => {
     const box = e.getBoundingClientRect();
-    const around = plot.getBoundingClientRect();
-    return [e.textContent, box.left - around.left, box.top - around.top, around.right - box.right,
-      around.bottom - box.bottom, box.width, box.height];
-  })), 600));
+    return [e.textContent, box.left - left, box.top - top, box.right - left, box.bottom - top];
+  });
+  return { marks, labels, size: [plot.clientWidth, plot.clientHeight], range: [...xaxis.range],
+    shown: plot.data.filter((t) => t.visible === true).map((t) => t.name), wide: document.documentElement.scrollWidth - innerWidth };
 }"""
+DRAWN_CHART = "document.querySelector('.byshape:not([hidden]) .plot[data-drawn] .points path') !== null"
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_names_on_the_roofline_are_there_and_cover_no_other(chromium: Browser, folder: Path, width: int) -> None:
-    with chromium.page(folder / "roofline.html", "?focus=fast", size=(width, 900)) as shown:
-        shown.until("document.querySelector('.plot[data-drawn] .annotation-text') !== null")
-        for level in ("dram", "l2", "l1"):
-            words = shown.js(f"({NAMED})('{level}')")
-            names = " | ".join(text for text, *_ in words)
-            roof = {"dram": "DRAM: ", "l2": "L2: ", "l1": "L1: "}[level]
-            labels = ("split (winner)", "slow (baseline)", "cudnn (fastest reference)", "fast", "fp16 tensor: ")
-            for name in (*labels, roof):
-                assert name in names, (level, names)
-            assert min(min(place[:4]) for _, *place in words) >= 0, f"cut off: {words}"
-            boxes = [(left, top, left + w, top + h) for _, left, top, _, _, w, h in words]
-            for i, a in enumerate(boxes):
-                for b in boxes[i + 1 :]:
-                    disjoint = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
-                    assert disjoint, (level, width, words)
-        assert shown.js("document.querySelector('output.telling').textContent").startswith("fast: ")
-        assert shown.console == []
+def views(shown: Any) -> list[str]:
+    options = "Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=view] option'), (o) => o.textContent)"
+    return list(shown.js(options))
 
 
-def test_without_a_winner_the_roofline_tells_of_the_first_point(
-    chromium: Browser, tmp_path: Path, sample_record: Any
+def view(shown: Any, index: int) -> dict[str, Any]:
+    shown.js(f"""(() => {{
+      const select = document.querySelector(".byshape:not([hidden]) [name=view]");
+      select.value = "{index}";
+      select.dispatchEvent(new Event("change"));
+    }})()""")
+    shown.settle()
+    return dict(shown.js(f"({CHART})()"))
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False), (1920, False)])
+def test_each_view_of_the_roofline_fits_its_marks_and_labels(
+    chromium: Browser, folder: Path, width: int, dark: bool
 ) -> None:
-    record = sample_record("app_full")
-    report.render(record, tmp_path / "r", today=TODAY, pages=MORE)
-    listed = "document.querySelector('.byshape:not([hidden]) output.telling').textContent"
-    with chromium.page(tmp_path / "r" / "roofline.html") as shown:
-        variants = shown.js("Array.from(document.querySelectorAll('.byshape:not([hidden]) [name=focus] option'), "
-                            "(o) => o.textContent)")  # fmt: skip
-        assert variants[0] == "the first"
-        assert shown.js(listed).startswith(f"{variants[1]}: ") and "TFLOP/s" in shown.js(listed)
-        assert "the bandwidth of L2 is unmeasured" in shown.js(listed) and "of DRAM is unmeasured" not in shown.js(
-            listed
-        )
-        assert shown.console == []
-    with chromium.page(tmp_path / "r" / "roofline.html", "?focus=elsewhere") as shown:
-        message = shown.js(listed)
-        assert message.startswith("elsewhere has no point here, but ") and variants[1] in message
+    with chromium.page(folder / "roofline.html", size=(width, 900), dark=dark) as shown:
+        shown.until(DRAWN_CHART)
+        names = views(shown)
+        assert [n for n in names if n.startswith("useful")] == [
+            f"useful FLOPs, bytes of {level}" for level in ("DRAM", "L2", "L1", "all levels")
+        ]
+        for index, name in enumerate(names):
+            chart = view(shown, index)
+            assert len(chart["marks"]) >= 3 and all(m["inside"] for m in chart["marks"]), name
+            levels = {m["level"] for m in chart["marks"]}
+            assert levels == ({"dram", "l2", "l1"} if "all" in name else {name.rpartition(" ")[2].lower()})
+            text = " | ".join(label for label, *_ in chart["labels"])
+            for named in ("split", "slow", "cudnn", "fast"):
+                assert named in text, (name, text)
+            wide, tall = chart["size"]
+            boxes = [box for _, *box in chart["labels"]]
+            assert all(left >= 0 and top >= 0 and right <= wide and low <= tall for left, top, right, low in boxes), (
+                name
+            )
+            for i, one in enumerate(boxes):
+                for other in boxes[i + 1 :]:
+                    apart = (
+                        one[2] <= other[0] + 1
+                        or other[2] <= one[0] + 1
+                        or one[3] <= other[1] + 1
+                        or other[3] <= one[1] + 1
+                    )
+                    assert apart, (name, width, chart["labels"])
+            assert chart["wide"] <= 0
+        assert shown.console == [] and shown.requests == []
 
 
-ROOFS = """() => {
-  const plot = document.querySelector(".byshape:not([hidden]) .plot");
-  const { xaxis, yaxis } = plot._fullLayout;
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  const lines = plot.data.filter((t) => /: /.test(t.name ?? ""));
-  const at = (t, x) => 10 ** (Math.log10(t.y[0])
-    + (Math.log10(x / t.x[0]) / Math.log10(t.x[1] / t.x[0])) * Math.log10(t.y[1] / t.y[0]));
-  const given = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
-  const marks = plot.data.filter((t) => t.customdata).flatMap((t) => t.customdata.map((i, n) => {
-    const level = given.table[1 + i][3];
-    const own = lines.filter((l) => l.name.startsWith({ dram: "DRAM", l2: "L2", l1: "L1" }[level]));
-    const roof = Math.max(...own.map((l) => at(l, t.x[n])));
-    return { name: given.table[1 + i][0], level, colored: t.marker.color[n] === colour(level), size: t.marker.size[n],
-      under: t.y[n] <= roof, x: xaxis.d2p(t.x[n]), y: yaxis.d2p(t.y[n]), width: xaxis._length };
-  }));
-  const drawn = (name) => plot.data.filter((t) => t.name === name && t.x.length).length;
-  return { marks, lines: lines.map((l) => l.name), slopes: lines.filter((l) => l.y[0] !== l.y[1]).length,
-    paths: drawn("path"), gaps: drawn("gap"), own: drawn("roof"),
-    told: document.querySelector(".byshape:not([hidden]) output.telling").textContent };
-}"""
-
-
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
-def test_thirty_marks_of_one_intensity_stand_apart_under_roofs_that_are_drawn(
-    chromium: Browser, tmp_path: Path, width: int, dark: bool
-) -> None:
-    names = [f"v{i:02}" for i in range(30)]
-    suite = factory.suite([factory.variant(name) for name in names], [factory.shape()], baseline="v00")
-    times = {name: 4.0 + i // 3 for i, name in enumerate(names)}
-    measured = (Roof("l2", 9000.0, "GB/s", "measured", "H200"),)
-    slow = factory.fact("sm_clock", 0.9e9, "v05", shape="mission")
-    report.render(factory.record(suite, [slow], times, roofs=measured), tmp_path / "r", today=TODAY)
-    path = tmp_path / "r" / "roofline.html"
-    with chromium.page(path, size=(width, 900), dark=dark) as shown:
-        for level in ("dram", "l2", "l1"):
-            shown.js(f"({NAMED})('{level}')")
-            drawn = shown.js(f"({ROOFS})()")
-            marks = drawn["marks"]
-            assert len(marks) == 32, "30 variants at the level, the focus at the two others"
-            assert {m["level"] for m in marks} == {"dram", "l2", "l1"} and drawn["slopes"] >= 3
-            assert all(m["under"] and m["colored"] and 0 <= m["x"] <= m["width"] for m in marks)
-            for i, a in enumerate(marks):
-                for b in marks[i + 1 :]:
-                    assert math.hypot(a["x"] - b["x"], a["y"] - b["y"]) >= (a["size"] + b["size"]) / 2, (a, b)
-            assert (drawn["paths"], drawn["gaps"], drawn["own"]) == (0, 3, 0)
-            assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
-        listed = []
-        for focus in ("v05", "v29"):
-            shown.js(f"""(() => {{
-              const select = document.querySelector("[name=focus]");
-              select.value = "{focus}";
-              select.dispatchEvent(new Event("change", {{ bubbles: true }}));
-            }})()""")
-            shown.settle()
-            drawn = shown.js(f"({ROOFS})()")
-            listed.append(drawn["told"])
-            roofs = re.findall(r"% of (.*?)\)(?:, |\. $)", drawn["told"])
-            assert len(roofs) == 3 and set(roofs) <= set(drawn["lines"]), "a roof is told that is not drawn"
-            assert drawn["gaps"] == 3
-        assert "at 900 MHz" in listed[0] and "at 900 MHz" not in listed[1]
+def test_the_roofline_zooms_and_a_click_opens_the_variant(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "roofline.html", size=(1280, 1000)) as shown:
+        shown.until(DRAWN_CHART)
+        shown.js("document.querySelector('.plot').scrollIntoView({ block: 'center' })")
+        before = shown.js(f"({CHART})()")
+        mark = next(m for m in before["marks"] if m["name"] == "split")
+        shown.tab.mouse.move(mark["x"] - 90, mark["y"] - 70)
+        shown.tab.mouse.down()
+        shown.tab.mouse.move(mark["x"] + 60, mark["y"] + 60, steps=4)
+        shown.tab.mouse.up()
+        shown.tab.wait_for_timeout(500)
+        after = shown.js(f"({CHART})()")
+        assert after["range"][0] > before["range"][0] and after["range"][1] < before["range"][1], "zoomed in"
+        mark = next(m for m in after["marks"] if m["name"] == "split")
+        assert mark["inside"]
+        shown.tab.mouse.move(mark["x"], mark["y"])
+        shown.tab.wait_for_timeout(500)
+        hover = shown.js("document.querySelector('.hoverlayer').textContent")
+        for unit in ("TFLOP/s", "µs", "FLOP/B", "GB/s", "%", "MHz"):
+            assert unit in hover, hover
+        shown.tab.mouse.click(mark["x"], mark["y"])
+        shown.tab.wait_for_url("**/variant/split.html?shape=mission")
         assert shown.console == []
 
 
-def test_the_path_of_the_ladder_is_drawn_for_a_chosen_or_a_hovered_mark(chromium: Browser, folder: Path) -> None:
-    with chromium.page(folder / "roofline.html", "?focus=fast") as shown:
-        shown.until("document.querySelector('.plot[data-drawn]') !== null")
-        assert shown.js(f"({ROOFS})()")["paths"] == 1
+def test_the_legend_hides_and_shows_a_family(chromium: Browser, folder: Path) -> None:
+    with chromium.page(folder / "roofline.html", size=(1280, 1000)) as shown:
+        shown.until(DRAWN_CHART)
+        shown.js("document.querySelector('.plot').scrollIntoView({ block: 'center' })")
+        before = shown.js(f"({CHART})()")["shown"]
+        shown.tab.locator(".legend .traces", has_text="references").locator(".legendtoggle").click()
+        shown.tab.wait_for_timeout(900)  # a double click is awaited
+        hidden = {*before} - {*shown.js(f"({CHART})()")["shown"]}
+        assert len(hidden) == 1 and hidden.pop().startswith("references")
+
+
+def test_the_keyboard_reaches_every_mark_and_opens_its_page(chromium: Browser, folder: Path) -> None:
     with chromium.page(folder / "roofline.html") as shown:
-        shown.until("document.querySelector('.plot[data-drawn] .points path') !== null")
-        before = shown.js(f"({ROOFS})()")
-        mark = next(m for m in before["marks"] if m["name"] == "slow")
-        place = shown.js("""(() => {
-          const plot = document.querySelector(".plot");
-          plot.scrollIntoView({ block: "center" });
-          const { left, top } = plot.getBoundingClientRect();
-          return [left + plot._fullLayout._size.l, top + plot._fullLayout._size.t];
-        })()""")
-        shown.tab.mouse.move(place[0] + mark["x"] + 1, place[1] + mark["y"] + 1)
-        shown.tab.wait_for_timeout(400)
-        hovered = shown.js(f"({ROOFS})()")
-        shown.tab.mouse.move(0, 0)
-        shown.tab.wait_for_timeout(400)
-        after = shown.js(f"({ROOFS})()")
-        counted = [(r["paths"], r["gaps"], r["own"]) for r in (before, hovered, after)]
-        assert counted == [(0, 3, 0), (1, 1, 1), (0, 3, 0)]
-        assert shown.console == []
+        shown.until(DRAWN_CHART)
+        names = [m["name"] for m in shown.js(f"({CHART})()")["marks"]]
+        shown.tab.focus(".plot")
+        told = []
+        for _ in names:
+            shown.tab.keyboard.press("ArrowRight")
+            told.append(shown.js("document.querySelector('.plot').ariaLabel"))
+        assert sorted(text.partition(" ")[0] for text in told) == sorted(names) and "TFLOP/s" in told[0]
+        shown.tab.keyboard.press("Enter")
+        shown.tab.wait_for_url(f"**/variant/{told[-1].partition(' ')[0]}.html?shape=mission")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_paper_has_the_whole_roofline_in_light_colors(chromium: Browser, folder: Path, dark: bool) -> None:
+    with chromium.page(folder / "roofline.html", size=(1920, 1000), dark=dark) as shown:
+        shown.until(DRAWN_CHART)
+        shown.tab.emulate_media(media="print")
+        shown.js("dispatchEvent(new Event('beforeprint'))")
+        shown.settle()
+        chart = shown.js(f"({CHART})()")
+        assert all(m["inside"] and m["x"] < 720 for m in chart["marks"]), "within the width of a sheet"
+        assert shown.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        shown.tab.emulate_media(media="screen")
+        shown.js("dispatchEvent(new Event('afterprint'))")
+        shown.settle()
+        assert shown.js("document.querySelector('.plot svg').clientWidth") > 1000
+
+
+SAVED = """async () => {
+  const plot = document.querySelector(".plot");
+  const [svg, png] = [await charts.picture(plot, "svg"), await charts.picture(plot, "png")];
+  return { svg: decodeURIComponent(svg.slice(svg.indexOf(",") + 1)), png: png.slice(0, 22), csv: charts.csv(plot.parentElement) };
+}"""
+
+
+def test_the_roofline_is_saved_as_png_svg_and_csv(chromium: Browser, folder: Path) -> None:
+    saved = []
+    for dark in (False, True):
+        with chromium.page(folder / "roofline.html", dark=dark) as shown:
+            shown.until(DRAWN_CHART)
+            saved.append(shown.js(f"({SAVED})()"))
+            buttons = shown.js("Array.from(document.querySelectorAll('.tools button'), (b) => b.textContent)")
+            assert buttons == ["PNG", "SVG", "CSV"]
+    for made in saved:
+        words = {t.text for t in ElementTree.fromstring(made["svg"]).iter() if t.tag.endswith(("text", "tspan"))}
+        assert any("TFLOP/s" in (word or "") for word in words)
+        assert made["png"] == "data:image/png;base64,"
+        numbers = re.findall(r'(?<=id="defs-)\w{6}|(?<=scatter trace)\w{6}', made["svg"])
+        made["svg"] = re.sub("|".join(numbers) or "$", "", made["svg"])
+    assert saved[0] == saved[1], "the light page's colors, also from a dark one"
+    rows = list(csv_module.DictReader(io.StringIO(saved[0]["csv"])))
+    wanted = marks(embedded((folder / "roofline.html").read_text(encoding="utf-8"), "roofline-mission"))
+    assert len(rows) == len(wanted)
+    for row, mark in zip(rows, wanted, strict=True):
+        assert float(row["TFLOP/s"]) == mark["y"] and float(row["FLOP per byte"]) == mark["x"]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_header_of_a_phone_is_one_line(chromium: Browser, folder: Path, width: int) -> None:
+    with chromium.page(folder / "roofline.html", size=(width, 844)) as shown:
+        assert shown.js("document.querySelector('header.top').offsetHeight") < 56
+        shown.js("document.querySelector('.top .menu').open = true")
+        assert shown.js("document.querySelector('.top .menu li').getBoundingClientRect().top") > 0
+        assert shown.js("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path) -> None:
@@ -307,56 +339,6 @@ def test_labels_that_cover_each_other_are_found(chromium: Browser, folder: Path)
           }
         })()""")
         assert ["one", "two"] in [result[1:] for result in shown.js(LABELS)]
-
-
-def test_a_picture_is_handed_out_as_svg_and_csv(chromium: Browser, folder: Path) -> None:
-    with chromium.page(folder / "index.html", dark=True) as shown:
-        svg = shown.js("charts.svg(document.querySelector('figure.ladder'))")
-        csv = shown.js("charts.csv(document.querySelector('figure.ladder'))")
-        record = json.loads(shown.js("document.querySelector('figure.ladder script[data-csv]').textContent"))
-        marks = shown.js("""Object.fromEntries([".dot", ".peer .dot", ".baseline .dot", ".lane .mark:not(.floor)"].map(
-          (s) => [s, document.querySelectorAll(`.byshape:not([hidden]) ${s}`).length]))""")
-    drawn = list(ElementTree.fromstring(svg).iter())
-    words = [t.text for t in drawn if t.tag.endswith("text")]
-    assert {"fast", "cudnn", "DRAM", "launch", "variant"} <= set(words)
-    boxes = [e for e in drawn if e.tag.endswith("rect")]
-    turned = [e for e in boxes if (e.get("transform") or "").startswith("rotate(45 ")]
-    round_ = [
-        e for e in boxes if e.get("rx") and float(e.get("rx", "0")) * 2 == pytest.approx(float(e.get("width", 0)), 0.1)
-    ]
-    dashed = [e for e in drawn if e.get("stroke-dasharray")]
-    assert (len(turned), len(round_) + len(turned)) == (marks[".peer .dot"], marks[".dot"] - marks[".baseline .dot"])
-    assert len(dashed) == marks[".lane .mark:not(.floor)"]
-    rows = list(csv_module.reader(io.StringIO(csv)))
-    assert rows == [["" if v is None else repr(v) if isinstance(v, float) else str(v) for v in row] for row in record]
-
-
-EXPORTED = """async () => {
-  const made = {};
-  for (const box of document.querySelectorAll("figure.chart"))
-    if (box.clientWidth) made[box.id] = await charts.svg(box);
-  return made;
-}"""
-
-
-@pytest.mark.parametrize("name", ["index", "roofline", "variant/fast", "compare"])
-def test_an_exported_picture_is_the_light_pages_also_from_a_dark_one(
-    chromium: Browser, folder: Path, name: str
-) -> None:
-    exported = []
-    for dark in (False, True):
-        with chromium.page(folder / f"{name}.html", dark=dark) as shown:
-            exported.append(shown.js(f"({EXPORTED})()"))
-            backgrounds = []
-            for event in ("", "beforeprint", "afterprint"):
-                shown.js(f"dispatchEvent(new Event('{event}'))")
-                backgrounds.append(shown.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)")
-            assert backgrounds == [not dark, True, not dark], "the page keeps its colors, but on paper it is light"
-    for made in exported:  # Plotly gives each picture and each line a number
-        for key, text in made.items():
-            numbers = re.findall(r'(?<=id="defs-)\w{6}|(?<=scatter trace)\w{6}', text)
-            made[key] = re.sub("|".join(numbers) or "$", "", text)
-    assert exported[0] and exported[0] == exported[1]
 
 
 SWITCH = """async () => {
@@ -650,12 +632,6 @@ def test_differences_diverge_from_one_axis_the_largest_first(chromium: Browser, 
         assert len({row[3] for row in rows.values()}) == 3
         others = shown.js("document.querySelector('[data-part=counters] details').textContent")
         assert "dram_bytes" in others and "stall_share_barrier" in others and "no difference" in others
-        box = "document.querySelector('#compare-counters-chart')"
-        csv = list(csv_module.reader(io.StringIO(shown.js(f"charts.csv({box})"))))
-        assert csv[0] == ["name", "fast", "split", "unit", "change"]
-        assert ["bank_conflicts", "100", "485", "1", "worse"] in csv
-        svg = ElementTree.fromstring(shown.js(f"charts.svg({box})"))
-        assert "bank_conflicts" in {t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")}
         assert shown.console == []
 
 
@@ -772,7 +748,7 @@ SINGLE = """async () => {
   location.hash = "#variant-fast-counters";
   await new Promise((done) => setTimeout(done, 1500));
   seen.push(current());
-  return { seen, drawn: Boolean(document.querySelector("#variant-fast svg.drawing")?.clientWidth) };
+  return { seen, drawn: Boolean(document.querySelector("#variant-fast table.bars")?.clientWidth) };
 }"""
 
 
@@ -785,7 +761,7 @@ CHIPS = """async () => {
   table.tHead.rows[1].cells[5].querySelector("button").click();
   return { wide: document.documentElement.scrollWidth - innerWidth, names: names(), query: location.search,
     drawn: plots.map((p) => Boolean(p.querySelector("svg.main-svg"))),
-    roofs: plots.map((p) => Array.from(p.querySelectorAll(".annotation-text"), (t) => t.textContent).join(" | ")) };
+    roofs: plots.map((p) => p.data.map((t) => t.name).join(" | ")) };
 }"""
 CHIPS_SINGLE = """async () => {
   const seen = [];
@@ -803,8 +779,8 @@ def test_several_chips_stand_side_by_side(chromium: Browser, tmp_path: Path) -> 
     report.render(H200, tmp_path / "r", others=[L4], today=TODAY, pages=MORE)
     state = probe(chromium, tmp_path / "r" / "index.html", CHIPS)
     assert state["wide"] == 0 and state["drawn"] == [True, True]
-    assert "4,321" in state["roofs"][0] or "4,320" in state["roofs"][0]
-    assert "300 GB/s" in state["roofs"][1] and "measured" not in state["roofs"][1]
+    assert "DRAM 4,321 GB/s (measured" in state["roofs"][0]
+    assert "DRAM 300.0 GB/s (datasheet)" in state["roofs"][1] and "measured" not in state["roofs"][1]
     assert state["names"] == ["cudnn", "fast", "slow", "split"], "by the second chip's time, what it does not run last"
     assert state["query"] == "?sort=time-2"
 
