@@ -43,6 +43,7 @@ from flashcore.model.record import Subject
 from flashcore.model.suite import REGIMES
 from flashcore.model.text import exact, in_words, number, quantity, significant
 from flashcore.records import store
+from flashcore.report.case_view import QUANTILES
 from flashcore.report.guardrail_page import percent
 from flashcore.report.variant_page import TIMES
 from tests import factory
@@ -218,11 +219,16 @@ class Reader(HTMLParser):
                 offsets = itertools.accumulate(row[0] for row in parsed["code"])
                 code = [[f"{offset:05x}", *row[1:4]] for offset, row in zip(offsets, parsed["code"], strict=True)]
                 self.rows(f"code {self.listing}", [row[:4] for row in parsed["lines"]] + code)
-            elif "roofs" in parsed:
-                self.rows(
-                    "point", ([*p, share] for p, share in zip(parsed["table"][1:], parsed["shares"], strict=True))
-                )
-                self.rows("roof", ([roof["value"], roof["label"]] for roof in parsed["roofs"]))
+            elif "layout" in parsed:
+                for trace in parsed["data"]:
+                    marks = zip(trace.get("customdata", ()), trace.get("text", ()), strict="customdata" in trace)
+                    self.rows("point", ([*mark, text] for mark, text in marks))
+                    self.rows("roof" if trace.get("legendrank") else "label", [[trace.get("name", "")]])
+                for button in parsed["layout"].get("updatemenus", [{"buttons": []}])[0]["buttons"]:
+                    texts = (label["text"] for label in button["args"][1]["annotations"])
+                    labels = [(re.match("<b>(.*?)</b>", text), text) for text in texts]
+                    self.rows("label", ([name[1], text] for name, text in labels if name))
+                    self.rows("roof", ([text] for name, text in labels if not name))
             else:
                 names = ("budget", "variant", "arch", "shape", "kernel", "launch", "value", "headroom", "reason")
                 self.rows("verdict", zip(*(unpacked(*parsed[name]) for name in names), strict=True))
@@ -262,9 +268,14 @@ class Trace:
         # What the explain layer says.
         self.record = store.read(folder)
         self.readings = Readings(self.record)
-        self.roofs = of(roofline.roofs(devices.find(self.record.gpu), None, self.record.roofs), self.record.gpus)
+        device, measured = devices.find(self.record.gpu), self.record.roofs
+        self.roofs = of(roofline.roofs(device, None, measured), self.record.gpus)
         self.bounds = {b.subject: b for b in roofline.case_bounds(self.record)}
         self.points = groups.grouped((p.subject.case, p) for p in roofline.points(self.record))
+        for mhz in {p.clock_mhz for points in self.points.values() for p in points}:
+            scaled = [roofline.at_clock(roof, mhz) for roof in measured]
+            sheet = {roof.resource: roof.value for roof in roofline.roofs(device, mhz)}
+            self.roofs |= of(scaled, [*sheet.values()], [100 * r.value / sheet.get(r.resource, 1) for r in scaled], mhz)
         every = self.record.suite.shapes.values()
         rows = self.record.suite.rows([s for s in every if {"bench", "profile"} & {*s.stages}])
         self.same = {s.name: row for row in rows for s in row}
@@ -312,8 +323,12 @@ class Trace:
         )
         for gap in bounds.gaps if bounds else ():
             result |= of(gap.ratio)
-        for p in self.points.get(subject.case) or roofline.formula_points(self.record, subject):
-            result |= of(p, p.intensity, p.tflops, 100 * (p.share or 0))
+        points = [p for x in self.same.get(shape, (s,)) for p in self.points.get(f"{variant}/{x.name}", ())]
+        flop = [p.flop for p in points]
+        result |= of([max(flop, default=1) / min(flop, default=1), min(flop, default=1) / max(flop, default=1)])
+        for p in points:
+            shares = [100 * (share or 0) for share in (p.share, p.share_of_measured)]
+            result |= of(p, p.intensity, p.tflops, p.gbps, shares)
         for x in (subject, Subject(parent, shape=shape)):
             result |= of([share(self.record, x) for share in (roofline.shared_busy, roofline.l1_busy)])
         for shapes in ((s,), self.same.get(shape, (s,))):
@@ -386,10 +401,10 @@ class Trace:
         return self.general.union(*cases, *(self.verdicts[x] for x in budgets))
 
     def sampled(self, item: Item) -> set[str]:
-        mode, part, _ = item.row
+        mode = item.row[0].replace(" ", "_")
         times = sorted(self.samples[f"{item.page}/{item.shape}/{mode}"])
-        rank = round(part * len(times) / 100)
-        return of(times[rank - 1], 100 * rank / len(times))
+        ranks = [min(len(times) * percent // 100, len(times) - 1) for percent in QUANTILES]
+        return of([times[rank] for rank in ranks], len(times), [*QUANTILES])
 
     def heat(self, item: Item) -> set[str]:
         here = self.listing(item.page, item.shape)
@@ -404,7 +419,7 @@ RULES: dict[str, Callable[[Trace, Item], set[str]]] = {
     "Ceilings": lambda t, i: t.roofs,
     "code": lambda t, i: t.listing(i.page, i.caption.split(" ")[-1])[i.row[0]] | figures(i.row[1] * (":" in i.row[0])),
     "verdict": lambda t, i: t.fact(i.row[0][1], i.row[1], i.row[3] or "") | t.verdicts[i.row[1], i.row[0][1]],
-    "mode percent": Trace.sampled,
+    "From ": Trace.sampled,
     **dict.fromkeys(("Predicted and", "Counters that", "Accepted misses"), Trace.usual),
     "Worst result": lambda t, i: t.verdicts["".join(i.row[:1]), i.column.replace(" ", "_")],
     "roof": lambda t, i: t.roofs.union(*(t.case(v, s.name) for v in t.variants for s in t.same[i.shape])),

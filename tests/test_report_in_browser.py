@@ -606,7 +606,7 @@ def test_long_names_of_kernels_leave_their_figures_in_view(chromium: Browser, tm
             assert all(height < 100 and right < width for height, right in rows)
 
 
-LEANS = """Array.from(document.querySelectorAll("#compare-counters-chart tbody tr"), (row) => {
+LEANS = """Array.from(document.querySelectorAll("[data-part=counters] > .scroll tbody tr"), (row) => {
   const [bar, axis] = ["i", "u"].map((part) => row.querySelector(`.lean ${part}`).getBoundingClientRect());
   const width = row.querySelector(".lean").clientWidth / 2;
   return [row.cells[0].innerText, row.cells[5].innerText, bar.width / width, bar.right > axis.right + 1,
@@ -656,7 +656,7 @@ def test_a_pair_is_kept_in_the_address_and_goes_along(chromium: Browser, compare
         shown.js("document.querySelector('nav a[href*=roofline]').click()")
         shown.until("location.pathname.endsWith('roofline.html') && window.flashcore !== undefined"
                     " && !document.documentElement.classList.contains('pending')")  # fmt: skip
-        assert shown.js("document.querySelector('[name=focus]').value") == "split"
+        assert "focus=split&against=slow" in shown.js("location.search")
         shown.js("document.querySelector('nav a[href*=compare]').click()")
         shown.until("location.pathname.endsWith('compare.html') && window.comparison !== undefined")
         assert shown.js("[comparison.form.elements.focus.value, comparison.form.elements.against.value]") == [
@@ -676,11 +676,12 @@ def test_in_the_single_file_too(chromium: Browser, tmp_path: Path) -> None:
         shown.until("document.querySelector('.page.current').id === 'variant-split'")
         shown.js("document.querySelector('.page.current a[href*=compare]').click()")
         shown.until(f"document.querySelector('.page.current').id === 'compare' && {heading}.startsWith('split')")
-        focus = "document.querySelector('.page.current .byshape:not([hidden]) [name=focus]').value"
         for chosen in ("fast", "slow"):  # the second time the page of the roofline is there already
             shown.js(f"flashcore.state.set({{ focus: '{chosen}' }})")
             shown.js("document.querySelector('nav a[href*=roofline]').click()")
-            shown.until(f"document.querySelector('.page.current').id === 'roofline' && {focus} === '{chosen}'")
+            shown.until(
+                f"document.querySelector('.page.current').id === 'roofline' && location.hash.includes('focus={chosen}')"
+            )
             shown.js("document.querySelector('nav a[href*=compare]').click()")
             shown.until(f"document.querySelector('.page.current').id === 'compare' && {heading}.startsWith('{chosen}')")
         assert shown.console == []
