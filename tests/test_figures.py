@@ -136,6 +136,8 @@ def test_python_returns_the_figure_that_the_page_embeds(tmp_path: Path) -> None:
     assert json.loads(returned.to_json())["layout"] == json.loads(graph.Figure(page).to_json())["layout"]
     with pytest.raises(UsageError, match="shape elsewhere: expected one of mission, "):
         run.roofline("elsewhere")
+    with pytest.raises(UsageError, match="shape mission: expected a case with time, FLOPs and bytes, found none"):
+        fc.Run(factory.bare_record()).roofline("mission")
     other = fc.Run(replace(full(), suite=replace(full().suite, name="other")))
     with pytest.raises(UsageError, match="expected a run that compares with"):
         run.roofline("mission", against=other)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flashcore import report
+from flashcore import figures, report
 from flashcore.cli import text_tables
 from flashcore.explain.limiter import remedies
 from flashcore.gate.wording import summary
@@ -21,6 +21,7 @@ from flashcore.report.overview_page import Overview, Section
 from flashcore.report.variant_page import VariantView
 from flashcore.report.view import Book
 from tests.conftest import published
+from tests.marks import marks
 
 OVER_PEER = [key for key, *_ in overview_page.COLUMNS].index("over-peer")
 
@@ -80,7 +81,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "overview": lambda: [s.row.name for s in sections().values()],
     "switch": lambda: on_pages('data-names="([^"]*)"'),
     "all shapes": lambda: [name.replace("<wbr>", "") for name in on_pages(r'index.html\?shape=\w+">(.*?)</a>')],
-    "rooflines": lambda: [s.row.name for s in roofline_page.Roofline(book()).shapes],
+    "rooflines": lambda: [s.title for s in roofline_page.Roofline(book()).shapes],
     "terminal": lambda: re.findall(r"^(\S.*) \(.*\), ranked by", text_tables.ladder(published()), re.MULTILINE),
     "markdown": lambda: re.findall(
         r"^\| (.*?) \|", markdown.render(published()).partition("### Winners")[2], re.MULTILINE
@@ -149,26 +150,15 @@ def test_every_speedup_in_a_remedy_is_the_steps() -> None:
 
 def test_the_roof_that_a_share_is_of_is_among_the_roofs_drawn() -> None:
     for section in roofline_page.Roofline(book()).shapes:
-        drawn = section.drawn
-        assert drawn is not None, section.shape.name
-        for row, share, over in zip(drawn["table"][1:], drawn["shares"], drawn["over"], strict=True):
-            *_, intensity, tflops, _ = row
-            above = [drawn["roofs"][i] for i in over if drawn["roofs"][i]["origin"] != "measured"]
-            above = above or [drawn["roofs"][i] for i in over]
-            bandwidths = [r for r in above if not r["compute"]] or [
-                drawn["roofs"][i] for i in over if not drawn["roofs"][i]["compute"]
-            ]
-            ceilings = [r["value"] for r in above if r["compute"]] + [r["value"] * intensity / 1e3 for r in bandwidths]
-            assert share == pytest.approx(100 * tflops / min(ceilings), abs=0.06), row
+        names = " ".join(trace.get("name", "") for trace in section.drawn["data"])
+        for mark in marks(section.drawn):
+            assert figures.name(mark["roof"].partition(",")[0]) in names and 0 < mark["percent of the roof"] <= 100.1
 
 
-def test_bytes_are_exact_and_tma_traffic_is_drawn_past_l1() -> None:
-    drawing = case("tma_split_keys", "mission").memory
-    assert drawing is not None
-    assert "524,288 B" in drawing.svg and "342,048 passes" in drawing.svg
-    assert "TMA unmeasured" in drawing.svg and "part of L2&#x27;s bytes" in drawing.svg
-    other = case("mma_split_keys", "mission").memory
-    assert other is not None and "TMA" not in other.svg
+def test_memory_has_a_bar_for_each_counted_path() -> None:
+    bars = {bar.name: bar for bar in case("tma_split_keys", "mission").memory}
+    assert bars["L2 ↔ SMs"].cell.text and "L2 → SMs" not in bars, "the sum stands in for the directions"
+    assert (bars["DRAM → L2"].cell.text, bars["DRAM → L2"].cell.unit) == ("1.600", "MB")
     assert cells.six_digits(8_224_608.0) == 8_224_608 and cells.six_digits(0.123456789) == 0.123457
 
 

@@ -45,7 +45,7 @@ def test_the_figures_of_a_launch_are_the_readers_within_a_hundredth(
     record = assemble.record_of("20260101T000000Z-0000", [sample_report("app_full")])
     page = Page(render(record, tmp_path / "r")[f"variant/{variant}.html"])
     launch = list(read_by_itself(sample_reports / "app_full.ncu-rep"))[LAUNCHES[variant]]
-    data = compare_page.page(Book(record, "static", None)).view.data
+    data = compare_page.Comparison(Book(record, "static", None)).data
     names = [fact for fact, *_ in data["facts"]]
     place = next(str(i) for i, side in enumerate(data["sides"]) if side[0] == variant)
     (case,) = (s["cases"][place] for s in data["shapes"].values() if place in s["cases"])

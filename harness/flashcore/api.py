@@ -96,7 +96,7 @@ class Run:
             against: another run of the suite. Arrows lead from its marks to this run's.
 
         Raises:
-            UsageError: the suite has no such shape, or the two runs do not compare.
+            UsageError: the suite has no such shape, none of its cases has a point, or the two runs do not compare.
             CapabilityError: plotly is not installed.
         """
         record, before = self.record, None if against is None else recorded(against)
@@ -105,6 +105,9 @@ class Run:
             raise UsageError(f"shape {name}: expected one of {', '.join(self.shapes)}{did_you_mean(name, self.shapes)}")
         if before is not None and (reason := diff.comparable(before, record)):
             raise UsageError(f"against={before.id}: expected a run that compares with {record.id}: {reason}")
+        chart = figures.of_record(record, name, before)
+        if not chart.points:
+            raise UsageError(f"shape {name}: expected a case with time, FLOPs and bytes, found none in run {record.id}")
         try:
             from plotly.graph_objects import Figure
         except ModuleNotFoundError as error:
@@ -112,7 +115,7 @@ class Run:
             raise CapabilityError(
                 f"figures need the Python package plotly, which cannot be imported ({error})", hint
             ) from error
-        return Figure(figures.of_record(record, name, before).figure())
+        return Figure(chart.figure())
 
 
 def read_run(run: Path | str | None = None, profiles: Path | str = "profiles") -> Run:

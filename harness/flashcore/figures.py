@@ -251,7 +251,7 @@ class Chart:
         traces += self._arrows()
         # The axis of the time shows only if a trace uses it.
         traces.append({"x": [None], "y": [None], "yaxis": "y2", "showlegend": False, "meta": ["", ""]})
-        buttons = [
+        buttons: list[dict[str, Any]] = [
             {
                 "label": f"{COUNTED[c]}, bytes of {name(level) if level != 'all' else 'all levels'}",
                 "method": "update",
@@ -345,6 +345,8 @@ class Chart:
             at = place(y, 2 * _LINE + 4, at)
             side = "right" if x > across[0] + 0.68 * wide else "left"
             share = f", {100 * (p.share or 0):.0f} % of {name(lower.resource)}" if lower else ""
+            if p.counted != USEFUL and (padding := self.padding(p.subject)):
+                share += f", {significant(padding, 2)} × useful FLOPs"
             title = f"<b>{escape(p.subject.variant)}</b> {escape(self.labels[p.subject])}"
             yield {
                 "x": x,
@@ -449,4 +451,4 @@ def of_record(record: Record, shape: str, before: Record | None = None) -> Chart
     if all(v.imported for v in record.suite.variants.values()):
         return of_imports(Marks(record))
     readings = Readings(record)
-    return of_row(Row(readings, readings.alike[shape]), Marks(record), before and Marks(before))
+    return of_row(Row(readings, readings.alike[shape]), Marks(record), Marks(before) if before else None)

@@ -1,22 +1,21 @@
-"""The roofline page: each case's position under the roofs, and the least time that each resource allows."""
+"""The roofline page: each case's position under the roofs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from flashcore import figures
 from flashcore.chips import devices
 from flashcore.explain import diff, roofline
-from flashcore.explain.roofline import CaseBounds, Point
+from flashcore.explain.roofline import Point
 from flashcore.figures import COUNTED, USEFUL, Chart, Marks
 from flashcore.model.groups import grouped
-from flashcore.model.record import Roof, Subject
-from flashcore.model.suite import REGIMES, Shape
+from flashcore.model.record import Roof
+from flashcore.model.suite import Shape
 from flashcore.model.text import significant
-from flashcore.report.cells import Cell, missing, not_applicable, number_cell
+from flashcore.report.cells import Cell, missing, number_cell
 from flashcore.report.view import MAX_SHAPES, ROOFLINE, Book, Page, variant_cell
 
 
@@ -29,11 +28,10 @@ class Section:
     title: str
     detail: str
     chart: Chart
-    cases: Sequence[Subject]
 
     @cached_property
-    def drawn(self) -> dict[str, Any] | None:
-        return self.chart.figure() if self.chart.points else None
+    def drawn(self) -> dict[str, Any]:
+        return self.chart.figure()
 
     @property
     def counted(self) -> bool:
@@ -65,18 +63,6 @@ class Section:
         shown = (p for p in self.chart.points if p.counted == self.chart.counts[0] and not p.subject.kernel)
         return [_point_row(self.chart, p) for p in shown]
 
-    @cached_property
-    def case_bounds(self) -> list[CaseBounds]:
-        return [self.book.bounds[case] for case in self.cases if case in self.book.bounds]
-
-    @cached_property
-    def resources(self) -> list[str]:
-        return list(dict.fromkeys(bound.resource for case in self.case_bounds for bound in case.bounds))
-
-    @property
-    def bounds(self) -> list[list[Cell]]:
-        return [_bounds_row(self.book, case, self.resources) for case in self.case_bounds]
-
 
 @dataclass(frozen=True)
 class Roofline:
@@ -106,17 +92,17 @@ class Roofline:
 
     @cached_property
     def shapes(self) -> list[Section]:
-        """The sections with a point or a bound."""
+        """The sections with a point."""
         book, marks = self.book, self.marks
         if book.imported:
             chart = figures.of_imports(marks)
-            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart, ())]
+            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart)]
         before = Marks(book.other) if book.other and not diff.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
             chart = figures.of_row(row, marks, before)
-            sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart, chart.cases))
-        return [s for s in sections if s.chart.points or s.case_bounds]
+            sections.append(Section(book, row.shape, row.name, row.shape.params_text, chart))
+        return [s for s in sections if s.chart.points]
 
     @property
     def faults(self) -> list[tuple[tuple[str, str], list[str]]]:
@@ -160,27 +146,3 @@ def _point_row(chart: Chart, point: Point) -> list[Cell]:
         if point.faults
         else Cell("ok", sort=1.0, mark="pass"),
     ]
-
-
-def _bounds_row(book: Book, case: CaseBounds, resources: Sequence[str]) -> list[Cell]:
-    """A row of the least time that each resource allows, the floor, and each regime's time with its gap."""
-    other = not_applicable("its FLOPs count toward another dtype's roof")
-    unknown = missing("no roof of this device is known")
-    times = {b.resource: missing(b.note) if b.us is None else number_cell(b.us, 4) for b in case.bounds}
-    floor = replace(times[case.floor.resource], detail=case.floor.resource) if case.floor else unknown
-    cells = [
-        variant_cell(case.subject.variant, shape=case.subject.shape or ""),
-        *(times.get(r, other) for r in resources),
-        floor,
-    ]
-    for time in (f"{regime}_p50" for regime in REGIMES):
-        measured, gap = book.cell(time, case.subject, with_unit=False, brief=True), case.gap(time)
-        if gap is None:
-            why = missing(book.why(time, case.subject))
-            cells += [measured, why if measured.kind == "missing" else unknown]
-            continue
-        title = "" if gap.floor == case.floor else f"over {gap.floor.resource}, {significant(gap.floor_us)} µs"
-        cell = number_cell(gap.ratio, title=title)
-        wrong = replace(cell, mark="fail", detail="impossible: below its floor")
-        cells += [measured, wrong if gap.is_impossible else cell]
-    return cells

@@ -267,7 +267,10 @@ class VariantView:
     def timing(self, case: Case) -> list[Cell]:
         return [
             Cell(case.shape.name, title=case.shape.params_text, sort=case.shape.name),
-            *(self.book.cell(n, case.subject, brief=True, with_unit=self.variant.imported) for n, _ in self.times),
+            *(
+                self.book.cell(n, case.subject, brief=True, with_unit=bool(self.variant.imported))
+                for n, _ in self.times
+            ),
             Cell(case.limiters.short or UNMEASURED, title=case.limiters.text, sort=case.limiters.short),
         ]
 
