@@ -65,7 +65,7 @@ def test_the_gate_names_the_chip(pages: dict[str, str]) -> None:
     assert "slow/mission on NVIDIA L4: isolated_p50 4,0" in front and "slow/mission on NVIDIA H200" not in front
     assert "<li>NVIDIA H200, run 20260102T030405Z-0001: gate passed: " in front
     assert "<li>NVIDIA L4, run 20260102T040000Z-0002: gate FAILED: 2 failed" in front
-    assert '<a class="plain chip" href="index.html"' in front and "2 failed</span>" in front
+    assert '<a class="plain" href="index.html"><span class="badge fail">2 failed</span>' in front
 
 
 def test_gpus_that_shared_a_run_are_said_with_their_spread(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ class Roofline:
         book, marks = self.book, self.marks
         if book.imported:
             chart = figures.of_imports(marks)
-            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart)]
+            return [Section(book, book.shapes[0], "All kernels", "by their share of the time", chart)][
+                : len(chart.points)
+            ]
         before = Marks(book.other) if book.other and not diff.comparable(book.other, book.record) else None
         sections = []
         for row in book.rows[:MAX_SHAPES]:
