@@ -2,8 +2,8 @@
 
 FILE is a wheel, a library, a cubin, or a folder of them. Of every kernel, registers, stack, shared memory and constant
 bytes are compared with ``cuobjdump -res-usage``, and code bytes with ``readelf``. Of the kernels in a sample of the
-cubins, barriers, parameters, launch bounds and clusters are compared with ``cuobjdump -elf``. Each FILE is also audited
-by the command itself, for time and memory.
+cubins, barriers, parameters, launch bounds and clusters are compared with ``cuobjdump -elf``. Kernels of unmeasured
+resources are counted instead. Each FILE is also audited by the command itself, for time and memory.
 
 Exit code 1 if a value differs, or a kernel is neither listed nor named as unreadable.
 """
@@ -128,11 +128,15 @@ def compared(file: Path, options: argparse.Namespace) -> dict[str, Any]:
             SIZES: sizes,
             DEMANDS: demands(sample, options.cuobjdump),
         }
+    unmeasured = {(k.arch.rstrip("f"), k.content.name) for k in content.kernels if k.content.missing}
     for names, expected in by_tool.items():
         listed = Values(set)
         for kernel in content.kernels:
             key = (kernel.arch.rstrip("f"), kernel.content.name)  # cuobjdump does not print the family's letter
             listed[key].add(tuple(getattr(kernel.content, name) for name in names))
+        for key in unmeasured if names is not SIZES else ():
+            listed.pop(key, None)
+            expected.pop(key, None)
         lines = [
             f"{key}: {listed.get(key)} instead of {values}"
             for key, values in expected.items()
@@ -145,6 +149,7 @@ def compared(file: Path, options: argparse.Namespace) -> dict[str, Any]:
     counts = {
         "binaries": int(bool(content.kernels)),
         "kernels": len(content.kernels),
+        "unmeasured": len(unmeasured),
         "unreadable": len(content.unread),
         "cubins_in_other_sections": len(others),
         "device_functions": len(usage.keys() - sizes.keys()),
@@ -216,7 +221,7 @@ def usages(file: Path, cubins: Sequence[tuple[str, Path]], programs: Sequence[st
             constants = sum(number for key, number in usage.items() if key.startswith("CONSTANT["))
             reserved = cubin.RESERVED_SMEM if int(arch[3:].rstrip("af")) >= 90 else 0
             shared = max(usage["SHARED"] - reserved, 0)
-            values[arch, name].add((usage["REG"], usage["STACK"], shared, constants))
+            values[arch, name].add((usage["REG"], usage.get("STACK"), shared, constants))
     return values
 
 
@@ -289,7 +294,8 @@ def table(measured: Mapping[str, Any]) -> list[str]:
             f"{', '.join(result['archs'])}; audited in {result['seconds']:.1f} s ({result['cpu_seconds']:.1f} s CPU), "
             f"{result['peak_mib']:.0f} MiB; compared {result['compared_registers']} resources, "
             f"{result['compared_code_bytes']} sizes, {result['compared_barriers']} launch bounds: "
-            f"{len(differing)} kinds of difference, {result['unreadable']} unreadable; "
+            f"{len(differing)} kinds of difference, "
+            f"{result['unmeasured']} unmeasured, {result['unreadable']} unreadable; "
             f"{result['cubins_in_other_sections']} cubins lie in sections that cuobjdump does not search"
         )
         lines += differing

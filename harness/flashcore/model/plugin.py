@@ -141,7 +141,7 @@ SHIPPED: Mapping[str, Entries] = {
         for plugin, names in {
             "energy": "power power_idle energy energy_low energy_high energy_above_idle energy_above_idle_low "
             "energy_above_idle_high flop_per_joule flop_per_joule_low flop_per_joule_high",
-            "audit": "code code_bytes constant_bytes occupancy_low occupancy_high native_kernels sass_tensor sass_tma "
+            "audit": "code_bytes constant_bytes occupancy_low occupancy_high native_kernels sass_tensor sass_tma "
             "sass_128",
             "imports": "traced_duration traced_launches",
             "map": "regret",
