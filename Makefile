@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-profile: $(READY) ## build, check, bench, profile, record, report, gate (3 minutes the first time, on 2 cores without a GPU)
+profile: $(READY) ## build, check, bench, profile, record, report, gate (5 minutes the first time, on 2 cores without a GPU)
 	$(FLASHCORE) profile $(SELECT) $(ARGS)
 
 build: $(READY) ## compile every variant; print registers, spills, shared memory, occupancy
@@ -67,7 +67,7 @@ doctor: $(READY) ## report which stages this machine supports, and how to fix th
 	$(FLASHCORE) doctor
 
 # Tests and mypy run in parallel: without a cache, mypy needs one core for most of a minute.
-test: style ## lint, type check and test; leaves out the tests marked `slow` (4 minutes on 2 cores)
+test: style ## lint, type check and test; leaves out the tests marked `slow` (6 minutes the first time, on 2 cores)
 	@$(MAKE) --no-print-directory -j2 types pytest MARKED='-m "not slow"'
 
 test-all: style ## lint, type check and run every test (.ci/run does)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -130,12 +131,14 @@ def test_the_ladders_page_is_what_the_manifest_and_its_run_give(capsys: pytest.C
     assert page == capsys.readouterr().out, "hint: make ladder"
 
 
-def test_the_readmes_results_are_those_of_the_published_run() -> None:
+def test_the_results_are_those_of_the_published_run() -> None:
     record = published()
     readings = Readings(record)
     timed = [s for s in record.suite.shapes.values() if "bench" in s.stages]
     by_sizes = {_sizes(shapes[-1]): Row(readings, shapes) for shapes in record.suite.rows(timed)}
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
+    of_readme = re.findall(r"(?m)^\| \d+,.*", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(of_readme) == 2 and {*of_readme} <= {*text.splitlines()}
     rows = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in text.splitlines() if re.match(r"\| \d+,", line)]
     intervals: list[str] = []
     assert len(by_sizes) == len(rows) >= 10
@@ -243,8 +246,8 @@ def test_the_tutorials_times_are_those_of_its_run() -> None:
 def execute(block: str, cwd: Path, scratch: Path, **programs: Path) -> None:
     """Runs a block's commands in order; each prints the lines shown below it and ends with the code shown, or 0."""
     (scratch / "bin").mkdir(exist_ok=True)
-    python = f"{sys.executable} -P"
-    for name, words in {"flashcore": f"{python} -m flashcore", "python": python, **programs}.items():
+    python = sys.executable
+    for name, words in {"flashcore": f"{python} -P -m flashcore", "python": python, **programs}.items():
         (scratch / "bin" / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         (scratch / "bin" / name).chmod(0o755)
     path = f"{scratch / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -252,11 +255,73 @@ def execute(block: str, cwd: Path, scratch: Path, **programs: Path) -> None:
     for step in block.removeprefix("$ ").split("\n$ "):
         command, *lines = step.splitlines()
         done = subprocess.run(
-            command, shell=True, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+            command,
+            shell=True,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         printed = done.stdout + done.stderr
         assert set(lines) - {"…", ""} <= set(printed.splitlines()), printed
         assert done.returncode == int("(exit 1)" in step), printed
+
+
+#: Shown commands that the test below does not run: a pattern, and what they need.
+NEEDS = {
+    r"pip install|python3 -m venv|^cd |^make |^export |^sh |^ray |^nsys |ncu --import|aws s3": "an installation",
+    r"flashcore (bench|watch|phases|bisect|capture|profile|sanitize|map .*--points|tune mma --suite \S+$)": "a GPU",
+    r"flashcore check --gpus|--device cpu|transformer/model.py|^\w+=\S+ .*python my_model|^mkdir -p": "a GPU, torch",
+    r"flashcore (map .*--(points|dispatch)|map$|report --profiles maps|gate 20260103)": "a map that a GPU recorded",
+    r"--require timing|flashcore (trends|judge|sign)|RUN_ON_|flashcore (diff|gate) 20261122T004": "runs and keys",
+    r"\.whl|--save-baseline|flashcore audit$|\.ncu-rep|trace\.json|\.sqlite|gemm\.csv": "files of the reader's",
+    r"examples/(languages|sgemm)": "other compilers, a network",
+    r"^#|^if |^git add|^printf": "a script of the reader's",
+}
+#: Pages whose commands other tests run.
+RUN_ELSEWHERE = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / x for x in ("tutorial/quickstart.md", "tutorial/naive-to-library.md", "how-to/extend.md")),
+]
+#: Shown commands that are about a clone; others are about a suite of the reader's.
+IN_CLONE = r"examples/|kernels/attention|\d{8}T|tma_split_keys|results/|gpu\.run\.zip|flashcore (runs|report)$"
+
+
+def runnable() -> Iterator[tuple[Path, str]]:
+    """The commands in the documentation's shell blocks that need no GPU, no network and nothing of the reader's."""
+    for page in PAGES:
+        for token in tokens(page) if page not in RUN_ELSEWHERE else ():
+            if token.type == "fence" and (kind := token.info.strip()) in ("console", "sh", "bash"):
+                lines = token.content.replace("\\\n", " ").splitlines()
+                for line in lines if kind != "console" else [x[2:] for x in lines if x.startswith("$ ")]:
+                    command = re.sub(r"\s+#.*", "", line)
+                    if command and not any(re.search(pattern, command) for pattern in NEEDS):
+                        yield page, command
+
+
+@pytest.mark.slow
+def test_shown_commands_that_need_no_gpu_run_in_a_fresh_clone(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    """Or, if they are about a suite of the reader's, in a repository with that of ``flashcore init``."""
+    clone, repository = tmp_path / "clone", tmp_path / "repository"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, clone / name)
+    repository.mkdir()
+    git = "git -c user.name=A -c user.email=a@b.c"
+    begun = f"{git} init -q -b main && git add . && {git} commit -qm A && git update-ref refs/remotes/origin/main HEAD"
+    execute(f"$ flashcore init kernels\n$ {begun}", repository, tmp_path, nvcc=compiler.path)
+    failed, commands = [], [*runnable()]
+    for page, command in commands:
+        folder = clone if re.search(IN_CLONE, command) else repository
+        try:
+            execute(f"$ {command}", folder, tmp_path, nvcc=compiler.path)
+        except AssertionError as error:
+            failed.append(f"{page.relative_to(ROOT)}: {command}\n{str(error)[-1000:]}")
+    assert len(commands) >= 25 and not failed, "\n\n".join(failed)
 
 
 def blocks(page: str, kind: str) -> list[str]:

@@ -15,6 +15,8 @@ from flashcore.errors import Exit
 from flashcore.model.files import write_atomically
 from flashcore.model.record import Record
 from flashcore.model.text import Value
+from flashcore.records import narrow
+from flashcore.suites import load
 
 JSON_VERSION = 1
 
@@ -35,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record = options.narrowed(arguments, options.recorded(arguments))
+    record = options.recorded(arguments)
+    if any(chosen := options.selected(arguments).values()):
+        record = narrow.narrowed(record, load.narrowed(record.suite, *chosen))
     text = as_json(record) if arguments.format == "json" else as_csv(record)
     if arguments.output is None:
         sys.stdout.write(text)

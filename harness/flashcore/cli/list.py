@@ -11,7 +11,7 @@ from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.groups import picked
 from flashcore.model.suite import Suite, Variant, manifest_keys
 from flashcore.suites.find import suite_folder
-from flashcore.suites.load import load, narrowed, select, select_archs
+from flashcore.suites.load import load, narrowed
 
 EXAMPLES = (
     ("flashcore list", "the suite of this folder, or of kernels/"),
@@ -39,9 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(output.document(facts=[picked(f, *names) for f in FACTS.values()]) if json else facts_table())
         return Exit.OK
     suite = load(suite_folder(arguments.suite))
-    variants, shapes = select(suite, arguments.variants, arguments.shapes)
-    archs = select_archs(suite, arguments.archs) or suite.archs
-    suite = narrowed(suite, {v.name for v in variants}, {s.name for s in shapes}, archs)
+    suite = narrowed(suite, **options.selected(arguments))
     print(as_json(suite) if json else suite_table(suite))
     return Exit.OK
 

@@ -21,11 +21,10 @@ from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
 from flashcore.model import plugin
 from flashcore.model.record import Record
-from flashcore.model.suite import TIERS, Suite
+from flashcore.model.suite import TIERS
 from flashcore.pipeline import plugins
-from flashcore.records import lookup, narrow, store
+from flashcore.records import lookup, store
 from flashcore.suites.find import of_project, suite_folder
-from flashcore.suites.load import compared_with, select, select_archs
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -124,27 +123,6 @@ def add_selection(parser: argparse.ArgumentParser, *, default: str = "all") -> N
 def selected(given: Any) -> dict[str, Any]:
     """The variants, shapes and archs that arguments or settings select."""
     return {name: tuple(getattr(given, name)) for name in ("variants", "shapes", "archs")}
-
-
-def narrowed(
-    arguments: argparse.Namespace, record: Record, suite: Suite | None = None, *, more: bool = False
-) -> Record:
-    """What the arguments select of a record, by default all of it.
-
-    Args:
-        suite: whose names are selected; by default the record's.
-        more: whether to keep what the variants are compared with.
-
-    Raises:
-        UsageError: the suite has nothing of a name.
-    """
-    if not any(selected(arguments).values()):
-        return record
-    suite = suite or record.suite
-    variants, shapes = select(suite, arguments.variants, arguments.shapes)
-    variants += compared_with(suite, variants) if more else []
-    archs = select_archs(suite, arguments.archs) or suite.archs
-    return narrow.narrowed(record, {v.name for v in variants}, {s.name for s in shapes}, archs)
 
 
 def selecting(given: Any) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from flashcore.cli import options, output
 from flashcore.errors import Exit, UsageError
 from flashcore.pipeline import pages, plugins
 from flashcore.pipeline.judging import today
-from flashcore.records import lookup, store
+from flashcore.records import lookup, narrow, store
 from flashcore.report import markdown
 from flashcore.report.view import INDEX
+from flashcore.suites import load
 
 EXAMPLES = (
     ("flashcore report", "the newest run, as pages in reports/"),
@@ -32,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    records = [options.narrowed(arguments, record, more=True) for record in options.all_recorded(arguments)]
+    records = options.all_recorded(arguments)
+    if any(chosen := options.selected(arguments).values()):
+        suites = [load.narrowed(record.suite, *chosen, compared=True) for record in records]
+        records = [replace(narrow.narrowed(r, s), suite=s) for r, s in zip(records, suites, strict=True)]
     if arguments.against and len(records) > 1:
         hint = "" if arguments.recorded else f"\n  hint: name one of them: {', '.join(r.id for r in records)}"
         raise UsageError(f"--against: expected one run to compare, found several, one per chip{hint}")

@@ -17,7 +17,7 @@ from flashcore.gate.together import together
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS, Budget, Suite, Tier
 from flashcore.model.text import did_you_mean
-from flashcore.suites.load import select, select_archs
+from flashcore.suites.load import narrowed, select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,7 @@ def judge_records(rules: Rules, records: Sequence[Record]) -> Judged:
     file, old = baseline_of(records[0].suite, rules)
     for budget in rules.budgets:
         _require_matches(budget, [r.suite for r in records])
-    suites = [
-        replace(
-            r.suite,
-            shapes={s.name: s for s in select(r.suite, (), rules.shapes)[1]},
-            archs=select_archs(r.suite, rules.archs) or r.suite.archs,
-        )
-        for r in records
-    ]
+    suites = [narrowed(r.suite, (), rules.shapes, rules.archs) for r in records]
     variants = None
     if rules.variants:
         selected = (v.name for r in records for v in select(r.suite, rules.variants)[0] if not v.is_reference)

@@ -145,15 +145,14 @@ def suite_of(run: Traversable) -> str:
 
 
 def _has_case(run: Traversable, variants: Collection[str], shapes: Collection[str]) -> bool:
-    """Whether the run has a case of variants (globs) and shapes: built, measured or stale. An imported run has all of
-    its suite's."""
+    """Whether the run has a case of variants (globs) and shapes; one without results has all of its suite's."""
     if not (variants or shapes):
         return True
     try:
         header = json.loads((run / HEADER).read_bytes())
         suite = header["suite"]
-        built = {*header["keys"], *header["stale"], *(f"{o['variant']}/{o['shape']}" for o in header["outcomes"])}
-        cases = built or {f"{variant}/{shape}" for variant in suite["variants"] for shape in suite["shapes"]}
+        cases = [f"{o['variant']}/{o['shape']}" for o in header["outcomes"]]
+        cases = cases or [f"{variant}/{shape}" for variant in suite["variants"] for shape in suite["shapes"]]
     except _DAMAGED:
         return False
     globs = [f"{variant}/{shape}" for variant in variants or "*" for shape in shapes or "*"]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from flashcore.model.record import Facts, Record
-from flashcore.suites import load
+from flashcore.model.suite import Suite
 
 
-def narrowed(record: Record, variants: Collection[str], shapes: Collection[str], archs: Collection[str]) -> Record:
-    """The record with only these variants, shapes and archs."""
+def narrowed(record: Record, suite: Suite) -> Record:
+    """The record with only the variants, shapes and archs of a suite; it keeps its own suite."""
+
+    variants, shapes, archs = {*suite.variants}, {None, *suite.shapes}, {None, *suite.archs}
 
     def has(variant: str, shape: str | None = None, arch: str | None = None) -> bool:
-        return variant in variants and (shape is None or shape in shapes) and (arch is None or arch in archs)
+        return variant in variants and shape in shapes and arch in archs
 
     return replace(
         record,
-        suite=load.narrowed(record.suite, variants, shapes, archs),
         facts=Facts(f for f in record.facts if has(f.subject.variant, f.subject.shape, f.subject.arch)),
         samples={key: samples for key, samples in record.samples.items() if has(*key.split("/")[:2])},
         artifacts=tuple(a for a in record.artifacts if has(a.variant, arch=a.arch)),

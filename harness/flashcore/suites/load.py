@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import starmap
 from pathlib import Path
 
 from flashcore.errors import ManifestError, UsageError
 from flashcore.model import cache, plugin
-from flashcore.model.suite import Budget, Shape, Suite, Variant, Waiver
-from flashcore.model.text import did_you_mean, matches_any
+from flashcore.model.suite import Shape, Suite, Variant
+from flashcore.model.text import did_you_mean
 from flashcore.suites import lines, parts
 from flashcore.suites.parts import MANIFEST as MANIFEST
 
@@ -147,19 +147,29 @@ def select_archs(suite: Suite, names: Sequence[str], *, given: str = "--arch ") 
     return tuple(dict.fromkeys(archs))
 
 
-def narrowed(suite: Suite, variants: Collection[str], shapes: Collection[str], archs: Collection[str]) -> Suite:
-    """The suite with only these variants, shapes and archs, and the budgets and waivers of these variants."""
+def narrowed(
+    suite: Suite,
+    variants: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    archs: Sequence[str] = (),
+    *,
+    compared: bool = False,
+) -> Suite:
+    """The suite with only what is selected, by default all.
 
-    def applies(one: Budget | Waiver) -> bool:
-        return any(matches_any(name, one.variants) for name in variants)
+    Args:
+        compared: whether to keep what the variants are compared with.
 
+    Raises:
+        UsageError: see :func:`select` and :func:`select_archs`.
+    """
+    chosen, named = select(suite, variants, shapes)
+    chosen += compared_with(suite, chosen) if compared else []
     return dataclasses.replace(
         suite,
-        variants={name: v for name, v in suite.variants.items() if name in variants},
-        shapes={name: s for name, s in suite.shapes.items() if name in shapes},
-        archs=tuple(arch for arch in suite.archs if arch in archs),
-        budgets=tuple(filter(applies, suite.budgets)),
-        waivers=tuple(filter(applies, suite.waivers)),
+        variants={name: v for name, v in suite.variants.items() if v in chosen},
+        shapes={s.name: s for s in named},
+        archs=select_archs(suite, archs) or suite.archs,
     )
 
 

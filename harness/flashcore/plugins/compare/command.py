@@ -20,7 +20,8 @@ from flashcore.model.record import Record, Subject
 from flashcore.model.text import number
 from flashcore.pipeline.recording import present
 from flashcore.plugins.compare import differences, kernels
-from flashcore.records import lookup, store
+from flashcore.records import lookup, narrow, store
+from flashcore.suites import load
 from flashcore.suites.load import NothingMatches
 
 WORKING_TREE = "."
@@ -79,7 +80,9 @@ def compare(arguments: argparse.Namespace, record: Callable[[str, Settings, Call
         shapes={**a.suite.shapes, **b.suite.shapes},
         archs=tuple(dict.fromkeys((*a.suite.archs, *b.suite.archs))),
     )
-    a, b = (options.narrowed(arguments, record, both) for record in (a, b))  # a run has all variants
+    if any(chosen := options.selected(arguments).values()):  # a run has all variants
+        both = load.narrowed(both, *chosen)
+        a, b = narrow.narrowed(a, both), narrow.narrowed(b, both)
     json = arguments.format == "json"
     print(as_json(a, b) if json else terminal.painted(as_text(a, b, arguments.top, whole=bool(arguments.variants))))
     return Exit.OK
