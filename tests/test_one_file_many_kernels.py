@@ -102,7 +102,7 @@ def built(compiler: toolchain.Nvcc, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def run(folder: Path, *words: str) -> int:
-    return main([*words, "--suite", str(folder), "--build-dir", str(folder / "build"), "-q"])
+    return main([*words, "--suite", str(folder), "--build-dir", str(folder / "build")])
 
 
 def test_only_launched_kernels_are_rows_facts_and_verdicts(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,8 +44,28 @@ def test_values_that_differ_stand_apart() -> None:
     assert ["and 1 more shape" in line for line in results] == [True, False]
 
 
+def test_a_spill_is_one_row_with_its_variants_and_archs() -> None:
+    verdicts = [
+        replace(failed(variant, None, value, fact), fact=fact, subject=Subject(variant, arch, kernel="n::k<64>"))
+        for variant, arch, value in (("tiles", "sm_90a", 8.0), ("wide", "sm_90a", 64.0), ("tiles", "sm_100a", 8.0))
+        for fact in ("spill_store_bytes", "sass_local_loop")
+    ]
+    title, row = rows(*verdicts)
+    assert title == "FAILED (6)"
+    assert "spill_store_bytes, sass_local_loop" in row and "wide/n::k<64>, tiles/n::k<64> (sm_90a, sm_100a)" in row
+    assert "64 %" in row  # the worst
+
+
+def test_quiet_shows_what_fails_and_the_result() -> None:
+    result = judge.judge(of([REGISTERS], facts=[registers(140)]), today=TODAY)
+    first, *_, last = verdict_table.render(result, quiet=True).split("\n\n")
+    assert first.startswith("FAILED") and last.startswith("gate FAILED")
+    passed = judge.judge(of([REGISTERS]), today=TODAY)
+    assert len(verdict_table.render(passed, quiet=True).splitlines()) == 1
+
+
 def test_what_is_left_out_is_counted_by_verdicts() -> None:
-    many = [failed(f"v{i}", f"s{j}", 1.0) for i in range(50) for j in range(3)]
+    many = [failed(f"v{i}", f"s{j}", float(i)) for i in range(50) for j in range(3)]
     title, *results = rows(*many)
     assert title == "FAILED (150)"
     assert len(results) == 49 and results[-1].strip() == "… and 6 more"

@@ -66,13 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
         data = {"version": JSON_VERSION, **about, "advice": [as_data(x) for x in items]}
         output.write(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", None)
         return Exit.OK
-    if gpu:
+    if gpu and not arguments.quiet:
         print(f"for {gpu} with {sms} SMs" + ", on which nothing was measured" * (not record.gpu))
     rows = [[x.subject.case, f"{x.gain:.0f} %" if x.gain is not None else "", x.rule, sentence(x)] for x in items]
     print(grid(("case", "at most", "rule", "advice"), rows) if rows else "no rule applies to the recorded facts")
     if checked := ", ".join(s for s in arguments.shapes if not is_timed(record.suite.shapes[s])):
         print(f"no advice on shapes that are only checked: {checked}")
-    for note in unlaunched_note(record.artifacts):
+    for note in () if arguments.quiet else unlaunched_note(record.artifacts):
         print(note)
     return Exit.OK
 

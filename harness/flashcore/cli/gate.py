@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"--variant {' '.join(arguments.variants)}: expected variants with budgets, found only references"
         )
-    show(judged, outputs)
+    show(judged, outputs, quiet=arguments.quiet)
     if arguments.what_if:
         for record in judged.records:
             print(next_steps(record))
@@ -131,13 +131,15 @@ def _budgets(file: str | None) -> Sequence[Budget]:
     return budgets.read(Path(file))
 
 
-def show(judged: Judged, outputs: Sequence[tuple[str, str | None]] = (("table", None),)) -> None:
+def show(
+    judged: Judged, outputs: Sequence[tuple[str, str | None]] = (("table", None),), *, quiet: bool = False
+) -> None:
     """Writes the judgement in each format; see :func:`flashcore.cli.output.parse`."""
     first = judged.records[0]
     places = Places(first, _repository(Path(first.suite.root)))
     for form, file in outputs:
         if form == "table":
-            text = verdict_table.render(judged.judgement) + "\n"
+            text = verdict_table.render(judged.judgement, quiet=quiet) + "\n"
         else:
             render = FORMATS.get(form) or plugins.find("formats", form)
             text = render(judged.judgement, first, places)

@@ -184,7 +184,7 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
             for extension in extensions:
                 extension.add_arguments(subparser)
             subparser.set_defaults(run=functools.partial(_extended, command.run, [e.run for e in extensions]))
-            subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures while working")
+            subparser.add_argument("-q", "--quiet", action="store_true", help="show only failures and results")
     return top
 
 

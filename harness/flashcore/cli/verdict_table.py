@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 
 from flashcore.cli.grid import aligned
 from flashcore.gate.judge import Judgement, Verdict, WaiverUse
 from flashcore.gate.together import chip_of
-from flashcore.gate.wording import summary, value_of
+from flashcore.gate.wording import budgets, causes, subjects, summary, value_of
 from flashcore.model.gate_policy import PREFIX
 from flashcore.model.groups import grouped
 from flashcore.model.suite import TIERS
@@ -19,8 +18,8 @@ from flashcore.model.text import number
 _SHOWN = 48  # groups of verdicts to list; the rest are counted
 
 
-def render(result: Judgement) -> str:
-    """The judgement as text: failures first, the summary last."""
+def render(result: Judgement, *, quiet: bool = False) -> str:
+    """The judgement as text: failures first, the summary last; ``quiet`` leaves out what needs no action."""
     gaps, tiers = result.unexplained_gaps, TIERS[: TIERS.index(result.require) + 1]
     default = " (the default)" if result.require == TIERS[0] else ""
     other = [v for v in result.limits if v.status == "unmeasured" and not v.required]
@@ -28,6 +27,8 @@ def render(result: Judgement) -> str:
         _group("FAILED", result.failed),
         _gaps(f"UNMEASURED, required by --require {result.require}{default}", [v for v in gaps if v.tier in tiers]),
         _gaps("UNMEASURED, required by --budgets", [v for v in gaps if v.tier not in tiers]),
+    ]
+    more = [
         _waived(result),
         _waivers(result.waivers),
         _block(f"loosened in the manifest ({len(result.relaxed)})", (), result.relaxed),
@@ -36,29 +37,16 @@ def render(result: Judgement) -> str:
         _passes(result.limits),
         [f"note: {n}" for n in result.notes],
     ]
-    return "\n\n".join(["\n".join(p) for p in parts if p] + [summary(result)])
-
-
-def _short(verdict: Verdict) -> str:
-    """The subject; long template names are cut in the middle, to keep the arch at the end."""
-    text = str(verdict.subject)
-    return text if len(text) <= 120 else f"{text[:80]}…{text[-39:]}"
+    return "\n\n".join(["\n".join(p) for p in (*parts, *([] if quiet else more)) if p] + [summary(result)])
 
 
 def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
-    """A row per group of equal verdicts on several shapes, or failed builds for several archs, so that they do not hide
-    other failures; the title counts all verdicts."""
-
-    def key(v: Verdict) -> object:
-        subject = replace(v.subject, shape=None, arch=None if v.budget == "builds" else v.subject.arch)
-        return v.budget, subject, v.subject.shape is None, v.value, v.unit, v.limit, v.reason or v.source
-
-    groups = [*grouped((key(v), v) for v in verdicts).values()]
-    rows = []
-    for v, *others in groups[:_SHOWN]:
-        noun = "shape" if v.subject.shape else "arch"
-        more = f" and {len(others)} more {noun}{'s' if len(others) > 1 else ''}" if others else ""
-        rows.append((v.budget, f"{_short(v)}{more}", value_of(v), f"limit {v.limit}", v.reason or v.source))
+    """A row for each cause, so that one does not hide others; the title counts all verdicts."""
+    groups = causes(verdicts)
+    rows = [
+        (budgets(group), subjects(group), value_of(v := group[0]), f"limit {v.limit}", v.reason or v.source)
+        for group in groups[:_SHOWN]
+    ]
     hidden = sum(map(len, groups[_SHOWN:]))
     return _block(f"{title} ({len(verdicts)})", rows, [f"… and {hidden} more"] if hidden else [])
 
@@ -66,7 +54,7 @@ def _group(title: str, verdicts: Sequence[Verdict]) -> list[str]:
 def _gaps(title: str, verdicts: Sequence[Verdict]) -> list[str]:
     """Unmeasured verdicts, grouped by budget and reason: one missing machine causes hundreds of equal ones."""
     groups = grouped(((v.budget, v.reason, chip_of(v.subject)), v) for v in verdicts).values()
-    rows = [(v.budget, f"{_short(v)}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
+    rows = [(v.budget, f"{subjects([v])}{f' and {len(rest)} more' if rest else ''}", v.reason) for v, *rest in groups]
     return _block(f"{title} ({len(verdicts)})", rows)
 
 

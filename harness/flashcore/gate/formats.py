@@ -13,7 +13,7 @@ from flashcore.explain.advice import as_data
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
 from flashcore.gate.together import chip_of
-from flashcore.gate.wording import clean, summary, value_of
+from flashcore.gate.wording import budgets, causes, clean, subjects, summary, value_of
 from flashcore.model.groups import picked
 from flashcore.model.record import Record
 from flashcore.model.text import number
@@ -91,12 +91,14 @@ def _section(title: str, verdicts: Sequence[Verdict], places: Places) -> list[st
     if not verdicts:
         return []
     rows = []
-    for v in verdicts[:MOST_ROWS]:
-        place = places.of(v)
+    groups = causes(verdicts, places.of)
+    for group in groups[:MOST_ROWS]:
+        v, place = group[0], places.of(group[0])
         where = f"`{place.file}:{place.line}`" if place else ""
-        rows.append((v.budget, str(v.subject), value_of(v), v.limit, where, v.reason or v.source))
+        rows.append((budgets(group), subjects(group), value_of(v), v.limit, where, v.reason or v.source))
     head = ("Budget", "Subject", "Measured", "Limit", "Where", "Why")
-    more = [f"… and {len(verdicts) - MOST_ROWS} more", ""] if len(verdicts) > MOST_ROWS else []
+    hidden = sum(map(len, groups[MOST_ROWS:]))
+    more = [f"… and {hidden} more", ""] if hidden else []
     return [f"### {title} ({len(verdicts)})", "", *table(escaped, head, *rows), "", *more]
 
 

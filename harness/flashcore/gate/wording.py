@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 from flashcore.errors import Exit
 from flashcore.explain import advice
+from flashcore.explain.explain import LOCAL
 from flashcore.gate.judge import Judgement, Verdict
+from flashcore.model.groups import grouped
 from flashcore.model.text import number, visible
 
+_NAMES = 6  # subjects that a row names
 #: Characters that XML 1.0 forbids, even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -31,10 +36,63 @@ def summary(judgement: Judgement) -> str:
     return f"gate {word}: {measured}, {gaps}{goals}{out} (exit {int(judgement.exit_code)})"
 
 
-def sentence(verdict: Verdict) -> str:
-    """One verdict in words: ``fast/fast_kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
+def causes(
+    verdicts: Iterable[Verdict], place_of: Callable[[Verdict], Hashable] = lambda verdict: None
+) -> list[list[Verdict]]:
+    """Groups verdicts of one cause and place, the worst of each first: what a kernel's local memory exceeds, or one
+    value or reason, in all variants and on all archs and shapes."""
+
+    def cause(v: Verdict) -> Hashable:
+        place = place_of(v), replace(v.subject, variant="", arch=None, shape=None, launch=None)
+        if v.fact in LOCAL and v.subject.kernel:
+            return place
+        alone = v.subject.variant if v.subject.kernel is None and v.budget != "builds" else ""
+        return v.budget, place, alone, v.subject.shape is None, v.value, v.limit, v.reason or v.source
+
+    def badness(v: Verdict) -> tuple[bool, float]:
+        return v.budget == first.budget, v.value if isinstance(v.value, (int, float)) else 0.0
+
+    groups = list(grouped((cause(v), v) for v in verdicts).values())
+    for group in groups:
+        first = group[0]
+        group.sort(key=badness, reverse=first.fact in LOCAL)
+    return groups
+
+
+def subjects(group: Sequence[Verdict]) -> str:
+    """``fast/kernel, wide/kernel (sm_80, sm_90a)``; of several shapes the first, and the number of others."""
+    shape = group[0].subject.shape
+    names = list(dict.fromkeys(_cut(str(replace(v.subject, arch=None, shape=shape))) for v in group))
+    archs = ", ".join(sorted({v.subject.arch for v in group if v.subject.arch}, key=lambda arch: (len(arch), arch)))
+    shapes = len({v.subject.shape for v in group}) - 1
+    parts = [
+        ", ".join(names[:_NAMES]),
+        f"and {len(names) - _NAMES} more" * (len(names) > _NAMES),
+        archs and f"({archs})",
+    ]
+    return " ".join(filter(None, (*parts, shapes and f"and {shapes} more shape{'s' * (shapes > 1)}")))
+
+
+def _cut(text: str) -> str:
+    """A long template name is cut in the middle."""
+    return text if len(text) <= 120 else f"{text[:80]}…{text[-39:]}"
+
+
+def budgets(group: Sequence[Verdict]) -> str:
+    """The names of a group's budgets."""
+    return ", ".join(dict.fromkeys(v.budget for v in group))
+
+
+def identity(group: Sequence[Verdict]) -> str:
+    """What identifies a group in later results: not its line's number, which changes with every edit."""
+    return min(f"{v.budget} {v.subject}" for v in group)
+
+
+def sentence(*group: Verdict) -> str:
+    """Verdicts of one cause in words: ``fast/kernel (sm_89): registers 140, expected ≤ 128 (design 000)``."""
+    verdict = group[0]
     result = f"{verdict.fact} {value_of(verdict)}".rstrip()
-    statement = f"{verdict.subject}: {result}, expected {verdict.limit} ({verdict.source})"
+    statement = f"{subjects(group)}: {result}, expected {verdict.limit} ({verdict.source})"
     fix = f"fix: {advice.sentence(verdict.advice)}" if verdict.advice else ""
     return ": ".join(filter(None, (statement, "; ".join(filter(None, (verdict.reason, fix))))))
 

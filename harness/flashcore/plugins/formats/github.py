@@ -13,7 +13,7 @@ from flashcore.cli import terminal, verdict_table
 from flashcore.gate.formats import as_markdown
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Places
-from flashcore.gate.wording import clean, sentence
+from flashcore.gate.wording import budgets, causes, clean, sentence
 from flashcore.model.files import writing
 from flashcore.model.groups import grouped
 from flashcore.model.record import Record
@@ -40,14 +40,14 @@ def workflow_commands(judgement: Judgement, places: Places) -> str:
 
 
 def _annotations(level: str, title: str, verdicts: Sequence[Verdict], places: Places) -> list[str]:
-    groups = grouped(((v.budget, places.of(v)), v) for v in verdicts)
+    groups = grouped(((budgets(group), places.of(group[0])), group) for group in causes(verdicts, places.of))
     lines = []
-    for (budget, place), group in list(groups.items())[:MOST_ANNOTATIONS]:
-        words = "\n".join(sentence(v) for v in group[:MOST_ANNOTATIONS])
-        if len(group) > MOST_ANNOTATIONS:
-            words += f"\n… and {len(group) - MOST_ANNOTATIONS} more"
+    for (names, place), of in list(groups.items())[:MOST_ANNOTATIONS]:
+        words = "\n".join(sentence(*group) for group in of[:MOST_ANNOTATIONS])
+        if len(of) > MOST_ANNOTATIONS:
+            words += f"\n… and {len(of) - MOST_ANNOTATIONS} more"
         where = f"file={_property(place.file)},line={place.line}," if place else ""
-        lines.append(f"::{level} {where}title={_property(f'flashcore: {title}: {budget}')}::{_data(words)}\n")
+        lines.append(f"::{level} {where}title={_property(f'flashcore: {title}: {names}')}::{_data(words)}\n")
     if len(groups) > MOST_ANNOTATIONS:
         lines[-1] = f"::{level} title=flashcore::{len(groups) - MOST_ANNOTATIONS + 1} more, see the table below\n"
     return lines

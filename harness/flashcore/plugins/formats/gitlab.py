@@ -1,4 +1,4 @@
-"""GitLab's Code Quality report: an issue per failure, per required but unmeasured fact, and per waived failure."""
+"""GitLab's Code Quality report: an issue per cause of failures, of required gaps and of waived failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from flashcore.errors import Exit
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Place, Places
-from flashcore.gate.wording import clean, sentence, summary
+from flashcore.gate.wording import causes, clean, identity, sentence, summary
 from flashcore.model.record import Record
 
 
@@ -21,11 +21,10 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
     """
     levels = (("major", judgement.failed), ("minor", judgement.unexplained_gaps), ("info", judgement.waived))
 
-    def issue(severity: str, check: str, subject: str, text: str, place: Place | None) -> dict[str, Any]:
+    def issue(severity: str, check: str, identity: str, text: str, place: Place | None) -> dict[str, Any]:
         if place is None or place.file.startswith("/"):
             place = places.manifest
-        # Not the line's number, which changes with every edit.
-        key = f"{record.suite.name} {check} {subject}"
+        key = f"{record.suite.name} {identity}"
         return {
             "description": clean(text),
             "check_name": check,
@@ -35,10 +34,10 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         }
 
     issues = [
-        issue(severity, v.budget, str(v.subject), sentence(v), places.of(v))
+        issue(severity, group[0].budget, identity(group), sentence(*group), places.of(group[0]))
         for severity, verdicts in levels
-        for v in verdicts
+        for group in causes(verdicts, places.of)
     ]
     if judgement.exit_code is not Exit.OK and not (judgement.failed or judgement.unexplained_gaps):
-        issues.append(issue("major", "gate", "", summary(judgement), None))
+        issues.append(issue("major", "gate", "gate ", summary(judgement), None))
     return json.dumps(issues, indent=1, ensure_ascii=False) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from flashcore.explain.advice import as_data
 from flashcore.gate.formats import with_rows
 from flashcore.gate.judge import Judgement, Verdict
 from flashcore.gate.locate import Place, Places
-from flashcore.gate.wording import sentence, summary
+from flashcore.gate.wording import causes, identity, sentence, summary
 from flashcore.model.groups import picked
 from flashcore.model.record import Record
 
@@ -60,26 +61,32 @@ def render(judgement: Judgement, record: Record, places: Places) -> str:
         "runs": [run],
     }
     return with_rows(
-        data, "results", [_result(v, names.index(v.budget), places.of(v) or places.manifest) for v in shown]
+        data,
+        "results",
+        [
+            _result(group, names.index(group[0].budget), places.of(group[0]) or places.manifest)
+            for verdicts in (judgement.failed, judgement.unexplained_gaps, judgement.waived)
+            for group in causes(verdicts, places.of)
+        ],
     )
 
 
-def _result(verdict: Verdict, rule: int, place: Place) -> dict[str, Any]:
-    key = f"{verdict.budget} {verdict.subject}"
-    kind = "function" if verdict.subject.kernel else "module"
+def _result(group: Sequence[Verdict], rule: int, place: Place) -> dict[str, Any]:
+    verdict = group[0]
     inside = not place.file.startswith("/")
     uri = {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"} if inside else {"uri": f"file://{quote(place.file)}"}
     location = {
-        "logicalLocations": [{"fullyQualifiedName": str(verdict.subject), "kind": kind}],
+        "logicalLocations": [
+            {"fullyQualifiedName": str(v.subject), "kind": "function" if v.subject.kernel else "module"} for v in group
+        ],
         "physicalLocation": {"artifactLocation": uri, "region": {"startLine": place.line}},
     }
     result: dict[str, Any] = {
         "ruleId": verdict.budget,
         "ruleIndex": rule,
         "level": "warning" if verdict.status == "unmeasured" else "error",
-        "message": {"text": sentence(verdict)},
-        # Not the line's number, which changes with every edit.
-        "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(key.encode()).hexdigest()[:32]},
+        "message": {"text": sentence(*group)},
+        "partialFingerprints": {"flashcoreVerdict/v1": hashlib.sha256(identity(group).encode()).hexdigest()[:32]},
         "properties": picked(verdict, "status", "value", "unit", "limit"),
         "locations": [location],
     }
