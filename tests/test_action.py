@@ -138,7 +138,7 @@ def test_the_gate_step_audits_compiled_files_instead(repository: Path) -> None:
     assert step("Gate", repository, {"audit": "*.so", "arguments": "--max registers=32"}).returncode == 0
     lines = {"audit": "a.so\nb.so\n", "arguments": "--except stack\n--max spill_store_bytes=0\n"}
     done = step("Gate", repository, lines)
-    assert done.returncode == 1 and "b/spills (sm_80)" in done.stdout
+    assert done.returncode == 1 and "b/spills (sm_80, sm_90a)" in done.stdout
     assert step("Gate", repository, {"audit": "*.so"}).returncode == 3, "no limit"
     assert step("Gate", repository, {"audit": "*.whl", **limit}).returncode == 2
     (repository / "flashcore.toml").write_text('[audit]\nfiles = ["*.so"]\nmax = {registers = 31}\n')

@@ -44,18 +44,17 @@ def causes(
 
     def cause(v: Verdict) -> Hashable:
         place = place_of(v), replace(v.subject, variant="", arch=None, shape=None, launch=None)
-        if v.fact in LOCAL and v.subject.kernel:
+        if v.fact in LOCAL and v.subject.kernel and v.value is not None:
             return place
         alone = v.subject.variant if v.subject.kernel is None and v.budget != "builds" else ""
         return v.budget, place, alone, v.subject.shape is None, v.value, v.limit, v.reason or v.source
 
-    def badness(v: Verdict) -> tuple[bool, float]:
-        return v.budget == first.budget, v.value if isinstance(v.value, (int, float)) else 0.0
+    def rank(v: Verdict) -> tuple[bool, float]:
+        return v.budget != first.budget, -(v.value if isinstance(v.value, (int, float)) else 0.0)
 
-    groups = list(grouped((cause(v), v) for v in verdicts).values())
-    for group in groups:
-        first = group[0]
-        group.sort(key=badness, reverse=first.fact in LOCAL)
+    groups = []
+    for first, *others in grouped((cause(v), v) for v in verdicts).values():
+        groups.append(sorted([first, *others], key=rank))
     return groups
 
 
@@ -65,12 +64,9 @@ def subjects(group: Sequence[Verdict]) -> str:
     names = list(dict.fromkeys(_cut(str(replace(v.subject, arch=None, shape=shape))) for v in group))
     archs = ", ".join(sorted({v.subject.arch for v in group if v.subject.arch}, key=lambda arch: (len(arch), arch)))
     shapes = len({v.subject.shape for v in group}) - 1
-    parts = [
-        ", ".join(names[:_NAMES]),
-        f"and {len(names) - _NAMES} more" * (len(names) > _NAMES),
-        archs and f"({archs})",
-    ]
-    return " ".join(filter(None, (*parts, shapes and f"and {shapes} more shape{'s' * (shapes > 1)}")))
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    text = ", ".join(names[:_NAMES]) + more + (f" ({archs})" if archs else "")
+    return text + (f" and {shapes} more shape{'s' * (shapes > 1)}" if shapes else "")
 
 
 def _cut(text: str) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_an_annotation_counts_what_it_does_not_show(count: int, tmp_path: Path) 
         [factory.variant("fast", archs=("sm_80",))], [factory.shape(f"s{i}") for i in range(count)],
         [factory.budget("blocks_per_sm", minimum=9)], root=str(tmp_path), archs=("sm_80",),
     )  # fmt: skip
-    about = {"arch": "sm_80", "kernel": "fast_kernel"}
+    about: dict[str, Any] = {"arch": "sm_80", "kernel": "fast_kernel"}
     facts = [factory.fact("blocks_per_sm", i / 2, "fast", shape=f"s{i}", **about) for i in range(count)]
     text = workflow_commands(factory.record(made, facts))
     assert text.count("::error") == 1
