@@ -140,9 +140,10 @@ def test_launches_are_those_of_the_arch(mode: Planned, number: int, on_80: objec
 
 
 def test_streams_in_order_and_one_allocation_are_fine(mode: Planned) -> None:
-    forked, allocated = mode(6, "sm_80"), mode(7, "sm_80")
+    forked, allocated, in_order = (mode(number, "sm_80") for number in (6, 7, 11))
     assert [x.kernel for x in forked.launches] == ["twice", "bounded"] and forked.cause is None
     assert [x.kernel for x in allocated.launches] == ["twice", "twice"] and allocated.cause is None
+    assert [x.kernel for x in in_order.launches] == ["twice", "twice"] and in_order.cause is None
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -181,6 +182,7 @@ def test_a_large_cluster_needs_its_attribute(mode: Planned) -> None:
         (40, OtherStream("twice")),
         (41, OtherStream("twice")),
         (42, OtherStream("cudaMemsetAsync")),
+        (45, OtherStream("cudaMemset")),
         (43, StreamNotJoined()),
         (44, StreamNotJoined()),
         (50, LaunchesNothing()),

@@ -180,7 +180,9 @@ class Device:
                     self._cause = OtherStream(canonical(work))
                 case 2, _:
                     self._cause = StreamNotJoined()
-                case _, call if not self._is_first:
+                case 3, call if not self._is_first:
+                    self._cause = OtherStream(call)
+                case 4, call if not self._is_first:
                     self._cause = NotCapturable(call)
 
 

@@ -20,7 +20,14 @@
 
 extern "C" {
 // What a launcher does that cannot be recorded, or cannot work.
-enum flashcore_fault { flashcore_unknown, flashcore_other_stream, flashcore_unjoined_stream, flashcore_not_capturable };
+enum flashcore_fault {
+  flashcore_unknown,
+  flashcore_other_stream,
+  flashcore_unjoined_stream,
+  // Harmless in the first call.
+  flashcore_default_stream,
+  flashcore_not_capturable
+};
 // What a launcher asks about the device or a kernel.
 enum flashcore_question { flashcore_of_device, flashcore_of_kernel, flashcore_blocks_per_sm };
 
@@ -68,9 +75,9 @@ cudaError_t unknown(const char* call) {
   report(flashcore_unknown, call);
   return last = cudaErrorNotSupported;
 }
-// A call that is harmless once, but cannot be part of a CUDA graph.
-cudaError_t only_once(const char* call) {
-  device->report(flashcore_not_capturable, call);
+// A call that is harmless in the first call, but cannot be part of a CUDA graph.
+cudaError_t only_once(const char* call, flashcore_fault fault = flashcore_not_capturable) {
+  device->report(fault, call);
   return cudaSuccess;
 }
 std::int64_t ask(flashcore_question question, const void* kernel, int number, std::size_t smem, const char* call) {
@@ -275,10 +282,10 @@ FLASHCORE_CALL(cudaFreeAsync, (void*, cudaStream_t stream), enqueue(stream, "cud
 FLASHCORE_CALL(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t, void*),
                enqueue(stream, "cudaLaunchHostFunc"); return cudaSuccess;)
 
-FLASHCORE_CALL(cudaMemset, (void*, int, std::size_t), return only_once("cudaMemset");)
-FLASHCORE_CALL(cudaMemcpy, (void*, const void*, std::size_t, cudaMemcpyKind), return only_once("cudaMemcpy");)
+FLASHCORE_CALL(cudaMemset, (void*, int, std::size_t), return only_once("cudaMemset", flashcore_default_stream);)
+FLASHCORE_CALL(cudaMemcpy, (void*, const void*, std::size_t, cudaMemcpyKind), return only_once("cudaMemcpy", flashcore_default_stream);)
 FLASHCORE_CALL(cudaMemcpyToSymbol, (const void*, const void*, std::size_t, std::size_t, cudaMemcpyKind),
-               return only_once("cudaMemcpyToSymbol");)
+               return only_once("cudaMemcpyToSymbol", flashcore_default_stream);)
 FLASHCORE_CALL(cudaStreamSynchronize, (cudaStream_t), return only_once("cudaStreamSynchronize");)
 cudaError_t cudaDeviceSynchronize() { return only_once("cudaDeviceSynchronize"); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return only_once("cudaEventSynchronize"); }
