@@ -173,7 +173,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.LaunchesNothing: "expected at least one kernel launch, found none: launch on every path, or return an error",
     c.OtherStream: "expected all work on the given stream, found {work} on another: pass it the stream, or have its "
     "stream wait for an event of the given one",
-    c.StreamNotJoined: "expected the given stream to wait for all work, found work on another: record an event after "
+    c.StreamNotJoined: "expected the given stream to wait for all work, found {work} on another: record an event after "
     "it, and have the given stream wait for that",
     c.NotCapturable: "expected calls that a CUDA graph can contain, found {call} in each: allocate once, or declare a "
     "workspace; do not synchronize",

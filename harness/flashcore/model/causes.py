@@ -316,7 +316,9 @@ class OtherStream(Cause):
 
 
 class StreamNotJoined(Cause):
-    """The given stream does not wait for another one that the launcher uses."""
+    """The given stream does not wait for this work on another one."""
+
+    work: str
 
 
 class NotCapturable(Cause):

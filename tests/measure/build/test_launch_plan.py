@@ -84,7 +84,7 @@ class Killing:
         self.folder, self.times = folder, times
 
     def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
-        return {"by": f"{__name__}:killed", "key": [artifact.arch], "folder": str(self.folder), "times": self.times}
+        return {"by": f"{__name__}:killed", "folder": str(self.folder), "times": self.times}
 
 
 def killed(library: Any, recording: dict[str, Any], dims: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Forging:
     """Has the first plan answer for another and kill the process that would say otherwise."""
 
     def recording(self, problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
-        return {"by": f"{__name__}:forging", "key": [], "parent": os.getpid(), "shape": shape.name}
+        return {"by": f"{__name__}:forging", "parent": os.getpid(), "shape": shape.name}
 
 
 def forging(library: Any, recording: dict[str, Any], dims: Any) -> dict[str, Any]:

@@ -95,7 +95,7 @@ cudaError_t launch(const flashcore::Args& a, const flashcore::Shape& s, void*, c
       cudaFuncAttributes f;
       if (cudaError_t error = cudaGetDeviceProperties(&p, 0)) return error;
       if (cudaError_t error = cudaFuncGetAttributes(&f, with_static)) return error;
-      if (p.warpSize != 32 || p.name[0] == 0 || f.numRegs <= 0) return cudaErrorUnknown;
+      if (p.warpSize != 32 || p.major < 8 || f.numRegs <= 0) return cudaErrorUnknown;
       with_static<<<p.multiProcessorCount, f.maxThreadsPerBlock, f.maxDynamicSharedSizeBytes, stream>>>(out);
       break;
     }

@@ -8,6 +8,8 @@ are cached next to the library, by its content, unless its host code calls a fun
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import os
 import re
 import signal
@@ -67,7 +69,7 @@ class LaunchRecord(ctypes.Structure):
 
     def as_dict(self) -> dict[str, Any]:
         """The launch as plain data, with the fields of :class:`Launch`."""
-        dims = {name: list(getattr(self, name)) for name in ("grid", "block", "cluster")}
+        dims = {name: tuple(getattr(self, name)) for name in ("grid", "block", "cluster")}
         flags = {name: bool(getattr(self, name)) for name in ("programmatic", "cooperative")}
         kernel = (self.kernel or b"?").decode(errors="replace")
         return {"kernel": kernel, **dims, "dynamic_smem": self.dynamic_smem, **flags}
@@ -80,7 +82,7 @@ class Recorder(Protocol):
         """The arguments of a launcher and the device, as plain JSON.
 
         ``by`` references the function that a child calls with the library, this recording and the dimensions, and that
-        returns what :func:`declared` does; ``key`` identifies the recording in the cache of plans.
+        returns what :func:`declared` does. All of it identifies the recording in the cache of plans.
         """
         ...
 
@@ -98,7 +100,8 @@ class _Question:
     @property
     def key(self) -> str:
         """The question's key among its library's answers."""
-        return ",".join(map(str, [*self.sizes, *self.recording.get("key", ())]))
+        recording = hashlib.sha256(json.dumps(self.recording).encode()).hexdigest() if self.recording else ""
+        return ",".join(filter(None, (*map(str, self.sizes), recording)))
 
 
 def plans(

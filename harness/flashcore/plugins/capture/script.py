@@ -15,7 +15,6 @@ from flashcore.errors import UsageError
 from flashcore.model.record import StageResult
 
 _earlier: Iterator[StageResult] | None = None  # while the script runs again
-_replaced: list[ModuleType] = []
 
 
 class Reached(BaseException):
@@ -37,7 +36,6 @@ def rerun(preparation: Mapping[str, Any]) -> None:
     if file is None:
         return
     module.__file__ = file
-    _replaced.append(sys.modules["__main__"])
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
     _earlier = iter(pickle.loads(Path(preparation["earlier"]).read_bytes()))
     try:

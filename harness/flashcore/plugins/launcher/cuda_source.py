@@ -16,7 +16,7 @@ from flashcore.measure.workers.kernel_call import Case
 from flashcore.model.cause_text import text
 from flashcore.model.record import Artifact
 from flashcore.plugins.launcher.plan import Launch, Plan, Tensor, Value, tensors_of
-from flashcore.plugins.recorded.launchers import WORKSPACE, Device, device, kernels, struct, values, workspace_bytes
+from flashcore.plugins.recorded.launchers import WORKSPACE, Device, attributes, kernels, struct, values, workspace_bytes
 from flashcore.suites.problems import dimensions
 
 _MOST_ITEM = 8  # bytes of an element
@@ -39,7 +39,7 @@ def planned(case: Case, inputs: dict[str, Any], artifact: Artifact, folder: Path
     if workspace := workspace_bytes(library, sizes):
         tensors["workspace"] = Tensor(dtype="uint8", sizes=[workspace], role="workspace")
         places["workspace"] = WORKSPACE
-    gpu = Device(artifact.arch, device(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
+    gpu = Device(artifact.arch, attributes(artifact.arch), kernels(artifact.cubin or "", artifact.arch))
     if cause := gpu.call(library, struct(members), sizes):
         raise FlashcoreError(f"{case.name}: expected launches, found: {text(cause)}")
     ranges = {

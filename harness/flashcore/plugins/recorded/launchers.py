@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
 import math
 import os
 import sys
-import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +47,10 @@ _FIELDS: Mapping[str, Any] = {
 #: Tensors are far apart, and aligned like torch's.
 _FIRST_ADDRESS, DISTANCE, WORKSPACE = 1 << 40, 1 << 36, 1 << 50
 #: Shared memory that a launch may have, and the largest cluster, without an attribute of the kernel.
-_SMEM_PER_BLOCK, _PORTABLE_CLUSTER = 48 * 1024, 8
+_SMEM_PER_BLOCK, _PORTABLE = 48 * 1024, 8
+#: ``flashcore_fault`` of recorder.cpp; from the number on, only what every call does is one.
+_FAULTS, _NOT_ONCE = (PlanUnknown, OtherStream, StreamNotJoined, OtherStream, NotCapturable), 3
+_BLOCKS_PER_SM = 2  # of ``flashcore_question``
 #: ``cudaFuncAttribute``
 _DYNAMIC_SMEM, _NON_PORTABLE = 8, 14
 _SMEM_OPTIN = 97  # of ``cudaDeviceAttr``
@@ -61,8 +62,6 @@ class _Functions(ctypes.Structure):
     """``flashcore_device`` of recorder.cpp."""
 
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("memory", ctypes.c_uint64),
         ("launch", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(LaunchRecord), ctypes.POINTER(ctypes.c_void_p))),
         ("set_attribute", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)),
         ("ask", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64)),
@@ -76,12 +75,11 @@ class Device:
     ``launches`` and the bytes of their ``arguments`` are those of the last call.
 
     Args:
-        given: what :func:`device` returns.
-        kernels: what :func:`kernels` returns.
+        attributes, kernels: what the functions of these names return.
     """
 
-    def __init__(self, arch: str, given: Mapping[str, Any], kernels: Mapping[str, Any]) -> None:
-        self._arch, self._attributes, self._kernels = arch, given["attributes"], kernels
+    def __init__(self, arch: str, attributes: Mapping[int, int], kernels: Mapping[str, Any]) -> None:
+        self._arch, self._attributes, self._kernels = arch, attributes, kernels
         self._set: dict[tuple[str, int], int] = {}
         self._cause: Cause | None = None
         self._refused: tuple[int, Cause] | None = None
@@ -89,7 +87,7 @@ class Device:
         self.arguments: list[list[bytes]] = []
         kinds: Any = dict(_Functions._fields_)
         calls = {f: kinds[f](getattr(self, f"_{f}")) for f in ("launch", "set_attribute", "ask", "report")}
-        self._functions = _Functions(name=given["name"].encode(), memory=given["memory"], **calls)
+        self._functions = _Functions(**calls)
 
     def call(self, library: Any, arguments: ctypes.Structure, dims: Any) -> Cause | None:
         """Calls the launcher twice, since it may allocate and prepare once; returns why its launches cannot work."""
@@ -114,13 +112,16 @@ class Device:
 
     def _launch(self, record: Any, arguments: Any) -> int:
         launch = record.contents.as_dict()
-        kernel = self._of(launch["kernel"])
-        if launch["cluster"] == [1, 1, 1]:  # the one that the kernel's source fixes
-            launch["cluster"] = [kernel.get(f"required_cluster_{axis}", 1) for axis in "xyz"]
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
-        cause = occupancy.launch_refusal(self._arch, Launch(**plain), kernel)
+        kernel, allowed = self._kernel(launch["kernel"])
+        if launch["cluster"] == (1, 1, 1):  # the one that the kernel's source fixes
+            launch["cluster"] = tuple(kernel.get(f"required_cluster_{axis}", 1) for axis in "xyz")
+        cause = occupancy.launch_refusal(self._arch, Launch(**launch), kernel)
         if not isinstance(cause, DoesNotFit):
-            cause = self._not_opted_in(launch)
+            cause = None
+            if launch["dynamic_smem"] > allowed:
+                cause = NotOptedIn("MaxDynamicSharedMemorySize", launch["dynamic_smem"], allowed)
+            elif math.prod(launch["cluster"]) > _PORTABLE and not self._set.get((launch["kernel"], _NON_PORTABLE)):
+                cause = NotOptedIn("NonPortableClusterSizeAllowed", 1, 0)
         if cause:
             self._refused = len(self.launches), LaunchRefused(canonical(launch["kernel"]), cause)
             return _INVALID_VALUE if isinstance(cause, NotOptedIn) else _INVALID_CONFIGURATION
@@ -129,23 +130,14 @@ class Device:
         self.arguments.append([ctypes.string_at(arguments[i], size) for i, size in sizes])
         return 0
 
-    def _not_opted_in(self, launch: Mapping[str, Any]) -> Cause | None:
-        name = launch["kernel"]
-        if launch["dynamic_smem"] > (most := self._dynamic_smem(name)):
-            return NotOptedIn("MaxDynamicSharedMemorySize", launch["dynamic_smem"], most)
-        if math.prod(launch["cluster"]) > _PORTABLE_CLUSTER and not self._set.get((name, _NON_PORTABLE)):
-            return NotOptedIn("NonPortableClusterSizeAllowed", 1, 0)
-        return None
-
-    def _of(self, name: str) -> Mapping[str, Any]:
-        return self._kernels.get(name) or self._kernels.get(canonical(name)) or {"registers": 0, "static_smem": 0}
-
-    def _dynamic_smem(self, name: str) -> int:
-        return self._set.get((name, _DYNAMIC_SMEM), _SMEM_PER_BLOCK - int(self._of(name)["static_smem"]))
+    def _kernel(self, name: str) -> tuple[Mapping[str, Any], int]:
+        """A kernel's facts, as far as they are known, and its most dynamic shared memory."""
+        facts = self._kernels.get(name) or self._kernels.get(canonical(name)) or {"registers": 0, "static_smem": 0}
+        return facts, self._set.get((name, _DYNAMIC_SMEM), _SMEM_PER_BLOCK - int(facts["static_smem"]))
 
     def _set_attribute(self, kernel: bytes, attribute: int, value: int) -> int:
-        name = kernel.decode()
-        most = self._attributes.get(_SMEM_OPTIN, value + (1 << 20)) - self._of(name)["static_smem"]
+        facts, _ = self._kernel(name := kernel.decode())
+        most = self._attributes.get(_SMEM_OPTIN, math.inf) - facts["static_smem"]
         if attribute == _DYNAMIC_SMEM and not 0 <= value <= most:
             return _INVALID_VALUE
         self._set[name, attribute] = value
@@ -154,79 +146,49 @@ class Device:
     def _ask(self, question: int, kernel: bytes | None, number: int, dynamic_smem: int) -> int:
         if kernel is None:
             return int(self._attributes.get(number, -1))
-        facts, allowed = self._of(name := kernel.decode()), self._dynamic_smem(name)
-        if not facts["registers"]:
+        facts, allowed = self._kernel(kernel.decode())
+        if "stack_bytes" not in facts:
             return -1
+        registers, static_smem = facts["registers"], facts["static_smem"]
         bound = facts.get("max_threads", occupancy.MAX_THREADS)
 
-        def blocks(threads: int, smem: int) -> int | None:
-            if threads > bound or smem > allowed:
-                return 0
-            fit = occupancy.occupancy(self._arch, threads, facts["registers"], facts["static_smem"], smem)
-            return fit.blocks_per_sm
+        def blocks(threads: int, smem: int = 0) -> int | None:
+            fits = threads <= bound and smem <= allowed
+            return occupancy.occupancy(self._arch, threads, registers, static_smem, smem).blocks_per_sm if fits else 0
 
-        if question == 2:
+        if question == _BLOCKS_PER_SM:
             return -1 if (answer := blocks(number, dynamic_smem)) is None else answer
-        threads = max((n for n in range(bound, 0, -1) if blocks(n, 0)), default=0) or bound
-        local = (facts["static_smem"], facts["constant_bytes"], facts["stack_bytes"])
-        return int((*local, threads, facts["registers"], int(self._arch[3:].rstrip("af")), allowed)[number])
+        threads = next((n for n in range(bound, 0, -1) if blocks(n) != 0), 0)
+        return int((static_smem, facts["stack_bytes"], threads, registers, allowed)[number])
 
     def _report(self, fault: int, subject: bytes) -> None:
-        if self._cause is None:
-            match fault, subject.decode(errors="replace"):
-                case 0, call:
-                    self._cause = PlanUnknown(call)
-                case 1, work:
-                    self._cause = OtherStream(canonical(work))
-                case 2, _:
-                    self._cause = StreamNotJoined()
-                case 3, call if not self._is_first:
-                    self._cause = OtherStream(call)
-                case 4, call if not self._is_first:
-                    self._cause = NotCapturable(call)
+        if self._cause is None and not (self._is_first and fault >= _NOT_ONCE):
+            text = subject.decode(errors="replace")
+            self._cause = _FAULTS[fault](text if " " in text else canonical(text))
 
 
 def recording(problem: Problem, shape: Shape, artifact: Artifact) -> dict[str, Any]:
     """See :class:`flashcore.measure.build.launch_plan.Recorder`."""
-    arguments, simulated = values(problem.arguments, shape.params), device(artifact.arch)
-    facts = kernels(artifact.cubin or "", artifact.arch)
     return {
         "by": f"{__name__}:record",
-        "key": [*cache_key(arguments, simulated["attributes"].values()), json.dumps(facts)],
         "arch": artifact.arch,
-        "arguments": arguments,
-        "device": simulated,
-        "kernels": facts,
+        "arguments": values(problem.arguments, shape.params),
+        "attributes": attributes(artifact.arch),
+        "kernels": kernels(artifact.cubin or "", artifact.arch),
     }
-
-
-def cache_key(arguments: Sequence[tuple[str, float | int]], device: Iterable[int]) -> list[str | float | int]:
-    """What a recorded plan depends on besides dimensions and kernels: numbers, absent tensors and the device."""
-    values = [
-        value if "*" not in kind else f"no {i}"
-        for i, (kind, value) in enumerate(arguments)
-        if "*" not in kind or not value
-    ]
-    return ["recorded", *values, *device]
 
 
 def record(library: Any, recording: Mapping[str, Any], dims: Any) -> dict[str, Any]:
     """Calls the launcher in a child process; returns the plan as JSON."""
-    sys.unraisablehook = _end
-    device = Device(recording["arch"], recording["device"], recording["kernels"])
+    # An exception in a function that C++ calls must not be an answer.
+    sys.unraisablehook = lambda error: (sys.__unraisablehook__(error), sys.stderr.flush(), os._exit(1))
+    device = Device(*(recording[name] for name in ("arch", "attributes", "kernels")))
     cause = device.call(library, struct(recording["arguments"]), dims)
     return {
         "cause": cause and as_json(cause),
         "workspace": workspace_bytes(library, dims),
         "launches": [] if cause else device.launches,
     }
-
-
-def _end(error: Any) -> None:
-    """Ends the process: an exception in a function that C++ called must not be an answer."""
-    traceback.print_exception(error.exc_value)
-    sys.stderr.flush()
-    os._exit(1)
 
 
 def workspace_bytes(library: Any, dims: Any) -> int:
@@ -238,7 +200,7 @@ def workspace_bytes(library: Any, dims: Any) -> int:
 @functools.lru_cache(maxsize=8)  # a build's path is that of its content
 def kernels(file: str, arch: str) -> dict[str, dict[str, Any]]:
     """A cubin's kernels by mangled and by displayed name: resources, launch bounds, and the sizes of parameters."""
-    names = ("registers", "static_smem", "stack_bytes", "constant_bytes", "parameters")
+    names = ("registers", "static_smem", "stack_bytes", "parameters")
     by_name = {k.name: picked(k, *names) | k.demands for k in cubin.read(Path(file), arch).kernels}
     return {canonical(name): facts for name, facts in by_name.items()} | by_name
 
@@ -269,24 +231,22 @@ def struct(given: Sequence[tuple[str, float | int]]) -> ctypes.Structure:
 
 
 @functools.lru_cache(maxsize=8)
-def device(arch: str) -> dict[str, Any]:
-    """The name, memory and known attributes (by the numbers of ``cudaDeviceAttr``) of a device of that arch.
+def attributes(arch: str) -> dict[int, int]:
+    """The known attributes of a device of that arch, by the numbers of ``cudaDeviceAttr``.
 
-    It is this machine's GPU if that has this arch, else the largest GPU in the device table.
+    The number of SMs is that of this machine's GPU if it has this arch, else of the largest GPU in the device table.
     """
     number, limits, gpu = int(arch[3:].rstrip("af")), occupancy.limits(arch), Gpu.find()
-    of_arch = [d for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]
-    model = max(of_arch, key=lambda d: d.sms, default=None)
-    attributes = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
-    attributes |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
-    attributes |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
-    attributes |= {8: _SMEM_PER_BLOCK, 120: int(number >= 90)}
+    known = {1: occupancy.MAX_THREADS, 9: 1 << 16, 10: occupancy.WARP, 31: 1, 41: 1, 95: 1, 115: 1}
+    known |= dict(zip(range(2, 8), (*occupancy.MAX_BLOCK, *occupancy.MAX_GRID), strict=True))
+    known |= {12: occupancy.REGISTERS_PER_SM, 82: occupancy.REGISTERS_PER_SM, 75: number // 10, 76: number % 10}
+    known |= {8: _SMEM_PER_BLOCK, 120: int(number >= 90)}
     if limits is not None:
-        attributes |= {39: 32 * limits.warps, 106: limits.blocks, 111: limits.reserved}
-        attributes |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
-    if model is not None:
-        attributes |= {16: model.sms, 38: int(model.l2_mib * 2**20)}
+        known |= {39: 32 * limits.warps, 106: limits.blocks, 111: limits.reserved}
+        known |= {_SMEM_OPTIN: 1024 * limits.smem_block, 81: 1024 * limits.smem}
+    if of_arch := [d for d in devices.load().values() if d.arch.rstrip("af") == arch.rstrip("af")]:
+        largest = max(of_arch, key=lambda d: d.sms)
+        known |= {16: largest.sms, 38: int(largest.l2_mib * 2**20)}
     if gpu is not None and gpu.arch_of((arch,)):
-        attributes[16] = gpu.sms
-    memory = int(model.memory_gib * 2**30) if model else 0
-    return {"name": model.names[0] if model else arch, "memory": memory, "attributes": attributes}
+        known[16] = gpu.sms
+    return known

@@ -32,8 +32,6 @@ enum flashcore_fault {
 enum flashcore_question { flashcore_of_device, flashcore_of_kernel, flashcore_blocks_per_sm };
 
 struct flashcore_device {
-  const char* name;
-  std::uint64_t memory;
   // Both return a cudaError_t.
   int (*launch)(const flashcore_launch_record*, void** args);
   int (*set_attribute)(const char* kernel, int attribute, int value);
@@ -107,6 +105,7 @@ using Work = std::map<const void*, unsigned>;
 char the_stream;  // its address is the stream that the launcher is given
 std::map<const void*, Work> streams;
 std::map<const void*, Work> events;
+std::map<const void*, std::string> newest;  // the last work on a stream
 
 void wait(const void* stream, const Work& work) {
   for (const auto& [other, count] : work) {
@@ -117,6 +116,7 @@ void wait(const void* stream, const Work& work) {
 void enqueue(const void* stream, const char* call) {
   if (streams[stream].count(&the_stream) == 0) report(flashcore_other_stream, call);
   ++streams[stream][stream];
+  newest[stream] = call;
 }
 
 cudaError_t launched(const void* kernel, dim3 grid, dim3 block, void** args, std::size_t smem, const void* stream,
@@ -175,11 +175,14 @@ int flashcore_record(const void* args, const std::int64_t* dims, void* workspace
     code = flashcore_launch(args, dims, workspace, &the_stream, text);
   } catch (const std::exception& error) {
     *text = (message = error.what()).c_str();
-    return -1;
+  } catch (...) {
+    *text = "it throws an exception";
   }
   for (const auto& [stream, work] : streams) {
     const auto own = work.find(stream);
-    if (own != work.end() && streams[&the_stream][stream] < own->second) report(flashcore_unjoined_stream, "");
+    if (own != work.end() && streams[&the_stream][stream] < own->second) {
+      report(flashcore_unjoined_stream, newest[stream].c_str());
+    }
   }
   if (code == 0) code = last;
   if (code > 0) *text = flashcore_error_string(code);
@@ -374,8 +377,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 // Properties that are not in the table are 0, since nobody knows which of them the launcher reads.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::memset(p, 0, sizeof *p);
-  std::snprintf(p->name, sizeof p->name, "%s", device->name);
-  p->totalGlobalMem = device->memory;
   const auto fill = [](auto* property, cudaDeviceAttr attribute) {
     const std::int64_t answer = device->ask(flashcore_of_device, nullptr, attribute, 0);
     if (answer > 0) *property = static_cast<std::remove_pointer_t<decltype(property)>>(answer);
@@ -417,19 +418,20 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   return static_cast<cudaError_t>(device->set_attribute(name->second.c_str(), attribute, value));
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* kernel) {
-  std::int64_t values[7];
-  for (int i = 0; i < 7; ++i) {
+  std::int64_t values[5];
+  for (int i = 0; i < 5; ++i) {
     values[i] = ask(flashcore_of_kernel, kernel, i, 0, "cudaFuncGetAttributes");
     if (values[i] < 0) return cudaErrorNotSupported;
   }
   std::memset(a, 0, sizeof *a);
   a->sharedSizeBytes = values[0];
-  a->constSizeBytes = values[1];
-  a->localSizeBytes = values[2];
-  a->maxThreadsPerBlock = static_cast<int>(values[3]);
-  a->numRegs = static_cast<int>(values[4]);
-  a->ptxVersion = a->binaryVersion = static_cast<int>(values[5]);
-  a->maxDynamicSharedSizeBytes = static_cast<int>(values[6]);
+  a->localSizeBytes = values[1];
+  a->maxThreadsPerBlock = static_cast<int>(values[2]);
+  a->numRegs = static_cast<int>(values[3]);
+  a->maxDynamicSharedSizeBytes = static_cast<int>(values[4]);
+  const auto part = [](cudaDeviceAttr attribute) { return device->ask(flashcore_of_device, nullptr, attribute, 0); };
+  a->binaryVersion = static_cast<int>(10 * part(cudaDevAttrComputeCapabilityMajor) + part(cudaDevAttrComputeCapabilityMinor));
+  a->ptxVersion = a->binaryVersion;
   a->preferredShmemCarveout = -1;
   return cudaSuccess;
 }
