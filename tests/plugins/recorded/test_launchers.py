@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from flashcore.cli import check
 from flashcore.errors import Exit
 from flashcore.measure.build import build, launch_plan
+from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.static import facts as static_facts
 from flashcore.model.causes import (
@@ -29,8 +33,9 @@ from flashcore.model.causes import (
 )
 from flashcore.model.record import Launch, Plan
 from flashcore.plugins.recorded import launchers
+from flashcore.records import lookup, store
 from flashcore.suites import load
-from tests.conftest import ROOT, TOY, Built, compile_one, no_disassembler
+from tests.conftest import ROOT, TOY, Built, compile_one, flashcore, no_disassembler
 
 
 def planned(built: Built) -> list[Plan]:
@@ -219,3 +224,44 @@ def test_a_recorded_plan_depends_on_the_kernels_of_the_arch(launchers_suite: tup
     problem, shape = built.suite.problems["double"], built.suite.shapes["plain"]
     recorded = [launchers.recording(problem, shape, built.of("any", arch)) for arch in ("sm_80", "sm_90a")]
     assert recorded[0]["kernels"] != recorded[1]["kernels"] and recorded[0]["attributes"] != recorded[1]["attributes"]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_recorded_launches_are_those_that_run(tmp_path: Path) -> None:
+    folder = shutil.copytree(TOY.with_name("launchers"), tmp_path / "suite")
+    lines = [f"[shape.m{mode}]\nparams = {{ N = 1024, mode = {mode} }}\n" for mode in (1, 2, 3, 4, 6, 8, 9, 10)]
+    manifest = folder / "suite.toml"
+    manifest.write_text(manifest.read_text().replace("[variant.any]", "\n".join([*lines, "[variant.any]"])))
+    done = flashcore("profile", "--suite", str(folder), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = store.read(lookup.find(tmp_path / "profiles", None))
+    assert {f.subject.shape: f.value for f in record.facts.named("plan_matches")} == {
+        f"m{mode}": 1 for mode in (1, 2, 3, 4, 6, 8, 9, 10)
+    } | {"plain": 1}
+
+
+#: Calls a launcher with its real runtime; prints its result, and the error that nobody read.
+CALL = """
+import ctypes, sys, torch
+from flashcore.plugins.recorded.launchers import struct
+x, out = torch.ones(8192, device="cuda"), torch.empty(8192, device="cuda")
+arguments = struct([("const void*", x.data_ptr()), ("void*", out.data_ptr()), ("std::int64_t", int(sys.argv[2]))])
+library, stream, error = ctypes.CDLL(sys.argv[1]), torch.cuda.Stream().cuda_stream, ctypes.c_char_p()
+dims = (ctypes.c_int64 * 1)(8192)
+given = ctypes.byref(arguments), dims, None, ctypes.c_void_p(stream), ctypes.byref(error)
+print(library.flashcore_launch(*given), library.cudaGetLastError())
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", [0, 20, 21, 22, 23, 24, 25, 26, 27, 28])
+def test_on_a_gpu_the_refused_launches_fail(
+    launchers_suite: tuple[Built, list[Plan]], compiler: Nvcc, tmp_path: Path, mode: int
+) -> None:
+    built, gpu = launchers_suite[0], Gpu.find()
+    artifact = built.of("any", (gpu and gpu.arch_of(built.suite.archs)) or "")
+    library = tmp_path / "real.so"
+    code = Path(artifact.plan_library or "").with_name("variant.o")
+    subprocess.run([compiler.path, "-shared", "-cudart", "shared", "-o", library, code], check=True)
+    done = subprocess.run([sys.executable, "-c", CALL, library, str(mode)], capture_output=True, text=True, check=True)
+    assert any(map(int, done.stdout.split())) == bool(mode)
