@@ -1,4 +1,4 @@
-"""``flashcore build``: compiles, and prints each kernel's resources and occupancy."""
+"""``flashcore build``: compiles, and prints each kernel's resources and occupancy, and nvcc's commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from flashcore.cli import check, options, progress
 from flashcore.cli.grid import cell, grid
+from flashcore.measure.build import build
 from flashcore.measure.compiling import compile_all
 from flashcore.model.record import Artifact, Fact, Facts, unlaunched_note
 from flashcore.pipeline.opening import open_context
@@ -34,7 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     context = open_context(settings)
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
-    print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
+    if not arguments.quiet:
+        print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
+        folder = context.build_folder
+        for command, covers in build.commands(context.suite, context.variants, context.options, folder):
+            print(f"\n# {covers}\n{command}")
     return check.built(built.artifacts, built.plans)
 
 

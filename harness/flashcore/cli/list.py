@@ -7,6 +7,7 @@ import argparse
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit
+from flashcore.measure.build import build
 from flashcore.model.catalogue import FACTS, PHASE_SHARE
 from flashcore.model.groups import picked
 from flashcore.model.suite import Suite, Variant, manifest_keys
@@ -61,6 +62,7 @@ def _kind(variant: Variant) -> dict[str, object]:
     keys = manifest_keys(variant.kind)
     return {
         "source": keys.get("source"),
+        **picked(variant, "flags", "libraries", "packages"),
         "callable": keys.get("callable"),
         "is_peer": variant.is_reference,
     }
@@ -83,11 +85,13 @@ def suite_table(declared: Suite) -> str:
     for b in declared.budgets:
         limits = ("-" if limit is None else f"{limit:g}" for limit in (b.minimum, b.maximum))
         budgets.append((b.name, b.fact, *limits, b.unit, b.tier, b.severity, b.source))
+    commands = build.commands(declared, declared.variants.values(), build.Options())
     return "\n\n".join(
         [
             f"{declared.name}: {declared.title}",
             grid(("variant", "parent", "source", "archs", "technique"), variants),
             grid(("shape", "parameters", "stages"), shapes),
+            *(f"# {covers}\n{command}" for command, covers in commands),
             grid(("budget", "fact", "min", "max", "unit", "tier", "severity", "source"), budgets),
         ]
     )

@@ -285,7 +285,7 @@ class _Gate:
                     status, reason = "unmeasured", artifact.message
                     self.stopped.append(f"{variant.name} for {arch}: {reason}")
                 elif artifact.status == "failed":
-                    status, reason = "fail", artifact.message or "the build failed"
+                    status, reason = "fail", artifact.message.partition("\n")[0] or "the build failed"
                     if foreign := self._foreign("builds", variant.name):
                         status, reason = "unmeasured", f"{text(foreign)}; {reason}"
                 elif artifact.status == "unsupported":

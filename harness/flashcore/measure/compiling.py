@@ -19,6 +19,7 @@ from flashcore.measure.languages import by_language, language, recorder
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts as static_facts
 from flashcore.measure.workers.process import POLL
+from flashcore.model import cause_text
 from flashcore.model.causes import BuildsFailed, Hang
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Failure, prefixed
@@ -160,13 +161,14 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
     say, suite = context.say, context.suite
     failed = [a for a in built.artifacts if a.status == "failed"]
     unplanned = [p for p in built.plans if p.failed]
-    same_error: dict[tuple[str, str], list[str]] = {}  # most errors are the same on every arch
-    for artifact in failed:
-        same_error.setdefault((artifact.variant, artifact.message), []).append(artifact.arch)
-    for (variant, message), archs in same_error.items():
-        say(Failure(f"build: {variant} for {', '.join(archs)} FAILED\n{message}"))
-    for plan in unplanned:
-        say(Failure(f"build: {plan.variant} on {plan.shape} for {', '.join(plan.archs)} FAILED: {plan.error}"))
+    # Most errors are the same on every arch, and in every variant of a file.
+    for alike in grouped((a.message.partition("\n")[0], a) for a in failed).values():
+        names, archs = (", ".join(dict.fromkeys(getattr(a, of) for a in alike)) for of in ("variant", "arch"))
+        say(Failure(f"build: {names} for {archs} FAILED\n{alike[0].message}"))
+    for same in grouped(((p.variant, p.error), p) for p in unplanned).values():
+        shapes = ", ".join(dict.fromkeys(p.shape for p in same))
+        archs = ", ".join(dict.fromkeys(arch for p in same for arch in p.archs))
+        say(Failure(f"build: {same[0].variant} on {shapes} for {archs} FAILED: {same[0].error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     planned = grouped((p.variant, p) for p in built.plans)
@@ -185,7 +187,9 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
             facts += static_facts.plan_facts(artifact, plans_for(plans, artifact.arch).values(), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
-    say(f"build: {compiled} compiled, {cached} unchanged, {len(failed)} failed in {seconds:.1f} s")
+    plans = f", {cause_text.count(len(unplanned), 'launch plan')} failed" if unplanned else ""
+    builds = f"{len(failed)} failed" if failed or not unplanned else ""
+    say(f"build: {compiled} compiled, {cached} unchanged{builds and f', {builds}'}{plans} in {seconds:.1f} s")
     cause = BuildsFailed(len(failed), len(artifacts), len(unplanned)) if failed or unplanned else ""
     note = StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))

@@ -160,6 +160,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.CompileFailed: "{message}",
     c.CompilerStopped: "the compiler neither accepted nor rejected the source:\n{message}\n  hint: free disk space "
     "and memory, or set MAX_JOBS lower",
+    c.LibraryMissing: "{message}\n  hint: {hint}",
     c.DidNotCompile: lambda x: f"did not compile for {x.arch}" if x.arch else "it does not build",
     c.UnsupportedArch: _arch,
     c.PlanRefused: "{message}",

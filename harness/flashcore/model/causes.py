@@ -245,6 +245,13 @@ class CompilerStopped(MachineStopped):
     message: str
 
 
+class LibraryMissing(MachineStopped):
+    """This machine lacks a library or a package that the variant names."""
+
+    message: str
+    hint: str
+
+
 class DidNotCompile(Cause):
     """The build failed, so everything that needs it is skipped."""
 

@@ -325,6 +325,10 @@ class Variant:
     document: str | None = None  # its source document
     predictions: tuple[Prediction, ...] = ()
     also: str = ""  # differences from its parent besides the technique
+    # Of a CUDA file, the suite's first: nvcc's flags; names or files of libraries; Python packages with C++ headers.
+    flags: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
     @property
     def is_reference(self) -> bool:

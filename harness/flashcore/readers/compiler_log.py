@@ -1,4 +1,4 @@
-"""Reads compilers' messages: the place of the first error, and whether the compiler rejected the source at all."""
+"""Reads compilers' and linkers' messages: the first error, its place, and whether the source was rejected at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ import re
 
 from flashcore.model.causes import CompileFailed, CompilerStopped
 
-_ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
+_ERROR = re.compile(r"^(?P<file>[^\s(:][^(:\n]*)[(:](?P<line>\d+)\)?(?::\d+)?\s*:\s*(?:fatal )?error\b", re.MULTILINE)
+#: An error of each tool without its place in temporary files; more of it is on indented lines.
+_FIRST = re.compile(
+    r"^(?:.*?(?=undefined reference to |multiple definition of |required symbol |cannot find -l)(?P<linker>.*)"
+    r"|(?P<other>\S.*[(:]\d+\)?\s*: (?:fatal |catastrophic )?error\b.*|(?:ptxas|nvcc|nvlink|cc1plus|\S*g\+\+|\S*ld)\b.*"
+    r"\b(?:fatal|error)\b.*))(?P<more>(?:\n(?:[ \t].*)?)*)",
+    re.MULTILINE,
+)
+_HINTS = {
+    "flashcore_launch_plan": "end the source with FLASHCORE_VARIANT(plan, launch) or FLASHCORE_LAUNCHER(launch)",
+    "undefined reference": "define it, or name its library in `libraries`",
+    "No such file": "name its folder in `include`, or its Python package in `packages`",
+}
 
 #: An error on a source line. Words of :data:`_STOPPED` in such a message quote the source.
 _REJECTED = re.compile(r"^\S.*[(:]\d+\)?\s*: error\b", re.MULTILINE)
@@ -30,6 +42,9 @@ def failed(message: str) -> CompileFailed | CompilerStopped:
 
 
 def compile_failed(message: str) -> CompileFailed:
-    """The cause of a failed build, with the place of nvcc's or g++'s first error."""
-    error = _ERROR.search(message)
-    return CompileFailed(message, error["file"], int(error["line"])) if error else CompileFailed(message)
+    """The cause of a failed build: the first error, with its place if the tool names it."""
+    error, place = _FIRST.search(message), _ERROR.search(message)
+    if error:
+        message = ((error["linker"] or error["other"]) + error["more"]).rstrip()
+        message += next((f"\n  hint: {hint}" for part, hint in _HINTS.items() if part in message), "")
+    return CompileFailed(message, place["file"], int(place["line"])) if place else CompileFailed(message)

@@ -149,6 +149,12 @@ class VariantForm(Form):
     """CUDA file with its kernels and launcher."""
     config: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], Scalar] = {}
     """Macros of the CUDA file, or keyword arguments of the callable; may have placeholders of the sweep."""
+    flags: list[Text] = []
+    """More of nvcc's flags, after the suite's; may have placeholders of the sweep."""
+    libraries: list[Text] = []
+    """More libraries."""
+    packages: list[Text] = []
+    """More Python packages with C++ headers."""
     callable: Annotated[str, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
     """Python function, `FILE.py:NAME`: a reference, or with `cubins` a variant."""
     cubins: Text | None = None
@@ -288,6 +294,12 @@ class Manifest(Form):
     """Files with more tables of this manifest; globs."""
     include: list[Text] = []
     """Folders of headers that sources include."""
+    flags: list[Text] = ["-O3", "-std=c++17"]
+    """nvcc's flags, besides those that the harness adds; `build` and `list` show the whole command."""
+    libraries: list[Text] = []
+    """Libraries that variants are linked with: names such as `cublas`, or files."""
+    packages: list[Text] = []
+    """Installed Python packages whose C++ headers sources include, such as `torch`, which is linked too."""
     documents: dict[str, Text] = {}
     """Key → title of the design documents that variants and budgets name."""
     notes: list[Text] = []

@@ -13,13 +13,19 @@ from pathlib import Path
 from flashcore.chips import devices
 from flashcore.chips.occupancy import LIMITS, limits
 from flashcore.model import plugin
-from flashcore.model.suite import Kind, Prediction, Problem, Shape, Variant, Where, kind_of
+from flashcore.model.suite import Cuda, Kind, Prediction, Problem, Shape, Variant, Where, kind_of
 from flashcore.suites.mistakes import Mistakes
 from flashcore.suites.problems import problem_name
 from flashcore.suites.schema import MOST_LETTERS, Manifest, PredictionForm, VariantForm
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 MOST_POINTS, MOST_ANCESTORS = 10_000, 100
+#: nvcc's flags by whose place or meaning other keys and the harness decide.
+_RESERVED = re.compile(
+    r"-[IL].*|-l(?!ineinfo).*|--?(isystem|include|c|o|E|M\w*|G|arch|gencode|code|rdc|dc|dlto|cubin|ptx|fatbin|optf|ccbin"
+    r"|compile|device-\w+|gpu-\w+|generate-code|relocatable-device-code|options-file|library|output-file"
+    r"|compiler-bindir)(=.*)?|[^-].*\.(cu|o|a|so)|@.*"
+)
 #: Resources with a roof that the roofs suite measures; datasheets add others.
 ROOFS = ("dram", "l2", "l1", "shared", "exp", "issue", "barrier", "cluster_barrier", "launch")
 
@@ -127,7 +133,27 @@ class Variants:
             document=form.document,
             predictions=tuple(p for i, f in enumerate(form.predictions) if (p := self._prediction(key, i, f))),
             also=form.also or "",
+            **self._compilation(key, template, kind),
         )
+
+    def _compilation(self, key: str, template: _Template, kind: Kind) -> dict[str, tuple[str, ...]]:
+        """``flags``, ``libraries`` and ``packages`` of a CUDA file."""
+        result = {}
+        for name in ("flags", "libraries", "packages"):
+            own = getattr(template.form, name)
+            if not isinstance(kind, Cuda):
+                if own:
+                    self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr(own))
+                continue
+            texts = (*getattr(self._manifest, name), *map(template.fill, own))
+            result[name] = tuple(word for text in texts for word in text.split()) if name == "flags" else texts
+        for flag in result.get("flags", ()):
+            if _RESERVED.fullmatch(flag):
+                expected = (
+                    "nvcc's flags; `archs`, `include`, `libraries` and DEBUG=1 give it archs, folders, libraries, -G"
+                )
+                self._mistakes.add(f"{key}.flags", expected, repr(flag))
+        return result
 
     def _kind(self, key: str, form: VariantForm) -> Kind | None:
         """The kind that a variant's keys declare; ``None`` if they declare none."""

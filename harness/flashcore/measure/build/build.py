@@ -11,15 +11,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flashcore.errors import FlashcoreError, ManifestError, UsageError
-from flashcore.measure.build import binding, dependencies
+from flashcore.errors import CapabilityError, FlashcoreError, ManifestError, UsageError
+from flashcore.measure.build import binding, dependencies, libraries
+from flashcore.measure.build.libraries import Libraries
 from flashcore.measure.build.ninja_graph import (
     BINDING,
     CUBIN,
@@ -43,8 +45,9 @@ from flashcore.measure.build.ninja_graph import (
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
-from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, UnsupportedArch
+from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, LibraryMissing, UnsupportedArch
 from flashcore.model.files import file_hash, write_atomically, writing
+from flashcore.model.groups import grouped
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
 from flashcore.model.suite import Cuda, Problem, Suite, Variant
@@ -54,8 +57,9 @@ from flashcore.suites import lines
 from flashcore.suites.load import select_archs
 from flashcore.suites.parts import MANIFEST
 
-FLAGS = ("-std=c++17", "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
-DEBUG_FLAGS = ("-std=c++17", "-G", "-DDEBUG=1", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+#: What the harness adds to a variant's flags: source lines of machine code, ptxas' log, code that a library may have.
+FLAGS = ("-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+DEBUG_FLAGS = ("-G", "-DDEBUG=1", *FLAGS[1:])
 #: Lines that ptxas -v prints about every kernel; they never explain a failure.
 _CHATTER = r"ptxas info|\s+\d+ bytes stack frame"
 _COUNT = r"\[(\d+)/(\d+) "
@@ -180,6 +184,7 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
     number = arch.removeprefix("sm_")
     config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
     return (
+        *variant.flags,
         *(DEBUG_FLAGS if debug else FLAGS),
         "-gencode",
         f"arch=compute_{number},code={arch}",
@@ -187,6 +192,29 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
         *config,
         *(f"-I{i}" for i in suite.include),
     )
+
+
+def commands(
+    suite: Suite, variants: Iterable[Variant], options: Options, folder: Path | None = None
+) -> Iterator[tuple[str, str]]:
+    """nvcc's command of the first of the variants that have the same flags, libraries and packages, as typed in the
+    suite's folder, and what else it compiles.
+
+    Args:
+        folder: the build folder; ``None`` leaves out the folders of installed and generated headers.
+    """
+    alike = grouped(((v.flags, v.libraries, v.packages), v) for v in variants if isinstance(v.kind, Cuda))
+    builder = _Builder(suite, folder, toolchain.torch_root()) if folder and alike else None
+    for first, *more in alike.values():
+        archs = [arch for arch in options.archs or suite.archs if arch in first.where.archs] or [*first.where.archs]
+        words = ["nvcc", *compile_flags(suite, first, archs[-1], options.debug)]
+        if builder:
+            with contextlib.suppress(CapabilityError):  # the build's error
+                words += libraries.find(first, Path(suite.root), builder.nvcc).flags
+            words += f"-I{builder.problem_folder(suite.problems[first.problem]).resolve()}", f"-I{HARNESS_INCLUDE}"
+        others = [f"{len(more)} variants with other names, sources and macros"] if more else []
+        others += [f"with {', '.join(first.libraries)}"] if first.libraries else []
+        yield shlex.join([*words, "-cubin", first.kind.file]), "; ".join([", ".join(archs), *others])
 
 
 def _macro(value: int | float | str | bool) -> str:
@@ -213,6 +241,12 @@ class _Builder:
 
     def name(self, unit: Unit, key: str) -> Path:
         return self.root / f"{unit.name}-{key[:16]}"
+
+    def linked(self, variant: Variant, found: Libraries) -> list[str]:
+        """What a variant is linked with, in a form that compares between machines: the content of each library, and the
+        release of each package. Empty for most variants."""
+        contents = [f"{file.name} {self.inputs.content([file], file.name)}" for file in found.static + found.shared]
+        return contents + [f"{name} {toolchain.version_of(name.partition('/')[0])}" for name in variant.packages]
 
     def problem_folder(self, problem: Problem) -> Path:
         """The folder of a problem's generated files, named by their content and the tools, so that the binding is
@@ -258,15 +292,20 @@ def _units(
                 artifacts.append(Artifact(variant.name, arch, "unsupported", cause))
                 continue
             flags = compile_flags(suite, variant, arch, options.debug)
-            dependencies.refuse_unsafe((*flags, variant.kind.file))
+            try:
+                found = libraries.find(variant, Path(suite.root), builder.nvcc)
+            except CapabilityError as error:
+                artifacts.append(Artifact(variant.name, arch, "failed", LibraryMissing(error.what, error.hint)))
+                continue
+            dependencies.refuse_unsafe((*flags, *found.flags, variant.kind.file))
             operator = (OPERATOR,) if builder.torch_root is not None else ()
             wanted = (CUBIN, PLAN, *operator) if arch == host else (CUBIN,)
             # The compiler is given what links lead to.
             source = os.path.relpath(
                 os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root)
             )
-            question = builder.inputs.question(source, flags, generated[variant.problem])
-            units.append(Unit(variant, arch, builder.root, question, flags, wanted))
+            question = builder.inputs.question(source, flags, generated[variant.problem], *builder.linked(variant, found))
+            units.append(Unit(variant, arch, builder.root, question, flags, wanted, found))
     return units, artifacts
 
 
@@ -425,7 +464,8 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
         FlashcoreError: a source changed during compilation, or the folder cannot be written.
     """
     rule = (unit.folder / RULE).read_text(encoding="utf-8", errors="surrogateescape")
-    key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags)
+    places = unit.libraries.headers
+    key, files, reason = builder.inputs.learn(unit.name, unit.question, rule, problem, unit.flags, places)
     if unread := builder.inputs.unread(unit.variant.config, files):
         root = Path(builder.suite.root)
         file, declared, _ = lines.declaration(root, (MANIFEST, *builder.suite.manifests), unit.variant.name)
@@ -438,8 +478,10 @@ def _named(builder: _Builder, unit: Unit, problem: Path) -> tuple[Path, dict[str
             str(root / MANIFEST), [lines.located(name, file.read_bytes(), f"{declared}.config", message)]
         )
     headers = {p.name: p.read_text(encoding="utf-8") for p in (problem / "flashcore").iterdir()}
-    closure = builder.inputs.closure([unit.variant.name, unit.flags], files, headers)
+    linked = builder.linked(unit.variant, unit.libraries)
+    closure = builder.inputs.closure([unit.variant.name, unit.flags, *linked], files, headers)
     host, cxx = host_code.read(unit.folder / OBJECT) if unit.is_host else ("", "")
+    host = dependencies.digest([host, linked]) if host and linked else host
     text = file_hash(host_text := unit.folder / HOST_TEXT)
     host_text.unlink(missing_ok=True)
     builder.inputs.refuse_changed(rule, problem)
@@ -475,7 +517,7 @@ def _why(unit: Unit, missing: str, output: _Output) -> Cause:
     """The tools' explanation for a missing file."""
     message = output.of(unit.folder.resolve() / missing)
     reason = message or output.of() or "the tools gave no reason (VERBOSE=1 shows more)"
-    if not message or missing != CUBIN:
+    if not message:
         reason = f"{missing}: not made\n{reason}"
     # Without a message about this target, the compiler did not process it.
     return failed(reason) if message else CompilerStopped(reason)

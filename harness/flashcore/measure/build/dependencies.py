@@ -156,7 +156,7 @@ class Inputs:
         words = re.split(r"[\s=,@\"']+", " ".join(self._flags))
         paths = [p for w in words if os.path.isfile(p := os.path.join(root, w)) or (p := shutil.which(w) or "")]
         self._programs = [*tools.programs, *map(Path, paths)]
-        programs = [self._content(self._programs, "tools"), tools.release, [str(t) for t in tools.programs]]
+        programs = [self.content(self._programs, "tools"), tools.release, [str(t) for t in tools.programs]]
         self.tools = json.dumps([*programs, environment])
 
     def question(self, *parts: object) -> str:
@@ -168,22 +168,30 @@ class Inputs:
         return [self._key(question, entry) for entry in self._entries(name, question)]
 
     def learn(
-        self, name: str, question: str, rule: str, generated: Path, flags: Sequence[str]
+        self,
+        name: str,
+        question: str,
+        rule: str,
+        generated: Path,
+        flags: Sequence[str],
+        packages: Sequence[Path] = (),
     ) -> tuple[str, list[str], str]:
         """Records the files that the compiler read; returns the key, the user's files, and a construct that depends on
         unlisted files, or empty. With such a construct, no later build looks up the key.
 
         Args:
             generated: the folder of generated headers, whose content is part of the question.
+            packages: folders of headers that are not the user's.
         """
         generated_files = os.path.realpath(generated) + os.sep
+        installed = tuple(os.path.realpath(folder) + os.sep for folder in packages)
         users: list[str] = []
         system: list[str] = []
         # Relative paths, so that a copy of the suite in another folder has the same keys.
         for file in sorted({f.removeprefix(self._root + os.sep) for f in parsed(rule)}):
             path = os.path.join(self._root, file)
             real = self._real(path)
-            if not self._is_users(real):
+            if not self._is_users(real) or real.startswith(installed):
                 system.append(path)
             elif not real.startswith(generated_files):
                 users.append(file)
@@ -271,7 +279,7 @@ class Inputs:
         """The hash of the system files, and their paths."""
         paths = cache.recall(self._folder, f"system-{which}", which) or []
         try:
-            return self._content([Path(p) for p in paths], which), paths
+            return self.content([Path(p) for p in paths], which), paths
         except OSError:
             return "absent", []
 
@@ -290,7 +298,7 @@ class Inputs:
             times.append(status.st_ctime_ns)
         return max(times)
 
-    def _content(self, paths: Sequence[Path], name: str) -> str:
+    def content(self, paths: Sequence[Path], name: str) -> str:
         """The hash of files that seldom change: they are read again only when their time stamps change."""
         stamp = hashlib.sha256(cache.stamp(paths).encode()).hexdigest()
         content = cache.recall(self._folder, f"content-{name}", stamp)

@@ -18,12 +18,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from flashcore.errors import UsageError
 from flashcore.measure.build import binding
+from flashcore.measure.build.libraries import Libraries
 from flashcore.measure.build.phases import Phases
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
@@ -62,6 +63,7 @@ class Unit:
     question: str
     flags: tuple[str, ...]
     wanted: tuple[str, ...]  # names of the files to make
+    libraries: Libraries = field(default_factory=Libraries)
 
     @property
     def name(self) -> str:
@@ -123,6 +125,16 @@ def graph(
         f"  command = $cxx {LINK} -Wl,--version-script={_escape(q(str(EXPORTS)))} -o $out.$$$$ $in $libraries "
         "&& mv $out.$$$$ $out",
         "  description = $what",
+        # A launch plan is read without a GPU and without the libraries of the variant: each function of theirs does
+        # nothing and returns 0.
+        "rule stubs",
+        "  command = { [ $loose ] || $cxx -shared -Wl,-z,defs -o $out.so $in $shared $known; } && "
+        "{ echo 'struct answer { long a, b; }; static struct answer none(void) { return (struct answer){0, 0}; }'; "
+        "LC_ALL=C $cxx -shared -Wl,-z,defs,--no-demangle,--warn-unresolved-symbols -o $out.so $in $known 2>&1 "
+        """| sed -n "s/.*undefined reference to \\`\\(\\w*\\)'.*/\\1/p" | sort -u | grep -v '^_*Py' """
+        """| sed 's/.*/struct answer &(void) __attribute__((alias("none")));/'; } """
+        "| $cxx -x c -w -fPIC -c -o $out - && rm -f $out.so",
+        "  description = $what",
         "rule sass",
         # A disassembler that does not support the arch fails: SASS facts are then unmeasured, and the build continues.
         # The shell writes the file, since nvdisasm exits 0 after a partial write on a full disk.
@@ -177,7 +189,8 @@ def graph(
         # Relative to the suite, so that __FILE__ is the same in a copy of the suite.
         relative = re.sub("^(?=[-@])", "./", os.path.relpath(source, top))
         problem = bindings[unit.variant.problem].resolve()
-        places = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
+        headers = (f"-I{problem}", f"-I{HARNESS_INCLUDE}", *unit.libraries.flags)
+        places = (*headers, "-MD", "-MT", OBJECT, "-MF", str(folder / RULE))
         # nvcc splits -D at commas, so those in a macro's value (template arguments) are escaped.
         escaped = [flag.replace(",", "\\,") if flag.startswith("-D") else flag for flag in unit.flags]
         flags = " ".join(map(q, (*escaped, *HOST_FLAGS, *places)))
@@ -208,23 +221,37 @@ def graph(
             command = [str(nvcc.path), *escaped, *HOST_FLAGS, *places, "-c", relative, "-o", str(folder / OBJECT)]
             build = _phases(unit, command, top) or build
         lines += build
+        linked = unit.libraries
         stand_in, first = "", ""
         if isinstance(unit.variant.kind, ForeignLauncher):
             # The recorder's symbols take precedence over the runtime's, which provides the rest.
             stand_in, first = f" {_path(recorder)}", "-Wl,-z,muldefs "
+        # A source without FLASHCORE_VARIANT, or without a library, fails here instead of when it is loaded.
+        strict = "" if linked.loose else "-Wl,-z,defs "
+        plan = f"{first}-Wl,--require-defined=flashcore_launch_plan {_files(linked.static, linked.of_torch)} {runtime}"
+        if linked.shared or linked.loose:
+            stubs = folder / "stubs.o"
+            lines += [
+                f"build {_path(stubs)}: stubs {_path(folder / OBJECT)}{stand_in}",
+                f"  known = {_escape(plan)}",
+                f"  shared = {_escape(_files(linked.shared))}",
+                f"  loose = {linked.loose or ''}",
+                f"  what = {unit.variant.name} stubs of libraries",
+            ]
+            stand_in += f" {_path(stubs)}"
         lines += [
             f"build {_path(folder / 'plan.so')}: link {_path(folder / 'variant.o')}{stand_in}",
-            # A source without FLASHCORE_VARIANT fails here instead of when it is loaded.
-            f"  libraries = {_escape(f'{first}-Wl,--require-defined=flashcore_launch_plan {runtime}')}",
+            f"  libraries = {_escape(strict + plan)}",
             f"  what = {unit.variant.name} plan",
         ]
         defaults.append(_path(folder / "plan.so"))
         if OPERATOR in unit.wanted:
             needed = f"-Wl,--push-state,--no-as-needed {q(str(stub))} -Wl,--pop-state"
+            files = _files(linked.static, linked.shared, linked.of_torch)
             lines += [
                 f"build {_path(folder / 'operator.so')}: link {_path(folder / 'variant.o')} "
                 f"{_path(objects[unit.variant.problem])} | {_path(stub)}",
-                f"  libraries = {_escape(f'{needed} {runtime}')}",
+                f"  libraries = {_escape(f'{needed} {files} {runtime}')}",
                 f"  what = {unit.variant.name} operator",
             ]
             defaults.append(_path(folder / "operator.so"))
@@ -286,6 +313,13 @@ def has_content(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
+
+
+def _files(*groups: Sequence[Path]) -> str:
+    """The linker's arguments for libraries; shared ones are found at the same place when they are loaded."""
+    files = [file for group in groups for file in group]
+    folders = dict.fromkeys(f"-Wl,-rpath,{file.parent}" for file in files if file.suffix != ".a")
+    return shlex.join([*["-Wl,--as-needed"] * bool(folders), *map(str, files), *folders])
 
 
 def _escape(text: str) -> str:

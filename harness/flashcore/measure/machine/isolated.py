@@ -27,7 +27,7 @@ class Ended:
 
     Args:
         exit_code: negative after a signal; ``None`` after a timeout.
-        output: the end of its output.
+        output: the end of its output, on one line.
     """
 
     exit_code: int | None
@@ -67,7 +67,7 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
                 memory.write(json.dumps(function()).encode() + b"\n")
                 os._exit(0)
             except BaseException:
-                traceback.print_exc()
+                print(*traceback.format_exception_only(*sys.exc_info()[:2]), sep="", end="")
                 sys.stderr.flush()
             finally:
                 os._exit(1)
@@ -84,5 +84,7 @@ def started(limit: float, function: Callable[[], Any]) -> Generator[Any, None, N
         if ended and exit_code == 0 and answer.endswith(b"\n"):
             yield json.loads(answer)
             return
-        output.seek(max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
-        yield Ended(exit_code if ended else None, output.read().decode(errors="replace").strip())
+        output.seek(begin := max(0, os.fstat(output.fileno()).st_size - _OUTPUT))
+        lines = output.read().decode(errors="replace").strip().splitlines()
+        whole = lines[1:] if begin and len(lines) > 1 else lines  # the first one is cut
+        yield Ended(exit_code if ended else None, " ".join(map(str.strip, whole)))

@@ -99,11 +99,13 @@ class Built:
         plan: the variant's launch plan; ``None`` for a reference.
         code: the phases of the variant's code; ``None`` if its sources mark none.
         registers: kernel → registers per thread in the cubin.
+        is_linked: a linked library may launch kernels of its own, which no plan has.
     """
 
     plan: Plan | None = None
     code: phases.Code | None = None
     registers: Mapping[str, int] = field(default_factory=dict)
+    is_linked: bool = False
 
 
 def metrics_to_request(
@@ -153,10 +155,11 @@ def facts_of(
             values |= _phase_shares(row, built.code, refused.get(SAMPLES, ""))
     combined = _combine(launches, chip)
     combined["kernel_launches"] = Measured(float(len(rows)))
-    combined["plan_matches"] = _plan_matches(rows, built.plan)
+    combined["plan_matches"] = _plan_matches(rows, built)
     facts = as_facts(case, combined)
     kernels: dict[str, list[int]] = {}
     planned = built.plan.launches if built.plan is not None and combined["plan_matches"].value == 1 else ()
+    planned = planned if len(planned) == len(rows) else ()
     for i, row in enumerate(rows):
         # Kernels built here are named as in their static facts; library kernels lose their long argument lists.
         name = without_arguments(row.kernel) if built.plan is None else canonical(row.kernel)
@@ -451,8 +454,11 @@ def _mean(numbers: Sequence[float], weights: Sequence[float | None], weight: str
     return Measured(math.fsum(n * w for n, w in zip(numbers, factors, strict=True)) / total)
 
 
-def _plan_matches(rows: Sequence[Result], plan: Plan | None) -> Measured:
+def _plan_matches(rows: Sequence[Result], built: Built) -> Measured:
     """1 if ncu's launches match the plan in number and order, else 0 with the first difference."""
+    plan = built.plan
+    if built.is_linked:
+        rows = [row for row in rows if canonical(row.kernel) in built.registers]
     if plan is None:
         return Measured(None, NoPlan(profiled=True))
     if plan.cause:

@@ -72,6 +72,7 @@ class Profiling:
         ncu: path of Nsight Compute; see :func:`flashcore.measure.machine.ncu.find_ncu`.
         chip: ncu's name of the chip (``gh100``), which determines the metric names.
         references: names of the variants that are profiled for comparison.
+        linked: names of the variants that are linked with libraries.
         plans: case (``variant/shape``) → its launch plan; references have none.
         codes: a variant → the phases of its code, if its sources mark any.
         registers: variant → kernel → registers per thread in its cubin, to check ncu's values.
@@ -85,6 +86,7 @@ class Profiling:
     settings: Profile = field(default_factory=Profile)
     workers: Pool = field(default_factory=Pool)
     references: Collection[str] = ()
+    linked: Collection[str] = ()
     plans: Mapping[str, Plan] = field(default_factory=dict)
     codes: Callable[[str], phases.Code | None] = lambda _: None
     registers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def _profiling(context: Context, codes: Callable[[str], phases.Code | None]) -> 
         settings=replace(chosen, limits=context.limits(chosen.limits)),
         workers=context.workers,
         references={v.name for v in context.variants if v.is_reference},
+        linked={v.name for v in context.variants if v.libraries or v.packages},
         codes=codes,
         required=facts,
     )
@@ -164,7 +167,8 @@ def profiled(tasks: Sequence[Task], folder: Path, profiling: Profiling) -> Stage
             rows = [replace(r, kernel=planned.get(canonical(r.kernel), r.kernel)) for r in settled.reports[name]]
             subject = Subject(variant, shape=shape)
             phased = profiling.codes(variant) if name in stage.deep else None
-            built = ncu_facts.Built(profiling.plans.get(name), phased, profiling.registers.get(variant, {}))
+            registers, is_linked = profiling.registers.get(variant, {}), variant in profiling.linked
+            built = ncu_facts.Built(profiling.plans.get(name), phased, registers, is_linked)
             facts += ncu_facts.facts_of(subject, rows, chip=profiling.chip, refused=stage.refused, built=built)
             if phased is not None:
                 listings += ncu_facts.listings(subject, rows, phased)
