@@ -22,7 +22,7 @@ from flashcore.errors import UsageError
 from flashcore.gate import judge
 from flashcore.gate.judge import Judgement
 from flashcore.gate.locate import Places
-from flashcore.measure.build.build import FLAGS
+from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
 from flashcore.model.record import Artifact, Environment, Facts, Record
@@ -30,6 +30,7 @@ from flashcore.suites.load import load
 
 SUITE = Path(__file__).with_name("decided")
 ARCH = "sm_90a"
+FLAGS = (*load(SUITE).variants["copy"].flags, *build.FLAGS)
 
 
 class Edit(NamedTuple):

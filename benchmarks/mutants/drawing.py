@@ -14,6 +14,7 @@ from benchmarks import raw
 from benchmarks.mutants import answers, gate, operators
 from flashcore.measure.build import build, ninja_graph
 from flashcore.records import lookup, store
+from flashcore.suites import load
 
 SUITE = raw.ROOT / "kernels" / "attention"
 #: How many of each group, of the whole sample.
@@ -155,7 +156,8 @@ def _headers() -> list[Mutant]:
 
 def _flags() -> list[Mutant]:
     made = []
-    flags = list(build.FLAGS)
+    own = load.load(SUITE).variants["mma_registers"].flags
+    flags = [*own, *build.FLAGS]
     for i, flag in enumerate(flags):
         if flag not in ("-Xptxas", "-Xcompiler", "-v", "-fPIC"):
             made.append(("drop flag", flag, [*flags[:i], *flags[i + 1 :]]))

@@ -18,7 +18,7 @@ from flashcore.errors import FlashcoreError
 from flashcore.gate import baseline
 from flashcore.measure.build import build
 from flashcore.model.gate_policy import ALLOWANCES
-from flashcore.model.suite import Suite
+from flashcore.model.suite import Suite, Variant
 from flashcore.records import store
 
 
@@ -68,17 +68,21 @@ class Trial:
     def _sources(self, mutant: Mutant) -> dict[str, str]:
         path = self.work.folder / mutant.file if mutant.file else None
         original = path.read_bytes() if path else b""
-        flags: tuple[str, ...] = build.FLAGS
+        flags, compile_flags = build.FLAGS, build.compile_flags
+
+        def mutated(suite: Suite, variant: Variant, arch: str, debug: bool) -> tuple[str, ...]:
+            return compile_flags(suite, replace(variant, flags=()) if mutant.flags else variant, arch, debug)
+
         if path and mutant.text is not None:
             path.write_text(mutant.text, encoding="utf-8")
-        vars(build)["FLAGS"] = mutant.flags or flags
+        vars(build).update(FLAGS=mutant.flags or flags, compile_flags=mutated)
         try:
             with gate.environment(dict(mutant.env)):
                 twin = self.work.ask(mutant.variants, twin=True)
                 # Manifests and baselines are the same for both.
                 published = twin if mutant.group in ("manifest", "baseline") else self.work.ask(mutant.variants)
         finally:
-            vars(build)["FLAGS"] = flags
+            vars(build).update(FLAGS=flags, compile_flags=compile_flags)
             if path:
                 path.write_bytes(original)
         before = self.before(mutant.variants, True)

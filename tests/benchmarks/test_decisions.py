@@ -9,7 +9,6 @@ import pytest
 from benchmarks import decisions
 from benchmarks.decisions import EDITS, FAULTS, HARMLESS, Edit, Outcome, harmless
 from flashcore.errors import Exit
-from flashcore.measure.build.build import FLAGS
 from flashcore.measure.machine import toolchain
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("whole_cuda_headers")]
@@ -144,7 +143,7 @@ def test_no_trick_passes(edit: Edit, budget: str, status: str, tmp_path: Path) -
 
 
 def test_without_line_information_pieces_are_unmeasured(tmp_path: Path) -> None:
-    flags = [flag for flag in FLAGS if flag != "-lineinfo"]
+    flags = [flag for flag in decisions.FLAGS if flag != "-lineinfo"]
     outcome = decisions.judged(harmless("no_lines", "copy"), tmp_path, flags)
     assert {v.status for v, *_ in outcome.complaints} == {"unmeasured"}
     assert {v.budget for v, *_ in outcome.complaints} == {"wide_loads", "wide_stores", "rows_in_one_piece"}

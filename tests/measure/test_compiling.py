@@ -322,7 +322,7 @@ def test_a_mistake_of_several_archs_is_told_once_and_a_crashed_plan_by_its_shape
     assert failures[0].endswith("\nwide.cu(1): error: no")
     variants = [v for v in opened(tmp_path, "check").variants if not v.is_reference]
     assert messages[0] == f"build: {len(variants)} variants for sm_80, sm_90a"
-    assert messages[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed in ")
+    assert messages[-1].startswith("build: 1 compiled, 1 unchanged, 2 failed, 1 launch plan failed in ")
     assert built.notes[0].status == "failed" and built.notes[0].detail == BuildsFailed(2, 4, 1)
     monkeypatch.setattr(launch_plan, "plans", lambda *_: [])
     artifacts[:2] = []

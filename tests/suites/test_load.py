@@ -58,6 +58,7 @@ FORM: list[tuple[Change, str]] = [
     ({"title": 7}, "title: expected text, found 7"),
     ({"title": ""}, "title: expected text that is not empty, found ''"),
     ({"nvcc": "13"}, "nvcc: expected text matching ^[0-9]+\\.[0-9]+$, found '13'"),
+    ({"libraries": "cublas"}, "libraries: expected a list, found 'cublas'"),
     ({"archs": []}, "archs: expected at least 1 item, found []"),
     ({"archs": ["sm_80", "ampere"]}, "archs[1]: expected text matching ^sm_[0-9]{2,3}[af]?$, found 'ampere'"),
     (
@@ -140,6 +141,19 @@ NO_NAME = ": expected the name of a compiler decision, found"
 NO_LIMIT = ": expected with `must` and `must_not` no fact, no limit, no goal, and one piece of the source, found"
 MEANING: list[tuple[Change, str]] = [
     ({"baseline": "fastest"}, "baseline: expected a variant, found 'fastest'"),
+    (
+        {"flags": ["-O3 -arch=sm_80"]},
+        "flags: expected flags without what `archs`, `include`, `libraries` and DEBUG=1 declare, found '-arch=sm_80'",
+    ),
+    (
+        {"variant.plain.flags": ["-Ilib"]},
+        "variant.plain.flags: expected flags without what `archs`, `include`, `libraries` and DEBUG=1 declare, "
+        "found '-Ilib'",
+    ),
+    (
+        {"variant.torch_mul.libraries": ["m"]},
+        "variant.torch_mul.libraries: expected none: nvcc does not compile this variant, found ['m']",
+    ),
     ({"include": ["nowhere"]}, "include: expected a folder of the suite, found 'nowhere'"),
     (
         {"problem.scale.file": "p.py"},

@@ -65,6 +65,7 @@ class Variants:
 
     def make(self, shapes: Mapping[str, Shape]) -> dict[str, Variant]:
         """All variants by name, in the manifest's order."""
+        self._check_flags("", self._manifest.flags)
         variants: dict[str, Variant] = {}
         keys: dict[str, str] = {}  # variant → the key that declares it
         for template in self._templates():
@@ -137,23 +138,22 @@ class Variants:
         )
 
     def _compilation(self, key: str, template: _Template, kind: Kind) -> dict[str, tuple[str, ...]]:
-        """``flags``, ``libraries`` and ``packages`` of a CUDA file."""
+        """``flags``, ``libraries`` and ``packages`` of a CUDA file, the suite's first."""
         result = {}
         for name in ("flags", "libraries", "packages"):
-            own = getattr(template.form, name)
-            if not isinstance(kind, Cuda):
-                if own:
-                    self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr(own))
-                continue
-            texts = (*getattr(self._manifest, name), *map(template.fill, own))
-            result[name] = tuple(word for text in texts for word in text.split()) if name == "flags" else texts
-        for flag in result.get("flags", ()):
-            if _RESERVED.fullmatch(flag):
-                expected = (
-                    "nvcc's flags; `archs`, `include`, `libraries` and DEBUG=1 give it archs, folders, libraries, -G"
-                )
-                self._mistakes.add(f"{key}.flags", expected, repr(flag))
+            own = tuple(map(template.fill, getattr(template.form, name)))
+            if name == "flags":
+                self._check_flags(key, own)
+            if isinstance(kind, Cuda):
+                result[name] = _words(name, (*getattr(self._manifest, name), *own))
+            elif own:
+                self._mistakes.add(f"{key}.{name}", "none: nvcc does not compile this variant", repr([*own]))
         return result
+
+    def _check_flags(self, key: str, flags: Iterable[str]) -> None:
+        for flag in filter(_RESERVED.fullmatch, _words("flags", flags)):
+            expected = "flags without what `archs`, `include`, `libraries` and DEBUG=1 declare"
+            self._mistakes.add(f"{key}.flags".lstrip("."), expected, repr(flag))
 
     def _kind(self, key: str, form: VariantForm) -> Kind | None:
         """The kind that a variant's keys declare; ``None`` if they declare none."""
@@ -225,6 +225,11 @@ def _tolerances(file: Path) -> list[str]:
         return []  # reported when the problem is loaded
     tables = [s.value for s in body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "TOLERANCES"]
     return [str(k.value) for t in tables if isinstance(t, ast.Dict) for k in t.keys if isinstance(k, ast.Constant)]
+
+
+def _words(key: str, texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts; flags may be several in one text."""
+    return tuple(word for text in texts for word in (text.split() if key == "flags" else [text]))
 
 
 def _number(text: str) -> int | str:

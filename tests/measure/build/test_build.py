@@ -271,8 +271,7 @@ def test_each_outcome_is_told_while_others_compile(compiler: toolchain.Nvcc, cop
 
 def test_a_source_without_its_export_says_so(faulty: Built) -> None:
     message = faulty.of("no_variant").message
-    assert message.startswith("plan.so: not made")
-    assert "flashcore_launch_plan" in message
+    assert message.startswith("required symbol") and "flashcore_launch_plan" in message
 
 
 def test_a_failed_variant_is_tried_again_and_mends(compiler: toolchain.Nvcc, copy: Copy, tmp_path: Path) -> None:

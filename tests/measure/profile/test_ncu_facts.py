@@ -441,6 +441,19 @@ def test_plan_of_a_cluster_against_ncu() -> None:
     assert fact(case(row(cells), plan=planned(LAUNCH)), "plan_matches").value == 0
 
 
+def test_a_linked_library_launches_more_than_the_plan() -> None:
+    """Its kernels are not the variant's, so the variant's own are compared."""
+    rows, registers = [row(kernel="gemm"), row(), row(kernel="gemm")], {"k": 32}
+
+    def matches(plan: Plan, **built: object) -> Fact:
+        results = facts_of(CASE, rows, chip="gh100", built=Built(plan, registers=registers, **built))  # type: ignore[arg-type]
+        return fact(Facts(results), "plan_matches")
+
+    assert matches(planned(LAUNCH), is_linked=True).value == 1
+    assert matches(planned(), is_linked=True).value == 0
+    assert matches(planned(LAUNCH)).value == 0
+
+
 def test_no_plan_is_unmeasured() -> None:
     assert fact(case(row()), "plan_matches").value is None
     assert fact(case(row(), plan=Plan("v", "s", (), 0, PlanRefused("S too large"))), "plan_matches").value is None

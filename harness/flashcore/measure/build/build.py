@@ -45,6 +45,7 @@ from flashcore.measure.build.ninja_graph import (
 from flashcore.measure.build.workplace import made_in
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
+from flashcore.model.cause_text import count
 from flashcore.model.causes import Cause, CompileFailed, CompilerStopped, LibraryMissing, UnsupportedArch
 from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.groups import grouped
@@ -184,7 +185,7 @@ def compile_flags(suite: Suite, variant: Variant, arch: str, debug: bool) -> tup
     number = arch.removeprefix("sm_")
     config = [f"-D{k}={_macro(v)}" for k, v in variant.config.items()]
     return (
-        *variant.flags,
+        *(flag for flag in variant.flags if not (debug and flag.startswith("-O"))),
         *(DEBUG_FLAGS if debug else FLAGS),
         "-gencode",
         f"arch=compute_{number},code={arch}",
@@ -211,8 +212,8 @@ def commands(
         if builder:
             with contextlib.suppress(CapabilityError):  # the build's error
                 words += libraries.find(first, Path(suite.root), builder.nvcc).flags
-            words += f"-I{builder.problem_folder(suite.problems[first.problem]).resolve()}", f"-I{HARNESS_INCLUDE}"
-        others = [f"{len(more)} variants with other names, sources and macros"] if more else []
+            words += f"-I{builder.write_problem(suite.problems[first.problem]).resolve()}", f"-I{HARNESS_INCLUDE}"
+        others = [f"{count(len(more), 'variant')} more, with other names, sources and macros"] if more else []
         others += [f"with {', '.join(first.libraries)}"] if first.libraries else []
         yield shlex.join([*words, "-cubin", first.kind.file]), "; ".join([", ".join(archs), *others])
 
@@ -396,10 +397,10 @@ class _Output:
     failures: dict[str, list[str]] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
-    def of(self, target: Path | None = None) -> str:
-        """The message about a target; ``None``: about all failures, and ninja's."""
-        parts = [lines for heading, lines in self.failures.items() if target is None or f"{target} " in heading]
-        text = "".join(line for lines in (*parts, *([] if target else [self.others])) for line in lines)
+    def of(self, folder: Path | None = None) -> str:
+        """The message about the files of a folder; ``None``: about all failures, and ninja's."""
+        parts = [lines for heading, lines in self.failures.items() if not folder or f"{folder}{os.sep}" in heading]
+        text = "".join(line for lines in (*parts, *([] if folder else [self.others])) for line in lines)
         return text[:_MOST_CHARACTERS].strip()
 
 
@@ -515,12 +516,11 @@ def _contents(folder: Path, wanted: Iterable[str]) -> dict[str, Any]:
 
 def _why(unit: Unit, missing: str, output: _Output) -> Cause:
     """The tools' explanation for a missing file."""
-    message = output.of(unit.folder.resolve() / missing)
-    reason = message or output.of() or "the tools gave no reason (VERBOSE=1 shows more)"
-    if not message:
-        reason = f"{missing}: not made\n{reason}"
-    # Without a message about this target, the compiler did not process it.
-    return failed(reason) if message else CompilerStopped(reason)
+    if message := output.of(unit.folder.resolve()):
+        return failed(message)
+    # Without a message about this unit, the compiler did not process it.
+    reason = output.of() or "the tools gave no reason (VERBOSE=1 shows more)"
+    return CompilerStopped(f"{missing}: not made\n{reason}")
 
 
 def _artifact(unit: Unit, folder: Path, contents: Mapping[str, Any], seconds: float | None = None) -> Artifact:
