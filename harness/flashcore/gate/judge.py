@@ -35,6 +35,7 @@ from flashcore.model.causes import (
     DidNotCompile,
     DoesNotFit,
     Impossible,
+    LibraryLaunches,
     MachineStopped,
     NotBuilt,
     NotLaunched,
@@ -337,7 +338,8 @@ class _Gate:
                 if stopped := isinstance(plan.cause, MachineStopped):
                     self.stopped.append(f"{place}: {plan.error}")
                 if stopped or plan.can_run:  # its launches are unknown
-                    yield self._implicit(AS_PLANNED, place, "static", "unmeasured", plan.error)
+                    tier: Tier = "counters" if isinstance(plan.cause, LibraryLaunches) else "static"
+                    yield self._implicit(AS_PLANNED, place, tier, "unmeasured", plan.error)
                 else:
                     hint = "" if plan.failed else " (exclude unsupported shapes by `where`)"
                     yield self._missed(AS_PLANNED, place, 1, plan.error + hint)

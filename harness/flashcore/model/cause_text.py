@@ -171,6 +171,7 @@ FORMS: dict[type[c.Detail], Form] = {
     c.LaunchRefused: "the launch of {kernel} fails: {because}",
     c.NotOptedIn: "expected cudaFuncAttribute{attribute} of at least {needed:,}, found {value:,}: set it with "
     "cudaFuncSetAttribute",
+    c.LibraryLaunches: "it launches no kernel of its own; those of {call} are known only on a GPU",
     c.LaunchesNothing: "expected at least one kernel launch, found none: launch on every path, or return an error",
     c.OtherStream: "expected all work on the given stream, found {work} on another: pass it the stream, or have its "
     "stream wait for an event of the given one",

@@ -297,6 +297,10 @@ class PlanUnknown(Cause):
     call: str
 
 
+class LibraryLaunches(PlanUnknown):
+    """All kernels are launched by the libraries that the variant is linked with; ``call`` names them."""
+
+
 class LaunchRefused(Cause):
     """The launcher launches a kernel as no GPU of the arch accepts it."""
 

@@ -11,11 +11,12 @@ import pytest
 
 from flashcore.cli import check
 from flashcore.errors import CapabilityError, Exit
+from flashcore.gate import judge
 from flashcore.measure.build import build, launch_plan, libraries
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
-from flashcore.model.causes import CompileFailed, LibraryMissing
-from flashcore.model.record import Artifact
+from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
+from flashcore.model.record import Artifact, Environment, Facts, Record
 from flashcore.model.suite import Suite
 from flashcore.plugins.recorded import launchers
 from flashcore.suites import load
@@ -189,6 +190,21 @@ def test_a_shared_librarys_functions_return_0_in_the_plan(compiler: toolchain.Nv
     write(suite, f'libraries = ["{library(suite)}"]\n', before=DECLARED, call=call)
     plan = plan_of(suite, compiled(suite, tmp_path / "build"))
     assert (plan.cause, [launch.kernel for launch in plan.launches]) == (None, ["own"])
+
+
+def test_launches_of_libraries_alone_are_unmeasured_and_pass_the_gate(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    call = "if (answer() == 0) return cudaSuccess;"
+    suite = write(tmp_path / "suite", before=DECLARED, call=call)
+    write(suite, f'libraries = ["{library(suite)}"]\n', before=DECLARED, call=call)
+    artifact = compiled(suite, tmp_path / "build")
+    plan = plan_of(suite, artifact)
+    assert isinstance(plan.cause, LibraryLaunches) and plan.can_run and "libanswer" in plan.error
+    declared = load.load(suite)
+    environment = Environment(None, "", "", "", "", nvcc=toolchain.find_nvcc().version)
+    facts_of = Facts(facts.facts(artifact)[0])
+    judged = judge.judge(Record("", "", declared, environment, (artifact,), (plan,), (), (), facts_of))
+    (verdict,) = (v for v in judged.limits if v.budget == "as_planned" and v.subject.arch)
+    assert (verdict.status, judged.exit_code) == ("unmeasured", Exit.OK)
 
 
 def test_a_function_of_no_library_fails_with_its_name(compiler: toolchain.Nvcc, tmp_path: Path) -> None:

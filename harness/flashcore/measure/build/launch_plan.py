@@ -26,6 +26,7 @@ from flashcore.model import cache, plugin
 from flashcore.model.causes import (
     Cause,
     LaunchesNothing,
+    LibraryLaunches,
     PlanCrashed,
     PlanHung,
     PlanRefused,
@@ -141,7 +142,7 @@ def plans(
         kept = {key: a for key, a in answers[library].items() if not isinstance(_cause(a), PlanHung | PlanStopped)}
         steady = all(map(_STEADY.fullmatch, host_code.undefined(library.with_name(OBJECT))))
         cache.keep(library.parent, _CACHE, hashes[library], kept if steady else {})
-    return [_plan(q, answers[q.library][q.key]) for q in questions]
+    return [_plan(q, answers[q.library][q.key], suite.variants[q.artifact.variant].libraries) for q in questions]
 
 
 def _ask(groups: Iterable[list[_Question]]) -> Iterator[tuple[_Question, dict[str, Any]]]:
@@ -180,13 +181,15 @@ def _cause(answer: Mapping[str, Any]) -> Cause | None:
     return cause if isinstance(cause, Cause) else None
 
 
-def _plan(question: _Question, answer: Mapping[str, Any]) -> Plan:
+def _plan(question: _Question, answer: Mapping[str, Any], libraries: Sequence[str]) -> Plan:
     launches = []
     for launch in answer["launches"]:
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in launch.items()}
         launches.append(Launch(**plain | {"kernel": _kernel(launch["kernel"])}))
     variant, arch = question.artifact.variant, question.artifact.arch
-    cause = _cause(answer) or (None if launches else LaunchesNothing())
+    cause = _cause(answer)
+    if not cause and not launches:
+        cause = LibraryLaunches(", ".join(libraries)) if libraries else LaunchesNothing()
     return Plan(variant, question.shape, tuple(launches), answer["workspace"], cause, (arch,))
 
 
