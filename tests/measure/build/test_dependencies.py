@@ -295,12 +295,7 @@ def test_what_changes_while_it_is_compiled(place: Place, what: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("#include NAME", "#include NAME"),
-        ('# /**/ include \\\n NAME\n#define NAME TEXT("x.h")', "#include NAME"),
-        ('#define NAME "x.h"\n#include NAME // of the two\n#undef NAME\n#define NAME <y.h>', ""),
-        ('#define NAME "x.h"\n#define NAME() "y.h"\n#include NAME()', "#include NAME()"),
-        ('#define GIVEN "x.h"\n#include GIVEN', "#include GIVEN"),  # by a flag
-        ("%:include_next NAME", "#include NAME"),
+        ("#define HEADER(x) <lib/x>\n#include HEADER(x.h)", ""),  # the compiler lists what it reads
         ('#ifdef __has_include\n#if defined(__has_include) && __has_include ( <x.h>) || __has_include_next("y")', ""),
         ("#if __has_include(NAME)", "a computed __has_include"),
         ("#define HAS __has_include", "a computed __has_include"),
@@ -315,6 +310,19 @@ def test_text_that_reads_what_the_compiler_does_not_list(text: str, reason: str)
     assert unlisted(plain_text(text.encode()), "-O3 -DGIVEN=<x.h> -I@x") == reason
 
 
+@pytest.mark.parametrize("include", ["# /**/ include \\\n HEADER(x)", "%:include HEADER(x)"])
+@pytest.mark.parametrize(
+    ("file", "shadows"),
+    [("early/x.h", True), ("x.h", True), ("early/deep/x.h", True), ("early/other.h", False), ("deep/other.h", False)],
+)
+def test_a_header_of_a_computed_name_may_be_shadowed(place: Place, include: str, file: str, shadows: bool) -> None:
+    place.write("s.cu", f"#define HEADER(x) <x.h>\n{include}\n")
+    before = place.built()
+    assert before in place.recorded_keys()
+    place.write(file, "int other;\n")
+    assert (before in place.recorded_keys()) is not shadows
+
+
 @pytest.mark.parametrize("flags", ["--options-file a.opt", "-G -optf=a", "-Xcompiler @a", "@a", "-Xcompiler='@a'"])
 def test_flags_that_lie_in_a_file(flags: str) -> None:
     assert unlisted(b"", flags) == "a file of options"
@@ -322,7 +330,7 @@ def test_flags_that_lie_in_a_file(flags: str) -> None:
 
 def test_an_object_of_unknown_inputs_is_no_answer(place: Place) -> None:
     key = place.built()
-    place.write("own.h", "#include COMPUTED\n")
+    place.write("own.h", "const char* when = __TIME__;\n")
     assert place.built() != key
     assert place.recorded_keys() != [place.built()]
 

@@ -29,7 +29,6 @@ from flashcore.measure.build.ninja_graph import (
     HARNESS_INCLUDE,
     HOST_FLAGS,
     HOST_TEXT,
-    KEPT,
     LINK,
     LOG,
     OBJECT,
@@ -339,7 +338,6 @@ def _compile(
         bindings = {name: builder.write_problem(p) for name, p in suite.problems.items() if name in problems}
         disassembler = None if options.plans_only else toolchain.optional_tool("nvdisasm")
         programs = Programs(builder.nvcc, toolchain.find_cxx(), disassembler, builder.torch_root)
-        split = 2 * len(units) <= len(os.sched_getaffinity(0))  # each keeps two processors busy
 
         def end(unit: Unit, cause: Cause | None = None) -> None:
             seconds = round(time.monotonic() - started, 3)
@@ -367,11 +365,8 @@ def _compile(
             say(text)
             end_complete(*([SASS] if disassembler else ()))  # those that cannot be disassembled end last
 
-        output = _ninja(graph(suite, units, bindings, programs, split=split), builder.nvcc, options, jobs, tell)
+        output = _ninja(graph(suite, units, bindings, programs), builder.nvcc, options, jobs, tell)
         end_complete()
-        if rest and any(workplace.glob(f"*{KEPT}")):  # nvcc itself decides
-            output = _ninja(graph(suite, rest, bindings, programs), builder.nvcc, options, jobs, say)
-            end_complete()
         for name, folder in bindings.items():
             if digest := file_hash(compiled := workplace / f"{name}.o"):
                 cache.keep(folder, BINDING, digest, True)

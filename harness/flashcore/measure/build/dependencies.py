@@ -45,7 +45,7 @@ _COMMENT = rb'(R"([^()\\\s]{0,16})\((?s:.*?\)\2"|.*)|' + _STRING + rb")|//[^\n]*
 _BLANKS = rb"(" + _STRING + rb")|\s+"
 _DEFINES = rb"(?:# *ifndef (\w+)\s+)?# *define (?(1)\1\b|\w+)"
 _PROBE = rb'__has_(?:include|embed)\w* *\( *[<"]([^">]+)'
-_COMPUTED = rb"(?:#|%:) *(?:include_next|include|import)\b *([^\s<\"][^\n]*)"
+_COMPUTED = rb"(?:#|%:) *(?:include_next|include|import)\b *[^\s<\"]"
 #: Patterns, in text without comments, of dependencies that the compiler does not list: files, or the clock.
 _UNLISTED = {
     "a computed __has_include": rb'__has_(?:include|embed)\w*+(?! *\( *[<"])',
@@ -90,17 +90,12 @@ def unlisted(text: bytes, flags: str) -> str:
 
     Args:
         text: the user's files, without comments.
-        flags: the compiler's flags. Macros that they define are not resolved.
+        flags: the compiler's flags.
     """
     if re.search(r"(?:^|[\s=,\"'])(?:@|-?-optf|--options-file)", flags):
         return "a file of options"
     # Join adjacent strings, and drop tests whether __has_include exists, which read no file.
     text = re.sub(rb"(?:ifn?def|defined *\(?) *__has_\w+", b"", text.replace(b'" "', b""))
-    flag_words = set(re.findall(rb"(?:-D)?(\w+)", flags.encode()))
-    for name in (match[1].strip() for match in re.finditer(_COMPUTED, text)):
-        values = re.findall(rb"define %s\b *([^\n]*)" % re.escape(name), text)
-        if not values or name in flag_words or not all(re.fullmatch(_NAMED, v.strip()) for v in values):
-            return f"#include {name.decode(errors='replace')}"
     return next((reason for reason, pattern in _UNLISTED.items() if re.search(pattern, text)), "")
 
 
@@ -148,6 +143,7 @@ class Inputs:
         self._root = self._declared[0]
         self._include = [*self._declared[1:], *(f for f in more if not re.match(_SYSTEM, f + os.sep))]
         self._headers = [self._below(f) for f in self._include]
+        self._near = functools.cache(self._below)
         self._real, self._exists = functools.cache(os.path.realpath), functools.cache(os.path.isfile)
         self._system = functools.cache(self._system_content)
         self._file = functools.cache(self._file_content)
@@ -199,7 +195,8 @@ class Inputs:
         which = digest(system)[:16]
         cache.keep(self._folder, f"system-{which}", which, system)
         probes = sorted({probe.decode(errors="surrogateescape") for probe in re.findall(_PROBE, text)})
-        entry = {"files": users, "system": which, "probes": probes}
+        computed = re.search(_COMPUTED, text) is not None
+        entry = {"files": users, "system": which, "probes": probes, "computed": computed}
         key = self._key(question, entry)
         if reason := unlisted(text, " ".join((*flags, *self._flags))):
             return f"once-{key}", users, reason
@@ -246,8 +243,8 @@ class Inputs:
             text, names = self._file(os.path.join(self._root, file))
             key.update(f"\0{file}\0{text}".encode())
             included |= names
-        folders = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
-        folders += self._include
+        beside = [os.path.dirname(os.path.join(self._root, file)) for file in entry["files"]]
+        folders = [*beside, *self._include]
         if entry["probes"]:
             parents = (parent for path in system for parent in Path(os.path.normpath(path)).parents)
             folders += sorted({"/usr/local/include", *map(str, parents)})
@@ -255,7 +252,11 @@ class Inputs:
         here = [self._exists(os.path.join(folder, name)) for name in sorted(included) for folder in self._include]
         key.update(json.dumps([entry["probes"], present, here]).encode())
         header_names = set(map(os.path.basename, (*system, *included)))
-        for paths in self._headers:  # a new header of the same name may shadow another
+        headers = self._headers
+        if entry.get("computed"):  # a header may be included by any name, and lie beside the file that includes it
+            header_names.update(map(os.path.basename, entry["files"]))
+            headers = [*headers, *map(self._near, sorted({self._root, *map(os.path.realpath, beside)}))]
+        for paths in headers:  # a new header of the same name may shadow another
             key.update(json.dumps([paths[n] for n in sorted(header_names & paths.keys())]).encode())
         return key.hexdigest()
 

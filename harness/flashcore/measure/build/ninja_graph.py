@@ -25,7 +25,6 @@ from typing import NamedTuple
 from flashcore.errors import UsageError
 from flashcore.measure.build import binding
 from flashcore.measure.build.libraries import Libraries
-from flashcore.measure.build.phases import Phases
 from flashcore.measure.machine import toolchain
 from flashcore.model import cache
 from flashcore.model.files import file_hash
@@ -48,7 +47,6 @@ TORCH = "libtorch_cpu.so"  # the torch library that operators need, by its sonam
 OBJECT = "variant.o"
 BINDING = "binding.o"
 RULE = "variant.d"  # the files that the compiler read, as a make rule
-KEPT = ".kept"  # suffix of the folder with a unit's intermediate files
 HOST_TEXT = "host.ii"  # preprocessed host code, which depends on the arch through __CUDA_ARCH_LIST__
 _LINES = "grep -av '^# [0-9]'"  # without line markers
 
@@ -84,14 +82,8 @@ class Programs(NamedTuple):
     torch_root: Path | None
 
 
-def graph(
-    suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs, *, split: bool = False
-) -> str:
-    """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept.
-
-    Args:
-        split: compile the device and the host code of an object at the same time, if nvcc's steps are the usual ones.
-    """
+def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], programs: Programs) -> str:
+    """The ninja file. Each command writes to a temporary name next to its target and renames it; logs are kept."""
     q, (nvcc, cxx, disassembler, torch_root) = shlex.quote, programs
     top = os.path.realpath(suite.root)
     root = _escape(q(top))
@@ -114,9 +106,6 @@ def graph(
         f"2>/dev/null || echo $what > $dir/{HOST_TEXT}; "
         f"$kept rm -rf $dir/keep.$$$$ && mv $out.$$$$ $out; }}; else room=$$(mktemp); head -c 99999 /dev/zero "
         f"| tee $dir/keep.$$$$/room > $$room; rm -rf $$room $dir/keep.$$$$; {otherwise[5:]}",
-        "  description = $what",
-        "rule phase",  # its output is printed by the shell, which notices a full disk
-        f"  command = cd {root} && output=$$({{ $commands; }} 2>&1) && printf '%s\\n' \"$$output\" > $log && $then",
         "  description = $what",
         "rule binding",
         "  command = $cxx -std=c++17 -O1 -fPIC -fvisibility=hidden $includes -c $in -o $out.$$$$ && mv $out.$$$$ $out",
@@ -211,16 +200,12 @@ def graph(
             lines += [f"build {_path(folder / CUBIN)}: compile {_path(source)}", *common, "  mode = -cubin"]
             defaults.append(_path(folder / CUBIN))
             continue
-        build = [
+        lines += [
             f"build {_path(folder / 'variant.o')} | {_path(folder / CUBIN)}: compile {_path(source)}",
             *common,
             "  mode = -c",
             f"  kept = mv {_escape(q(str(folder)))}/keep.$$$$/*.cubin {_escape(q(str(folder / CUBIN)))} &&",
         ]
-        if split:
-            command = [str(nvcc.path), *escaped, *HOST_FLAGS, *places, "-c", relative, "-o", str(folder / OBJECT)]
-            build = _phases(unit, command, top) or build
-        lines += build
         linked = unit.libraries
         stand_in, first = "", ""
         if isinstance(unit.variant.kind, ForeignLauncher):
@@ -269,42 +254,6 @@ def graph(
     defaults.append(mark)
     lines.append(f"default {' '.join(defaults)}")
     return "\n".join(lines) + "\n"
-
-
-def _phases(unit: Unit, command: Sequence[str], root: str) -> list[str]:
-    """An object's build by nvcc's own commands; empty if they are not the usual ones."""
-    q, folder = shlex.quote, unit.folder.resolve()
-    kept = folder.with_name(f"{folder.name}{KEPT}")
-    rules = kept / "host.d", kept / "device.d"
-    command = [*command, "--keep", "--keep-dir", str(kept)]
-    last = folder.parent.with_name(f"{unit.name}.s")
-    if (phases := Phases.of(command, root, str(folder.parent), rules, last)) is None:
-        return []
-    kept.mkdir()
-    logs = [kept / f"{name}.log" for name in Phases._fields]
-    host, device, cubin, assembly, _ = map(_path, logs)
-    into = q(str(folder))
-
-    def joined(files: Sequence[Path], name: str) -> str:
-        return f"cat {shlex.join(map(str, files))} > {q(str(folder / name))}"
-
-    steps = {
-        "host": (host, "", f"{_LINES} {q(str(kept))}/*.cpp4.ii > {into}/{HOST_TEXT}"),
-        "device": (device, "", "true"),
-        "cubin": (f"{_path(folder / CUBIN)} | {cubin}", device, f"mv {q(str(kept))}/*.cubin {into}/{CUBIN}"),
-        "assembly": (assembly, f"{host} {device}", "true"),
-        "object": (_path(folder / OBJECT), f"{cubin} {assembly}", f"{joined(logs, LOG)} && {joined(rules, RULE)}"),
-    }
-    lines: list[str] = []
-    for what, commands, log, (outputs, inputs, then) in zip(steps, phases, logs, steps.values(), strict=True):
-        lines += [
-            f"build {outputs}: phase {inputs}",
-            f"  commands = {_escape(commands)}",
-            f"  log = {_escape(q(str(log)))}",
-            f"  then = {_escape(then)}",
-            f"  what = {unit.variant.name} {unit.arch} {what}",
-        ]
-    return lines
 
 
 def has_content(path: Path) -> bool:
