@@ -19,7 +19,7 @@ _FIRST = re.compile(
 _HINTS = {
     "flashcore_launch_plan": "end the source with FLASHCORE_VARIANT(plan, launch) or FLASHCORE_LAUNCHER(launch)",
     "undefined reference": "define it, or name its library in `libraries`",
-    "No such file": "name its folder in `include`, or its Python package in `packages`",
+    "No such file": "name its folder in `include`, its library in `libraries`, or its Python package in `packages`",
 }
 
 #: An error on a source line. Words of :data:`_STOPPED` in such a message quote the source.

@@ -1,0 +1,195 @@
+"""Reads the kernels and launchers of a CUDA file without a compiler, and writes a suite around one of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flashcore.errors import CapabilityError, UsageError
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.suites.operator_schema import CPP_WORDS
+
+_FORMS = {"suite.toml": "from_suite.toml.txt", "problem.py": "from_problem.py.txt", "launch.cu": "from_launch.cu.txt"}
+#: Comments, strings and preprocessor lines; attributes of kernels.
+_NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*'
+    r"|__(?:launch_bounds|cluster_dims|attribute)__\s*\((?:[^()]|\([^()]*\))*\)|\b__restrict__\b|\bvolatile\b",
+    re.MULTILINE | re.DOTALL,
+)
+_HEAD = re.compile(r"(?P<type>[\w:<>,=&*\s]*?)\b(?P<name>\w+)\s*\((?P<parameters>(?:[^();{}]|\([^()]*\))*)\)\s*\{")
+_PARAMETER = re.compile(r"\s*(?P<type>.*?[\s*&])(?P<name>\w+)\s*(=.*)?", re.DOTALL)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', re.MULTILINE)
+_LIBRARY = re.compile(r"(cublasLt|cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvrtc)\w*\.h")
+#: C++ types of numbers, and torch's dtypes of tensors, by a part of the name; the first that fits.
+_KINDS = {"cudaStream_t": "stream", "float": "float", "double": "float", "bool": "bool"}
+_KINDS |= dict.fromkeys(("int", "size_t", "long", "short", "char"), "int")
+_DTYPES = {"bfloat16": "bfloat16", "half": "float16", "double": "float64", "int": "int32", "char": "int8"}
+#: In the first shape, without knowing better.
+_VALUES = {"int": "1024", "float": "1.0", "bool": "true", "size of a block": "32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter: its C++ type, its name, and its kind in a schema; an operator cannot have one without a kind."""
+
+    cpp: str
+    name: str
+
+    @property
+    def kind(self) -> str:
+        if "*" in self.cpp:
+            return "Tensor" if self.cpp.count("*") == 1 else ""
+        return next((kind for part, kind in _KINDS.items() if part in self.cpp), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel, or a host function that launches kernels."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    is_kernel: bool
+    is_template: bool
+
+    @property
+    def guesses(self) -> int:
+        """How much of a call must be guessed: nothing of a launcher on a given stream; 3 is too much."""
+        kinds = [p.kind for p in self.parameters]
+        if self.is_template or "" in kinds or "Tensor" not in kinds:
+            return 3
+        return 1 if self.is_kernel else 0 if "stream" in kinds else 2
+
+
+_INPUT = Parameter("const float*", "x")
+_UNKNOWN = Function("", (_INPUT, Parameter("float*", "out")), is_kernel=False, is_template=False)
+
+
+def functions(text: str) -> Iterator[Function]:
+    """The kernels and the launchers that a file defines, in order."""
+    text = _NOISE.sub(" ", text)
+    end = 0
+    for head in _HEAD.finditer(text):
+        if head.start() < end:
+            continue
+        end, depth = head.end(), 1
+        while depth and end < len(text):
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        is_kernel = "__global__" in head["type"]
+        if is_kernel or (head["name"] != "main" and re.search(r"<<<|cudaLaunch", text[head.end() : end])):
+            parts = filter(None, map(_PARAMETER.fullmatch, re.split(r",(?![^<]*>)", head["parameters"])))
+            parameters = tuple(Parameter(" ".join(p["type"].split()).rstrip("&"), p["name"]) for p in parts)
+            yield Function(head["name"], parameters, is_kernel, "template" in head["type"])
+
+
+def suite_files(file: Path, folder: Path, launcher: str) -> dict[str, str]:
+    """The texts of a suite's files around a CUDA file, which stays where it is.
+
+    Args:
+        launcher: the function to call, with its template arguments; empty: the one that leaves least to guess.
+
+    Raises:
+        UsageError: the file cannot be read, or has no such function.
+    """
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"--from {file}: expected a CUDA file, found {error.strerror}") from error
+    found = [*functions(text)]
+    names = ", ".join(dict.fromkeys(f.name for f in found)) or "none"
+    named = [f for f in found if f.name == launcher.partition("<")[0].rpartition(":")[2]]
+    if launcher and not named:
+        raise UsageError(f"--launcher {launcher}: expected a kernel or launcher of {file}, found only {names}")
+    function = min(named or [f for f in found if f.guesses < 3], key=lambda f: f.guesses, default=_UNKNOWN)
+    arguments = {_name(p.name): p for p in function.parameters if p.kind not in ("", "stream")}
+    tensors = {name: p.cpp for name, p in arguments.items() if p.kind == "Tensor"}
+    dtypes = {n: next((d for part, d in _DTYPES.items() if part in cpp), "float32") for n, cpp in tensors.items()}
+    outputs = [n for n, cpp in tensors.items() if "const" not in cpp]
+    if len(outputs) == len(tensors) > 1:
+        outputs = outputs[-1:]
+    if len(outputs) == len(tensors):  # a schema starts with an input
+        arguments, tensors = {"like": _INPUT} | arguments, {"like": _INPUT.cpp} | tensors
+        dtypes["like"] = "float32"
+    arguments = dict(sorted(arguments.items(), key=lambda item: (item[0] not in tensors, item[0] in outputs)))
+    included, stem = _included(file.resolve(), {}), _name(re.sub(r"\W+", "_", file.stem))
+    # As in a clone of CUTLASS or of CUDA's samples.
+    near = [up / sub for up in file.resolve().parents for sub in ("", "include", "tools/util/include", "Common")]
+    folders = (next((f for f in near if (f / name).is_file()), file.resolve().parent) for name in included)
+    keys = {
+        "include": [os.path.relpath(f, folder.resolve()) for f in dict.fromkeys(folders) if f != file.resolve().parent],
+        "libraries": [*dict.fromkeys(match[1] for name in included if (match := _LIBRARY.fullmatch(name)))],
+        "packages": ["torch"] * any(re.match("(torch|ATen|c10)/", name) for name in included),
+    }
+    values = {
+        "name": stem,
+        "file": file.name,
+        "path": os.path.relpath(file.resolve(), folder.resolve()),
+        "found": names,
+        "define": f"#define TORCH_EXTENSION_NAME {stem}\n" if keys["packages"] else "",
+        "call": _call(function, arguments, launcher),
+        "nvcc": _release(),
+        "arch": _arch(),
+        "keys": "".join(f"{key} = {words}\n".replace("'", '"') for key, words in keys.items() if words),
+        "schema": ", ".join(
+            f"{p.kind}{f'({chr(97 + outputs.index(n))}!)' if n in outputs else ''} {n}" for n, p in arguments.items()
+        ),
+        "dims": ", ".join(f'{name} = ["SIZE"]' for name in tensors),
+        "dtypes": ", ".join(f'{name} = "{dtype}"' for name, dtype in dtypes.items()),
+        "params": "".join(
+            f", {n} = {_VALUES['size of a block' if 'block' in n else p.kind]}"
+            for n, p in arguments.items()
+            if n not in tensors
+        ),
+        "inputs": "\n".join(
+            f'        "{n}": ' + (f"tensor(torch.{dtypes[n]})," if n in tensors else f'params["{n}"],')
+            for n in arguments
+            if n not in outputs
+        ),
+        "outputs": ", ".join(outputs),
+    }
+    forms = {name: Path(__file__).with_name(form).read_text(encoding="utf-8") for name, form in _FORMS.items()}
+    return {name: string.Template(form).substitute(values) for name, form in forms.items()}
+
+
+def _included(file: Path, known: dict[str, None]) -> dict[str, None]:
+    """The headers that a file and the headers beside it include, as they name them."""
+    for name in _INCLUDE.findall(file.read_text(encoding="utf-8", errors="replace")):
+        if name not in known:
+            known[name] = None
+            if (header := file.parent / name).is_file():
+                _included(header, known)
+    return known
+
+
+def _call(function: Function, arguments: Mapping[str, Parameter], launcher: str) -> str:
+    """The statement that launches."""
+    if not function.name:
+        return "return cudaErrorNotSupported;  // TODO: launch a kernel on the given stream"
+    members = {p: f"({p.cpp})a.{name}" for name, p in arguments.items()}
+    given = ", ".join("stream" if p.kind == "stream" else members.get(p, "{}") for p in function.parameters)
+    launch = "<<<flashcore::ceil_div(s.SIZE, 256), 256, 0, stream>>>  // TODO: its grid and block\n      "
+    return f"{launcher or function.name}{launch if function.is_kernel else ''}({given});"
+
+
+def _name(text: str) -> str:
+    """A name that schemas and C++ allow."""
+    name = text.lower().lstrip("_0123456789")
+    return f"a_{name}".rstrip("_") if name in CPP_WORDS or not name else name
+
+
+def _release() -> str:
+    try:
+        return toolchain.find_nvcc().release
+    except CapabilityError:
+        return "13.0"
+
+
+def _arch() -> str:
+    gpu = Gpu.find()
+    number = "{}{}".format(*gpu.capability) if gpu else "90"
+    return f"sm_{number}{'a' if int(number) >= 90 else ''}"
