@@ -166,9 +166,9 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
         names, archs = (", ".join(dict.fromkeys(getattr(a, of) for a in alike)) for of in ("variant", "arch"))
         say(Failure(f"build: {names} for {archs} FAILED\n{alike[0].message}"))
     for same in grouped(((p.variant, p.error), p) for p in unplanned).values():
-        shapes = ", ".join(dict.fromkeys(p.shape for p in same))
+        names = ", ".join(dict.fromkeys(p.shape for p in same))
         archs = ", ".join(dict.fromkeys(arch for p in same for arch in p.archs))
-        say(Failure(f"build: {same[0].variant} on {shapes} for {archs} FAILED: {same[0].error}"))
+        say(Failure(f"build: {same[0].variant} on {names} for {archs} FAILED: {same[0].error}"))
     artifacts: list[Artifact] = []
     facts: list[Fact] = []
     planned = grouped((p.variant, p) for p in built.plans)
@@ -187,9 +187,9 @@ def _described(built: Built, context: Context, seconds: float) -> Built:
             facts += static_facts.plan_facts(artifact, plans_for(plans, artifact.arch).values(), kernel_facts, sms)
     cached = sum(a.cached for a in artifacts)
     compiled = sum(a.status == "ok" for a in artifacts) - cached
-    plans = f", {cause_text.count(len(unplanned), 'launch plan')} failed" if unplanned else ""
+    unusable = f", {cause_text.count(len(unplanned), 'launch plan')} failed" if unplanned else ""
     builds = f"{len(failed)} failed" if failed or not unplanned else ""
-    say(f"build: {compiled} compiled, {cached} unchanged{builds and f', {builds}'}{plans} in {seconds:.1f} s")
+    say(f"build: {compiled} compiled, {cached} unchanged{builds and f', {builds}'}{unusable} in {seconds:.1f} s")
     cause = BuildsFailed(len(failed), len(artifacts), len(unplanned)) if failed or unplanned else ""
     note = StageNote("build", "failed" if cause else "ok", round(seconds, 3), cause)
     return Built(built.nvcc, tuple(artifacts), built.plans, tuple(facts), (note,))

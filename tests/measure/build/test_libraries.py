@@ -16,7 +16,7 @@ from flashcore.measure.build import build, launch_plan, libraries
 from flashcore.measure.machine import toolchain
 from flashcore.measure.static import facts
 from flashcore.model.causes import CompileFailed, LibraryLaunches, LibraryMissing
-from flashcore.model.record import Artifact, Environment, Facts, Record
+from flashcore.model.record import Artifact, Environment, Facts, Plan, Record
 from flashcore.model.suite import Suite
 from flashcore.plugins.recorded import launchers
 from flashcore.suites import load
@@ -169,7 +169,7 @@ CALL = "if (answer() != 7) return cudaErrorUnknown;"
 DECLARED = 'extern "C" int answer();\n'
 
 
-def plan_of(folder: Path, artifact: Artifact) -> launch_plan.Plan:
+def plan_of(folder: Path, artifact: Artifact) -> Plan:
     declared: Suite = load.load(folder)
     (plan,) = launch_plan.plans(declared, [artifact], [*declared.shapes.values()], launchers)
     return plan

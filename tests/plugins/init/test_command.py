@@ -9,7 +9,7 @@ import pytest
 from flashcore.errors import FlashcoreError, UsageError
 from flashcore.measure.machine import toolchain
 from flashcore.measure.workers.problem_file import load_problem
-from flashcore.plugins.init import command
+from flashcore.plugins.init import command, source
 from flashcore.suites import load, schema
 from tests.conftest import NO_TORCH, flashcore
 
@@ -52,3 +52,91 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes"]
     with pytest.raises(FlashcoreError, match="cannot write"):
         command.write(tmp_path / "mine" / "notes" / "deeper")
+
+
+# --- around an existing file --------------------------------------------------------------------
+
+THEIRS = """
+// a comment with kernel<<<1, 1>>> in it
+#include <cuda_runtime.h>
+#include "theirs.h"
+#define MACRO(name)                 \\
+  __global__ void name##_kernel() { \\
+  }
+
+template <typename T, int N>
+__global__ void tiled(const T* x, T* y) { y[0] = x[0] * N; }
+
+__global__ void __launch_bounds__(16 * (2 + 6)) add_kernel(const float* __restrict__ a, const float *b, float* C,
+                                                          int block_size, unsigned int n = 4) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { C[i] = a[i] + b[i]; }
+}
+
+static float helper(float x) { if (x > 0) { return x; } return -x; }
+
+void add(float* out, const float* a, const float* b, float scale, int n, cudaStream_t stream) {
+  add_kernel<<<(n + 127) / 128, 128, 0, stream>>>(a, b, out, 128, n);
+}
+
+int main() { add_kernel<<<1, 1>>>(0, 0, 0, 0); }
+"""
+
+
+def theirs(folder: Path, text: str = THEIRS) -> Path:
+    (folder / "theirs.h").write_text("#include <lib/deep.h>\n#include <cublas_v2.h>\n")
+    (folder / "include" / "lib").mkdir(parents=True, exist_ok=True)
+    (folder / "include" / "lib" / "deep.h").touch()
+    (folder / "theirs.cu").write_text(text)
+    return folder / "theirs.cu"
+
+
+def test_kernels_and_launchers_are_found() -> None:
+    found = {f.name: (f.is_kernel, f.is_template, [p.kind for p in f.parameters]) for f in source.functions(THEIRS)}
+    assert found == {
+        "tiled": (True, True, ["Tensor", "Tensor"]),
+        "add_kernel": (True, False, ["Tensor", "Tensor", "Tensor", "int", "int"]),
+        "add": (False, False, ["Tensor", "Tensor", "Tensor", "float", "int", "stream"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("launcher", "call", "schema"),
+    [
+        ("", "add((float*)a.out, (const float*)a.a,", "Tensor a, Tensor b, Tensor(a!) out, float scale, int n"),
+        ("add_kernel", "add_kernel<<<", "Tensor a, Tensor b, Tensor(a!) c, int block_size, int n"),
+        ("tiled<float, 2>", "tiled<float, 2><<<", "Tensor x, Tensor(a!) y"),
+    ],
+)
+def test_the_suite_calls_the_launcher(tmp_path: Path, launcher: str, call: str, schema: str) -> None:
+    command.write(tmp_path / "suite", theirs(tmp_path), launcher)
+    text = (tmp_path / "suite" / "launch.cu").read_text()
+    assert call in text and '#include "../theirs.cu"' in text
+    loaded = load.load(tmp_path / "suite")
+    (variant,) = loaded.variants.values()
+    assert loaded.problems[variant.problem].schema == f"({schema}) -> ()"
+    assert (loaded.include, variant.libraries, variant.flags) == (("../include",), ("cublas",), ("-O3", "-std=c++17"))
+    problem = load_problem(tmp_path / "suite", "problem.py")
+    assert problem.work({"SIZE": 2, "n": 2}) == {"flop": 2, "bytes": 16}
+
+
+def test_a_file_without_what_can_be_called_gets_a_stub(tmp_path: Path) -> None:
+    command.write(tmp_path / "suite", theirs(tmp_path, "__global__ void none(Params p) {}\n"))
+    assert "TODO" in (tmp_path / "suite" / "launch.cu").read_text()
+    assert load.load(tmp_path / "suite").shapes
+
+
+def test_what_there_is_not_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"found only tiled, add_kernel, add"):
+        command.write(tmp_path / "suite", theirs(tmp_path), "subtract")
+    with pytest.raises(UsageError, match="expected a CUDA file"):
+        command.write(tmp_path / "suite", tmp_path / "no.cu")
+    assert not list((tmp_path / "suite").iterdir())
+
+
+def test_a_suite_of_their_file_builds_as_it_is(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+    text = THEIRS.replace('#include "theirs.h"', "")
+    assert flashcore("init", "--from", str(theirs(tmp_path, text)), cwd=tmp_path).returncode == 0
+    built = flashcore("build", "--suite", "theirs", cwd=tmp_path, start=NO_TORCH)
+    assert built.returncode == 0, built.stderr
+    assert "add_kernel" in built.stdout and "nvcc -O3 -std=c++17" in built.stdout
