@@ -36,6 +36,7 @@ STUDIES = ROOT / "benchmarks" / "results" / "search"
 SETTINGS = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "400", "GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": ""}
 #: What differs between runs, machines and versions of Python → what stands for it. The packed runs are of January 2026.
 PLACEHOLDERS = {
+    r"-I\S*-binding-[0-9a-f]{16}": "-I<problem>",
     r"\b(?!202601)20\d{6}T\d{6}Z-[0-9a-f]{4}\b": "<run>",
     r"\[ *[\d.]+ s\]|(?<=\bin )[\d.]+ s\b": "<duration>",
     r"(?<=flashcore )\d+\.\d+\.\d+\w*": "<version>",

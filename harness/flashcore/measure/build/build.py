@@ -304,7 +304,9 @@ def _units(
             source = os.path.relpath(
                 os.path.realpath(Path(suite.root, variant.kind.file)), os.path.realpath(suite.root)
             )
-            question = builder.inputs.question(source, flags, generated[variant.problem], *builder.linked(variant, found))
+            question = builder.inputs.question(
+                source, flags, generated[variant.problem], *builder.linked(variant, found)
+            )
             units.append(Unit(variant, arch, builder.root, question, flags, wanted, found))
     return units, artifacts
 
