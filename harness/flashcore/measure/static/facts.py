@@ -87,7 +87,7 @@ _COUNTS = sorted({"sass_instructions", *OPCODES.values(), *_WIDE.values(), *_SPL
 #: An address's registers and offset: ``[R2.64+0x10]``, ``desc[UR4][R2.64+-0x8]``.
 _ADDRESS = re.compile(r"\[((?:R|UR)\d+[^\]]*?)(?:\+(-?0x[0-9a-f]+))?\](?!\[)")
 _RESOURCES = ("registers", "stack_bytes", "static_smem", "parameter_bytes", "barriers")
-_FORMAT = 14  # of static.json; increment when its content changes
+_FORMAT = 15  # of static.json; increment when its content changes
 
 _ENTRY = r"Compiling entry function '([^']+)'"
 #: ptxas calls what it does to wgmma and setmaxnreg an info.
