@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     context = open_context(settings)
     with progress.shown(arguments.quiet) as say:
         built = compile_all(replace(context, say=say))
+    print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
     if not arguments.quiet:
-        print("\n".join([table(built.artifacts, built.facts), *unlaunched_note(built.artifacts)]))
         folder = context.build_folder
         for command, covers in build.commands(context.suite, context.variants, context.options, folder):
             print(f"\n# {covers}\n{command}")
