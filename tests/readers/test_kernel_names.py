@@ -89,6 +89,9 @@ def test_namesakes_are_told_apart_by_as_little_as_possible() -> None:
     first, second = (f"_ZN35_GLOBAL__N__{of}_cu__Z2faPf4fillEPf" for of in ("a3567195_4_a", "b1e3de7b_4_b"))
     assert kernel_names.distinct([first]) == {first: "fill"}
     assert kernel_names.distinct([first, second]) == {first: "fill@a.cu", second: "fill@b.cu"}
+    older = "__nv_static_{}__{}_tmpxft_0000{}_00000000_6_{}_cpp1_ii_8112f58a__Z4fillPf"
+    names = [older.format(51, 47, "6cda", "fir"), older.format(70, 66, "1a00", "fir_filters_compute_80")]
+    assert [*kernel_names.distinct(names).values()] == ["fill@fir", "fill@fir_filters"]
     integers = first.replace("EPf", "EPi")
     assert [*kernel_names.distinct([first, integers]).values()] == ["fill(float*)", "fill(int*)"]
     every = kernel_names.distinct([first, integers, second, first.replace("a3567195", "00000000")])

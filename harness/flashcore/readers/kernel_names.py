@@ -18,7 +18,11 @@ _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|_GLOBAL__N__\w+)::"
 #: nvcc's prefix of a static kernel in relocatable code, with the length of what follows: a hash of the path, the source
 #: file with its length, and a symbol. Clang has a suffix.
 _STATIC, _CLANG_STATIC = re.compile(r"__nv_static_(\d+)_"), re.compile(r"(__|\.)(static|intern)\1[0-9a-f]{8,}$")
-_FILE = re.compile(r"(?:_GLOBAL__N__|__nv_static_\d+__)[0-9a-f]{8}_(\d+)_")
+#: The last alternative is of CUDA up to 11.2.
+_FILE = re.compile(
+    r"(?:_GLOBAL__N__|__nv_static_\d+__)"
+    r"(?:[0-9a-f]{8}_(\d+)_|\d+_tmpxft_[0-9a-f]+_[0-9a-f]+_\d+_(\w+?)(?:_compute_\d+)?_cpp1_ii_)"
+)
 #: Decorations that demanglers add to a template argument's value: ``(int)96``, ``96u``.
 _CAST = re.compile(r"\([A-Za-z_][\w:]*(?: [A-Za-z_][\w:]*)*\)(?=-?\d)")
 _SUFFIX = re.compile(r"(?<![\w.])(-?\d+)(?:u|l|ul|ll|ull)\b")
@@ -68,8 +72,9 @@ def _parameters(name: str) -> str:
 
 def _file(name: str) -> str:
     match = _FILE.search(name)
-    file = name[match.end() : match.end() + int(match[1])] if match else ""
-    return file and "@" + re.sub(r"_(?=[a-z]+$)", ".", file)
+    if match and match[1]:
+        return "@" + re.sub(r"_(?=[a-z]+$)", ".", name[match.end() : match.end() + int(match[1])])
+    return f"@{match[2]}" if match else ""
 
 
 def _without_blanks(head: str, types: str) -> str:

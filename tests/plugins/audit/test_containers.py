@@ -91,6 +91,7 @@ ALL = [("cubin", "sm_80"), ("cubin", "sm_90a"), ("ptx", "sm_90")]
         (lambda: program(both()), "file.bin", ALL),
         (lambda: zipped({"k.pyd": program(CUBINS["sm_80"])}), "file.bin!k.pyd", ALL[:1]),
         (lambda: archive(member(b"k.obj/", b"\x64\x86" + bytes(18) + both())), "file.bin", ALL),
+        (lambda: archive(member(b"//", b"Release\\k.obj\0"), member(b"/0", both())), "file.bin", ALL),
         (lambda: tarred({"x.py": b"", "p/c.so": library(both())}), "file.bin!p/c.so", ALL),
         (lambda: tarred({"p/c.so": library(both())}, "w:gz"), "file!p/c.so", ALL),
         (lambda: tarred({"p/c.so": library(both())}, "w:xz"), "file!p/c.so", ALL),

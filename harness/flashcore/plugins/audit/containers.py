@@ -334,7 +334,7 @@ def _archive(data: Buffer, name: str, folder: Path | None, room: _Room, depth: i
             continue
         if member[0] == "/":
             begin = int(member[1:])
-            member = long_names[begin : long_names.index(b"\n", begin)].decode("utf-8", "replace")
+            member = re.split(rb"[\n\0]", long_names[begin:], maxsplit=1)[0].decode("utf-8", "replace")  # or Windows'
         member = member.rstrip("/")
         opener: Callable[[], IO[bytes]] = functools.partial(io.BytesIO, data[start : start + size])
         if data[:8] == _THIN:
