@@ -20,7 +20,8 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from tests.fuzz.test_fuzz import SEEDS, fuzz
 from tests.plugins.audit.conftest import CUBINS, SPECIFIC, both, entry, fatbin, library
-from tests.plugins.audit.test_containers import archive, compressed, member, zipped
+from tests.plugins.audit.test_containers import archive, compressed, member, program, tarred, zipped
+from tests.recorded import RECORDED
 
 SECONDS, BYTES = 5, 1 << 30
 
@@ -56,6 +57,12 @@ def originals() -> dict[str, bytes]:
         "k.so": library(packed),
         "k.a": archive(member(b"/0", library(packed)), member(b"b.o/", library(both()))),
         "thin.a": archive(magic=b"!<thin>\n") + member(b"k.so/", b"")[:48] + b"%-10d`\n" % 9,
+        "data.so": library(CUBINS["sm_80"] + bytes(3) + both(), ".rodata"),
+        "k.dll": program(packed),
+        "k.tar": tarred({"c.so": library(packed), "k.cubin": CUBINS["sm_80"]}),
+        "k.tar.xz": tarred({"c.so": library(packed)}, "w:xz"),
+        "k.tgz": tarred({"c.so": library(packed)}, "w:gz"),
+        "called.cubin": (RECORDED / "spills_separate.cubin").read_bytes(),
         "k.whl": zipped({"p/__init__.py": b"", "p/c.so": library(packed)}),
         "k.pt2": zipped({"data/k.cubin": CUBINS["sm_80"], "k.ptx": ptx, "w.zip": zipped({"k.fatbin": both()})}),
     }

@@ -146,3 +146,9 @@ def test_names_do_not_depend_on_the_folder_of_the_build(
     assert main(["audit", str(other), "--max", "registers=0", "--format=json", *excepted]) == Exit.FAILED
     failed = {v["subject"]["kernel"] for v in json.loads(capsys.readouterr().out)["verdicts"] if v["status"] == "fail"}
     assert failed == {"two(int*)", "two(float*)"}
+
+
+def test_a_namesake_is_selected_for_disassembly(compiler: Compiler) -> None:
+    library = compiler("libk.so", NAMESAKES, *LINKED[1:])
+    selected = {kernel.name for kernel in inventory([library], ["fill@a.cu"]).kernels if kernel.disassembled}
+    assert "fill@a.cu" in selected and "copy" not in selected

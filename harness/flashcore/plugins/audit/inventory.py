@@ -88,7 +88,8 @@ def inventory(
     Raises:
         UsageError: a path does not exist.
     """
-    result = Inventory(selected, decisions or {})
+    # What tells namesakes apart is known when all are read.
+    result = Inventory([re.split("[@(]", glob)[0] for glob in selected], decisions or {})
     variants: dict[tuple[int, str], str] = {}
     given: dict[str, str] = {}  # a variant's path
     seen: dict[tuple[str, str, str], list[str]] = {}  # (variant, arch, kernel) → the code of each
