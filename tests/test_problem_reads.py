@@ -16,7 +16,7 @@ from flashcore.records import freshness, store
 from tests import factory
 
 PROBLEM = """
-import importlib, sqlite3, sys, tempfile, threading
+import importlib.metadata, platform, sqlite3, sys, tempfile, threading
 from pathlib import Path
 HERE = Path(__file__).parent
 sys.path += [str(HERE / "lib"), str(HERE.parent / "common"), str(HERE.parent / "site-packages")]
@@ -30,6 +30,11 @@ try:
 except FileNotFoundError:
     OVERRIDES = "{}"
 
+def temporary(folder):
+    (folder / "made.bin").touch()
+    for path in folder.iterdir():
+        path.read_bytes()
+
 def answer():
     thread = threading.Thread(target=lambda: (HERE / "threaded.bin").read_bytes())
     thread.start()
@@ -38,6 +43,10 @@ def answer():
     (HERE / "written.txt").read_text()
     with tempfile.NamedTemporaryFile() as made:
         Path(made.name).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        temporary(Path(folder))
+    platform.processor()  # Python's own processes read nothing of the suite's
+    importlib.metadata.version("numpy")
     sqlite3.connect(HERE / "base.db").execute("select 1")
     return importlib.import_module("late"), open(HERE / "data" / "weights.bin", "rb").read()
 """

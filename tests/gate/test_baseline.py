@@ -21,7 +21,7 @@ from flashcore.gate.judge import Judgement
 from flashcore.model.causes import CompilerStopped
 from flashcore.model.gate_policy import ALLOWANCES
 from flashcore.model.record import Facts, Record, Value
-from flashcore.model.suite import GatePolicy, GateRule, RecordedCubins, Waiver
+from flashcore.model.suite import AheadOfTime, GatePolicy, GateRule, RecordedCubins, Waiver
 from flashcore.pipeline.judging import Rules, judge_records
 from tests import factory
 
@@ -163,6 +163,34 @@ def test_the_ratchet_only_tightens() -> None:
     assert "newcomer sm_90a newcomer_kernel * registers" not in text
     with pytest.raises(UsageError, match="flashcore baseline save"):
         save(record, None, ratchet=True)
+
+
+def of_two_compilers(nvcc: str, triton: str, *variants: str) -> Record:
+    """A record in which only these of the CUDA variant ``fast`` and the Triton variant ``tri`` were built."""
+    both = (factory.variant("fast"), factory.variant("tri", kind=AheadOfTime("triton", "tri.py:run")))
+    built = [factory.artifact(name, "sm_90a", cxx=f"triton {triton}" if name == "tri" else "g++") for name in variants]
+    facts = [factory.fact("registers", 64, name, arch="sm_90a", kernel=f"{name}_kernel") for name in variants]
+    return factory.record(
+        factory.suite(both), facts, artifacts=tuple(built), plans=(), environment=factory.environment(nvcc=nvcc)
+    )
+
+
+@pytest.mark.parametrize(
+    ("built", "nvcc", "triton"),
+    [
+        ("fast", "13.0.88", "3.6.0"),
+        ("tri", "13.0.88", "3.5.1"),
+        ("fast", "13.5.37", "3.6.0"),
+        ("tri", "13.5.37", "3.5.1"),  # this nvcc made nothing
+        ("tri", "13.0.88", "3.6.0"),
+    ],
+)
+def test_a_part_that_is_saved_keeps_what_another_compiler_made(built: str, nvcc: str, triton: str) -> None:
+    old = save(of_two_compilers("13.0.88", "3.5.1", "fast", "tri"), None).baseline
+    saved = save(of_two_compilers(nvcc, triton, built), old).baseline
+    expected = {"fast": {"nvcc": nvcc, "triton": "3.5.1"}, "tri": {"nvcc": "13.0.88", "triton": triton}}
+    assert saved.compilers == expected[built] and {key.variant for key in saved.values} == {"fast", "tri"}
+    assert parse(saved.text()).compilers == saved.compilers
 
 
 def test_another_nvcc_starts_anew() -> None:

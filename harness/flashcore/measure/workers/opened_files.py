@@ -19,7 +19,6 @@ import sys
 import sysconfig
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -33,12 +32,14 @@ _INSTALLED = re.compile(
     r".*/(site|dist)-packages/|/(proc|sys|dev(?!/shm)|etc|lib(32|64)?|s?bin)/"
     r"|/usr/(local/)?(lib\w*|share|include|s?bin|cuda[^/]*)/"
 )
-_PYTHON = f"{sysconfig.get_path('stdlib')}/"
-_FOLDERS = (_PYTHON, f"{sysconfig.get_path('platstdlib')}/", f"{Path(__file__).parents[2]}/")
+#: Python's own files, also its library as an archive, and this package's.
+_FOLDERS = (f"{Path(sysconfig.get_path('stdlib')).parent}/python3", f"{Path(__file__).parents[2]}/")
 #: Environment variables that name folders of tools, or of what can be made again.
 _TOOLS = re.compile(r"CUDA_(HOME|PATH)|XDG_CACHE_HOME|\w*CACHE_DIR")
 _CACHES = (*map(os.path.expanduser, ("~/.cache", "~/.triton", "~/.nv")), f"{tempfile.gettempdir()}/torchinductor_")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn")
+#: Python's modules that list folders and start processes for their callers.
+_SERVANTS = {"os", "glob", "pathlib", "shutil", "subprocess", "multiprocessing", "concurrent", "asyncio", "threading"}
 
 #: A file with code → the files that it opened, and the modules that it imported.
 _opened: dict[str, dict[str, None]] = {}
@@ -83,14 +84,15 @@ def watch(made: str = "") -> None:
     """
     if made:
         _made.append(f"{os.path.realpath(made)}/")
-    since, written = time.time_ns(), set[str]()
+    written = set[str]()
 
     def opened(name: object, flags: int = 0) -> None:
         if not isinstance(name, str | bytes | os.PathLike) or not (path := _counted(os.fsdecode(name))):
             return
         if flags & (os.O_WRONLY | os.O_CREAT):
-            written.add(os.fsdecode(name))
-        elif not {path, os.fsdecode(name)} & written and (path in _contents or not _is_temporary(path, since)):
+            if not os.path.isdir(name):  # tempfile opens the folder of a file that it makes
+                written.add(os.path.abspath(os.fsdecode(name)))
+        elif written.isdisjoint((path, *map(str, Path(path).parents))):
             readers = {_counted(str(frame.f_globals.get("__file__", ""))) for frame in _stack()}
             if threading.current_thread() is not threading.main_thread():
                 readers.update(_tracked)
@@ -102,9 +104,10 @@ def watch(made: str = "") -> None:
             opened(arguments[0], arguments[2] or 0)
         elif event in ("import", "ctypes.dlopen", "sqlite3.connect"):
             opened(arguments[event == "import"])  # of a library that is imported, its file
-        elif event in ("os.listdir", "os.scandir"):
-            if _caller() and not str(sys._getframe(1).f_globals.get("__name__")).startswith("importlib"):
-                opened("." if arguments[0] is None else arguments[0])
+        elif event == "os.mkdir" and not os.path.exists(arguments[0]):
+            opened(arguments[0], os.O_CREAT)
+        elif event in ("os.listdir", "os.scandir") and _caller():
+            opened("." if arguments[0] is None else arguments[0])
         elif event in _PROCESSES and (caller := _caller()):
             _contents[process := f"{caller}, a process that it starts"] = ""
             _opened.setdefault(caller, {})[process] = None
@@ -150,9 +153,9 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller() -> str:
-    """The file of the innermost code that is not Python's own; empty if it is installed."""
-    files = (str(frame.f_globals.get("__file__", frame.f_code.co_filename)) for frame in _stack())
-    return next((_counted(file) for file in files if not file.startswith((_PYTHON, "<frozen"))), "")
+    """The file of the code that lists a folder or starts a process; empty if it is installed."""
+    frames = (f for f in _stack() if str(f.f_globals.get("__name__")).partition(".")[0] not in _SERVANTS)
+    return next((_counted(str(frame.f_globals.get("__file__", ""))) for frame in frames), "")
 
 
 def _counted(name: str) -> str:
@@ -169,12 +172,3 @@ def _path(name: str) -> str:
     real = os.path.realpath(path)
     tools = tuple(f"{os.path.realpath(folder)}/" for name, folder in os.environ.items() if _TOOLS.fullmatch(name))
     return "" if _INSTALLED.match(real) or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools)) else path
-
-
-def _is_temporary(path: str, since: int) -> bool:
-    """Whether a file was made for this process."""
-    try:
-        made = os.lstat(path).st_ctime_ns > since
-        return made and path.startswith(tempfile.gettempdir() + os.sep) and not os.path.isdir(path)
-    except OSError:
-        return False
