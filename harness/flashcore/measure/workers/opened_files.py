@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -35,8 +36,9 @@ _INSTALLED = re.compile(
 #: Python's own files, also its library as an archive, and this package's.
 _FOLDERS = (f"{Path(sysconfig.get_path('stdlib')).parent}/python3", f"{Path(__file__).parents[2]}/")
 #: Environment variables that name folders of tools, or of what can be made again.
-_TOOLS = re.compile(r"CUDA_(HOME|PATH)|XDG_CACHE_HOME|\w*CACHE_DIR")
-_CACHES = (*map(os.path.expanduser, ("~/.cache", "~/.triton", "~/.nv")), f"{tempfile.gettempdir()}/torchinductor_")
+_TOOLS = re.compile(r"CUDA_(HOME|PATH)|XDG_CACHE_HOME|(TRITON|TORCHINDUCTOR|NUMBA|CUTE_DSL|CUDA_TILE)_CACHE_DIR")
+_TEMPORARY = f"{tempfile.gettempdir()}/"
+_CACHES = (*map(os.path.expanduser, ("~/.cache", "~/.triton", "~/.nv")), f"{_TEMPORARY}torchinductor_")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn")
 #: Python's modules that list folders and start processes for their callers.
 _SERVANTS = {"os", "glob", "pathlib", "shutil", "subprocess", "multiprocessing", "concurrent", "asyncio", "threading"}
@@ -84,15 +86,14 @@ def watch(made: str = "") -> None:
     """
     if made:
         _made.append(f"{os.path.realpath(made)}/")
-    written = set[str]()
+    since, written = time.time_ns(), set[str]()
 
     def opened(name: object, flags: int = 0) -> None:
         if not isinstance(name, str | bytes | os.PathLike) or not (path := _counted(os.fsdecode(name))):
             return
         if flags & (os.O_WRONLY | os.O_CREAT):
-            if not os.path.isdir(name):  # tempfile opens the folder of a file that it makes
-                written.add(os.path.abspath(os.fsdecode(name)))
-        elif written.isdisjoint((path, *map(str, Path(path).parents))):
+            written.add(os.path.abspath(os.fsdecode(name)))
+        elif written.isdisjoint((path, *map(str, Path(path).parents))) and not _is_temporary(path, since):
             readers = {_counted(str(frame.f_globals.get("__file__", ""))) for frame in _stack()}
             if threading.current_thread() is not threading.main_thread():
                 readers.update(_tracked)
@@ -100,7 +101,7 @@ def watch(made: str = "") -> None:
                 _depend(reader, path)
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open":
+        if event == "open" and not os.path.isdir(arguments[0]):  # tempfile opens the folder of a file that it makes
             opened(arguments[0], arguments[2] or 0)
         elif event in ("import", "ctypes.dlopen", "sqlite3.connect"):
             opened(arguments[event == "import"])  # of a library that is imported, its file
@@ -172,3 +173,8 @@ def _path(name: str) -> str:
     real = os.path.realpath(path)
     tools = tuple(f"{os.path.realpath(folder)}/" for name, folder in os.environ.items() if _TOOLS.fullmatch(name))
     return "" if _INSTALLED.match(real) or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools)) else path
+
+
+def _is_temporary(path: str, since: int) -> bool:
+    """Whether a process that this one started made the file."""
+    return path.startswith(_TEMPORARY) and os.path.isfile(path) and os.stat(path).st_ctime_ns > since
