@@ -388,7 +388,7 @@ def test_a_launcher_that_asks_for_more_than_there_is_fails_with_its_words(tmp_pa
     assert first.status == second.status == "failed"
     line = wrong.splitlines().index("    x.sum()") + 1
     assert first.message.startswith(f"sound.py({line}): error: AttributeError: the tensor x was asked for .sum")
-    assert second.message.startswith("text.py(1): error: SyntaxError: '(' was never closed\n")
+    assert second.message.startswith("text.py(1): error: SyntaxError: '(' was never closed")
     for artifact, place in ((first, ("sound.py", line)), (second, ("text.py", 1))):
         assert isinstance(artifact.cause, CompileFailed) and (artifact.cause.file, artifact.cause.line) == place
 
