@@ -86,7 +86,7 @@ class Repository:
 
     def gate(self, *words: str) -> int:
         where = {"--suite": self.suite, "--profiles": self.folder / "profiles", "--build-dir": self.folder / "build"}
-        return main(["gate", "-q", "--require", "timing", *(str(w) for pair in where.items() for w in pair), *words])
+        return main(["gate", "--require", "timing", *(str(w) for pair in where.items() for w in pair), *words])
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_another_compiler_keeps_times_of_the_same_device_code_alone_and_is_named
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    repository.measure(lambda key: key if key.peer else replace(key, **recorded))
+    repository.measure(lambda key: key if key.peer else replace(key, **recorded))  # type: ignore[arg-type]
     files = {name: tmp_path / name for name in ("json", "markdown")}
     formats = [f"--format={name}={file}" for name, file in files.items()]
     assert repository.gate("--format=table", *formats) == code
