@@ -208,6 +208,7 @@ def test_without_the_package_code_is_listed_with_its_command(tmp_path: Path, mon
             causes.Damaged,
         ),
     ],
+    ids=lambda value: getattr(value, "__name__", "content"),  # archives name the time
 )
 def test_what_cannot_be_read_has_a_cause(content: bytes, cause: type[Cause], tmp_path: Path) -> None:
     (tmp_path / "file.bin").write_bytes(content)
