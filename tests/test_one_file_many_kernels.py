@@ -116,6 +116,7 @@ def test_only_launched_kernels_are_rows_facts_and_verdicts(built: Path, capsys: 
     result = json.loads(file.read_text())
     assert {v["subject"]["kernel"] for v in result["verdicts"] if v["budget"] == "stack"} == {"copied<1>", "copied<4>"}
     assert any("one/copied<4> and 3 more" in note for note in result["notes"])
+    assert not any("identical" in note for note in result["notes"])  # they launch other kernels of one file
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("spilling", Exit.FAILED), ("copied<4>", Exit.OK)])

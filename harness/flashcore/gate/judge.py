@@ -474,8 +474,8 @@ class _Gate:
         if {arch for v in suite.variants.values() for arch in v.where.archs} - {*suite.archs}:
             yield f"checked only for {', '.join(suite.archs)}: no other arch was selected"
         yield from unlaunched_note(self.record.artifacts)
-        built = grouped(((a.arch, a.code), a.variant) for a in self.record.artifacts if a.code)
-        identical = grouped((", ".join(same), arch) for (arch, _), same in built.items() if len(same) > 1)
+        built = grouped(((a.arch, a.code, a.unlaunched), a.variant) for a in self.record.artifacts if a.code)
+        identical = grouped((", ".join(same), arch) for (arch, *_), same in built.items() if len(same) > 1)
         for variants, archs in identical.items():
             yield f"the machine code of {variants} is identical ({', '.join(archs)})"
         for outcome in self.record.outcomes:
