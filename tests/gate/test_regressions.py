@@ -107,7 +107,7 @@ def renamed(record: Record, old: str, new: str, **changed: Value) -> Record:
 def test_a_renamed_kernel_is_recognised_and_still_held() -> None:
     judgement = judged_by(renamed(of(), "fast_kernel", "quick_kernel"))
     assert judgement.exit_code is Exit.OK
-    assert "kernel renamed: fast_kernel is now quick_kernel (fast, sm_90a)" in judgement.notes
+    assert "kernel renamed: fast_kernel is now quick_kernel (fast, sm_80, sm_89, sm_90a)" in judgement.notes
     worse = judged_by(renamed(of(), "fast_kernel", "quick_kernel", spill_store_bytes=8))
     assert ("baseline_spill_store_bytes", "fast/quick_kernel (sm_90a)") in failed(worse)
 

@@ -118,9 +118,10 @@ def compare(record: Record, old: Baseline, variants: Collection[str] | None, tod
             cause = DidNotCompile()
         kernel = None if key.kernel == NO_KERNEL else new_names.get(key[:3], key[:3])[2]
         expectations.append((budget, [Expectation(Subject(key.variant, key.arch, shape, kernel), None, cause)]))
+    renamed = grouped(((variant, was, name), arch) for (variant, arch, name), (*_, was) in sorted(old_names.items()))
     notes = [
-        f"kernel renamed: {old_name} is now {new_name} ({variant}, {arch})"
-        for (variant, arch, new_name), (*_, old_name) in sorted(old_names.items())
+        f"kernel renamed: {was} is now {name} ({', '.join((variant, *archs))})"
+        for (variant, was, name), archs in renamed.items()
     ]
     notes += [f"{name}: no longer in the suite, {n} facts of the baseline skipped" for name, n in removed.items()]
     notes += _unlisted(old, facts, lines, old_names)

@@ -47,7 +47,8 @@ def causes(
         if v.fact in LOCAL and v.subject.kernel and v.value is not None:
             return place
         alone = v.subject.variant if v.subject.kernel is None and v.budget != "builds" else ""
-        return v.budget, place, alone, v.subject.shape is None, v.value, v.limit, v.reason or v.source
+        why = "" if v.subject.kernel and v.unit and v.value is not None else v.reason or v.source
+        return v.budget, place, alone, v.subject.shape is None, v.value, v.limit, why
 
     def rank(v: Verdict) -> tuple[bool, float]:
         return v.budget != first.budget, -(v.value if isinstance(v.value, (int, float)) else 0.0)
