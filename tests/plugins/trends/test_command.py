@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.model.record import Facts, Record
 from flashcore.plugins.trends.series import COUNTERS
+from tests.marks import embedded
 from tests.plugins.trends.nights import run_of, write
 
 pytest.importorskip("numpy")
@@ -168,16 +168,19 @@ def test_the_page_shows_severity_drawings_and_what_was_not_judged(
     assert told(capsys, "-o", "reports", "--since", run_of(SLOW - 1))[0] == Exit.FAILED
     page = (profiles.parent / "reports" / "trends.html").read_text()
     assert "fast/mission on NVIDIA H200: " in page and "kept their level" in page
-    lines = dict(re.findall(r'<tr><th scope="row">(.*?)</th><td><svg(.*?)</svg></td>', page))
-    dots = {name: line.count("<circle") for name, line in lines.items()}
-    every = dict.fromkeys(("time, µs", "floor, µs", "bench_sm_clock", *COUNTERS, "spill_store_bytes"), NIGHTS)
-    assert dots == {**every, "commit": 0}, "the static facts that did not change are left out"
-    places = [{x.split()[0] for x in re.findall('cx="(.*?)"', lines[name])} for name in every]
-    assert all(x == places[0] for x in places), "one axis"
-    assert [f"{night:06d}000000" in lines["commit"] for night in (0, SLOW, NIGHTS - 1, 1)] == [True, True, True, False]
+    figure = embedded(page, "case-1")
+    every = ["time, µs", "floor, µs", "bench_sm_clock", *COUNTERS, "spill_store_bytes"]
+    lines = {line["name"]: line for line in figure["data"]}
+    assert list(lines) == every, "the static facts that did not change are left out"
+    assert all(line["x"] == [*range(NIGHTS)] and len(line["y"]) == NIGHTS for line in lines.values()), "one axis"
+    assert lines["spill_store_bytes"]["y"][SLOW - 1 : SLOW + 1] == [0, 64]
+    marked = figure["layout"]["xaxis"]["ticktext"]
+    assert [f"{night:06d}000000" in marked for night in (0, SLOW, NIGHTS - 1, 1)] == [True, True, True, False]
+    (change,) = [shape for shape in figure["layout"]["shapes"] if shape.get("yref") == "paper"]
+    assert change["x0"] == SLOW - 0.5 and change["line"]["dash"] == "solid", "the kernel changed"
     told(capsys, "slow/mission", "-o", "other")
     other = (profiles.parent / "other" / "trends.html").read_text()
-    assert "Runs of slow/mission" in other and "Runs of fast/mission" not in other, "a case that kept its level"
+    assert "of slow/mission over its runs" in other and "of fast/mission" not in other, "a case that kept its level"
     assert f"{SLOW - 1:06d}000000..{SLOW:06d}000000" in page
     told(capsys, "-o", "again", "--since", run_of(SLOW - 1))
     assert (profiles.parent / "again" / "trends.html").read_text() == page, "the same bytes"

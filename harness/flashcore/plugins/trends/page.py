@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from markupsafe import Markup
 
 from flashcore.errors import FlashcoreError
 from flashcore.explain import roofline
@@ -22,8 +20,6 @@ from flashcore.records import lookup, store
 from flashcore.report import write_standalone
 from flashcore.report.cells import Cell, number_cell
 
-#: Sizes of the drawings in CSS pixels: in the table, below it, and of other facts.
-SMALL, LARGE, STRIP = (160, 36), (720, 160), (720, 32)
 _MARKS = {"kernel": "fail", "undecided": "stale", "machine": "open"}
 
 
@@ -43,6 +39,7 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
     return write_standalone(
         Path(__file__).with_name("trends.html.j2"),
         folder / "trends.html",
+        *(("plotly-basic.min.js", "charts.js") if drawn else ()),
         "report.js",
         news=[text for _, text in lines(result)],
         groups=[
@@ -50,8 +47,9 @@ def write(result: Trends, folder: Path, index: Index, places: Sequence[Path], *,
             ("References", [_row(s) for s in changed if s.points[-1].reference]),
         ],
         cases=[
-            (s, [*_rows(s, index, _floor(s, places))], [[Cell(f.after.run), *_change(f)] for f in s.findings])
+            (s, _figure(s, table), _newest(table), [[Cell(f.after.run), *_change(f)] for f in s.findings])
             for s in drawn
+            for table in [_lines(s, index, _floor(s, places))]
         ],
         unchanged=[f"{s.case}" for s in result.series if s.judged and not s.findings],
         unjudged=[s.case for s in result.series if not s.judged],
@@ -67,16 +65,15 @@ def _worst(series: Series) -> Finding:
     return max(series.findings, key=_severity)
 
 
-def _row(series: Series) -> dict[str, Any]:
+def _row(series: Series) -> list[Cell]:
     worst, last = _worst(series), series.points[-1]
-    cells = [
+    return [
         Cell(series.case, href="", title=last.params),
         Cell("new" if worst.is_new else ""),
         number_cell(last.value, 4, f"{last.value} µs in run {last.run}"),
         *_change(worst),
         Cell(last.gpu or ""),
     ]
-    return {"cells": cells, "drawing": drawing(series, SMALL)}
 
 
 def _change(f: Finding) -> list[Cell]:
@@ -88,73 +85,90 @@ def _change(f: Finding) -> list[Cell]:
     ]
 
 
-def drawing(series: Series, size: tuple[int, int], values: Sequence[float | None] = ()) -> Markup:
-    """Values over the runs (default: the times), over their own range: dots, the level between changes of the time with
-    its noise band, and a line at each change."""
-    values = values or series.levels
-    measured = [v for v in values if v is not None]
-    width, height = size
-    low, high = min(measured, default=0.0), max(measured, default=0.0)
-    span = (high - low) or 1.0
-    x = functools.partial(_x, series, width)
-
-    def y(value: float) -> float:
-        return 4 + (height - 8) * (high - value) / span
-
-    edges = [0, *(f.change.at for f in series.findings), len(values)]
-    parts = []
-    for first, last in itertools.pairwise(edges):
-        if not (part := [v for v in values[first:last] if v is not None]):
-            continue
-        lower, level, upper = _band(part)
-        left, right = x(first - 0.5 * (first > 0)), x(last - 0.5 - 0.5 * (last == len(values)))
-        parts.append(
-            f'<rect class="band" x="{left:.1f}" y="{y(upper):.1f}" width="{right - left:.1f}" '
-            f'height="{max(1.0, y(lower) - y(upper)):.1f}" fill-opacity="0.12"/>'
-            f'<path d="M{left:.1f} {y(level):.1f}H{right:.1f}" stroke="currentColor" fill="none"/>'
-        )
-    for f in series.findings:
-        style = "" if f.change.blame == "kernel" else ' stroke-dasharray="2 2"'
-        parts.append(f'<path d="M{x(f.change.at - 0.5):.1f} 0V{height}" stroke="currentColor"{style}/>')
-    radius = 1.2 if size == SMALL else 2.5
-    parts += [
-        f'<circle cx="{x(i):.1f}" cy="{y(value):.1f}" r="{radius}"><title>{value:.4g}, run {p.run}</title></circle>'
-        for i, (value, p) in enumerate(zip(values, series.points, strict=True))
-        if value is not None
-    ]
-    return _svg(size, f"{series.case}: {low:.4g} to {high:.4g}", Markup("".join(parts)))
-
-
-def _x(series: Series, width: int, night: float) -> float:
-    return 4 + night * (width - 8) / max(1, len(series.points) - 1)
-
-
-def _svg(size: tuple[int, int], label: str, content: Markup) -> Markup:
-    return Markup('<svg width="{}" height="{}" role="img" aria-label="{}" fill="currentColor">{}</svg>').format(
-        *size, label, content
-    )
-
-
-def _rows(series: Series, index: Index, floor: float | None) -> Iterator[tuple[str, Markup, str]]:
-    """The lines over the runs of a case, each with its name and newest value: time, floor, clock, counters, changed
-    static facts; at last the commits."""
+def _lines(series: Series, index: Index, floor: float | None) -> dict[str, list[float | None]]:
+    """The values over the runs of a case: time, floor, clock, counters, changed static facts."""
     facts = [index.values(p.run, p.variant, p.shape) for p in series.points]
     names = {name for values in facts for name in values if name in FACTS and FACTS[name].group == "static"}
     changed = sorted(n for n in names if len({values.get(n) for values in facts}) > 1)
     table: dict[str, list[float | None]] = {"time, µs": [*series.levels], "floor, µs": [floor] * len(facts)}
-    table |= {name: [values.get(name) for values in facts] for name in ("bench_sm_clock", *COUNTERS, *changed)}
-    for name, values in table.items():
-        size = LARGE if name == "time, µs" else STRIP
-        yield name, drawing(series, size, values), UNMEASURED if values[-1] is None else significant(values[-1], 4)
-    marked = sorted({0, len(facts) - 1, *(f.change.at for f in series.findings)})
-    texts = (
-        Markup('<text x="{:.0f}" y="{}" text-anchor="{}">{}</text>').format(
-            _x(series, LARGE[0], i), 12 + 14 * (n % 2), "end" if 2 * i > len(facts) else "start",
-            (series.points[i].commit or series.points[i].run)[:12],
-        )
-        for n, i in enumerate(marked)
-    )  # fmt: skip
-    yield "commit", _svg(STRIP, "commits of the first, the changed and the last runs", Markup().join(texts)), ""
+    return table | {name: [values.get(name) for values in facts] for name in ("bench_sm_clock", *COUNTERS, *changed)}
+
+
+def _figure(series: Series, table: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
+    """The lines one below the other. The time has its level between its changes, with a band of its noise; a line at
+    each change is dashed unless the kernel changed."""
+    ends = [0, *(f.change.at for f in series.findings), len(series.points)]
+    marked = sorted({0, len(series.points) - 1, *ends[1:-1]})
+    runs = [f"run {p.run}, {(p.commit or 'unknown')[:12]}" for p in series.points]
+    levels = [
+        (first - 0.5, last - 0.5, *_band(part))
+        for first, last in itertools.pairwise(ends)
+        if (part := [v for v in series.levels[first:last] if v is not None])
+    ]
+    axes = {
+        f"yaxis{i or ''}": {"domain": [1 - (i + 3.5) / (len(table) + 3), 1 - (i + 2.7 * bool(i)) / (len(table) + 3)]}
+        for i in range(len(table))
+    }
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "markers" if i == 0 else "lines+markers",
+                "x": [*range(len(values))],
+                "y": values,
+                "yaxis": f"y{i or ''}",
+                "marker": {"size": 5, "color": "#3b78b4"},
+                "name": name,
+                "text": runs,
+                "hovertemplate": "%{y:,.4~r}, %{text}<extra>%{fullData.name}</extra>",
+            }
+            for i, (name, values) in enumerate(table.items())
+        ],
+        "layout": {
+            **{name: {**axis, "nticks": 3, "showgrid": False} for name, axis in axes.items()},
+            "xaxis": {
+                "tickvals": marked,
+                "ticktext": [(series.points[i].commit or series.points[i].run)[:12] for i in marked],
+                "showgrid": False,
+            },
+            "showlegend": False,
+            "height": 160 + 46 * len(table),
+            "margin": {"l": 60, "r": 12, "t": 20, "b": 40},
+            "shapes": [
+                *(_shape("rect", x0, x1, low, high) for x0, x1, low, _, high in levels),
+                *(_shape("line", x0, x1, level, level) for x0, x1, _, level, _ in levels),
+                *(
+                    {**_shape("line", at, at, 0, 1, "solid" if f.change.blame == "kernel" else "dash"), "yref": "paper"}
+                    for f in series.findings
+                    if (at := f.change.at - 0.5)
+                ),
+            ],
+            "annotations": [
+                {
+                    "text": name,
+                    "xref": "paper",
+                    "yref": "paper",
+                    "x": 0,
+                    "xanchor": "left",
+                    "y": axis["domain"][1],
+                    "yanchor": "bottom",
+                    "showarrow": False,
+                }
+                for name, axis in zip(table, axes.values(), strict=True)
+            ],
+        },
+    }
+
+
+def _shape(kind: str, x0: float, x1: float, y0: float, y1: float, dash: str = "solid") -> dict[str, Any]:
+    line = {"width": float(kind == "line"), "color": "#77818c", "dash": dash}
+    return {"type": kind, "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line, "fillcolor": "rgba(119,129,140,.15)"}
+
+
+def _newest(table: Mapping[str, Sequence[float | None]]) -> list[tuple[str, str]]:
+    """Each line's newest value."""
+    last = ((name, values[-1]) for name, values in table.items())
+    return [(name, UNMEASURED if value is None else significant(value)) for name, value in last]
 
 
 def _floor(series: Series, places: Sequence[Path]) -> float | None:

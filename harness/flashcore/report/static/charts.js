@@ -23,7 +23,7 @@
     const narrow = width < NARROW;
     const axis = { gridcolor: css("grid"), linecolor: css("line"), tickcolor: css("line"), zeroline: false };
     const layout = {
-      ...given, width, height: plot.clientHeight,
+      ...given, width, height: given.height ?? plot.clientHeight,
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: css("text") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { ...given.hoverlabel, bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("text") } },
