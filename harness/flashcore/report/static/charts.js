@@ -39,7 +39,9 @@
       const names = data.filter((t) => t.visible && t.showlegend !== false).map((t) => t.name.length);
       const room = 20 * Math.ceil(names.length / Math.max(1, Math.floor((width - 20) / (5.4 * Math.max(...names) + 48)))) + 14;
       layout.height += room;
-      layout.margin = { ...layout.margin, l: 46, r: 46, b: given.margin.b + room };
+      layout.margin = { ...layout.margin, l: 46, r: 62, b: given.margin.b + room };
+      const [from, to] = given.xaxis.range ?? [0, 0];
+      if (to > from) layout.xaxis.dtick = to - from > 2.5 ? 1 : "D2";
       layout.legend = { ...given.legend, orientation: "h", yref: "container", x: 0, y: 0, yanchor: "bottom", font: { size: 10.5 } };
     }
     return { data, layout };
@@ -50,13 +52,21 @@
     plot.dataset.drawn = "true";
     plot.dataset.width = plot.clientWidth;
     plot.style.height = `${layout.height}px`;
-    await Plotly.react(plot, data, layout, { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] });
+    const config = { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
+    if (first && !printed) {
+      // Axes and marks in separate tasks, since together they would block the page too long.
+      await Plotly.newPlot(plot, [], { ...layout, annotations: [] }, config);
+      await new Promise(requestAnimationFrame);
+    }
+    await Plotly.react(plot, data, layout, config);
     await kept(plot);
     if (first) prepare(plot);
   }
-  // Moves labels that would be cut off back inside.
+  // Moves labels back inside the axes.
   async function kept(plot) {
-    const frame = plot.getBoundingClientRect();
+    const outer = plot.getBoundingClientRect();
+    const { l, r } = plot._fullLayout._size;
+    const frame = { left: outer.left + l, right: outer.right - r };
     const moved = {};
     for (const [i, label] of all("g.annotation", plot).entries()) {
       const box = label.querySelector(".annotation-text-g")?.getBoundingClientRect();
