@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 #: Picture → page of the report, and the window's width and height in CSS pixels.
 PICTURES = {
     "overview": ("index.html", 1280, 960),
-    "roofline": ("roofline.html", 1280, 900),
+    "roofline": ("roofline.html", 1280, 960),
 }
 
 

@@ -27,7 +27,7 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12, color: css("text") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { ...given.hoverlabel, bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("text") } },
-      annotations: given.annotations?.map((a) => ({ ...a, bgcolor: a.bgcolor && css("bg") })),
+      annotations: given.annotations?.map((a) => ({ ...a, bgcolor: a.bgcolor && `${css("bg")}b0` })),
     };
     for (const name of Object.keys(given).filter((n) => /^[xy]axis/.test(n))) layout[name] = { ...axis, ...given[name] };
     if (given.updatemenus) {
