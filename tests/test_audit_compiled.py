@@ -152,3 +152,17 @@ def test_a_namesake_is_selected_for_disassembly(compiler: Compiler) -> None:
     library = compiler("libk.so", NAMESAKES, *LINKED[1:])
     selected = {kernel.name for kernel in inventory([library], ["fill@a.cu"]).kernels if kernel.disassembled}
     assert "fill@a.cu" in selected and "copy" not in selected
+
+
+def test_namesakes_of_files_of_one_name_keep_the_order_of_the_link(compiler: Compiler, tmp_path: Path) -> None:
+    """A hash of the path must not decide which is the second."""
+    sources = {"a.cu": NAMESAKES["a.cu"], "b.cu": NAMESAKES["a.cu"].replace("= 1", "= y[1] / y[2]").replace("a(", "b(")}
+    libraries = []
+    for folder in "one", "two", "three", "four":
+        root = tmp_path / folder
+        for name, text in sources.items():
+            (root / name).mkdir(parents=True)
+            (root / name / "k.cu").write_text(text)
+        libraries.append(compiler("libk.so", {}, *LINKED, *(str(root / name / "k.cu") for name in sources)))
+    first, *others = ({k.name: k.content.code_bytes for k in inventory([library]).kernels} for library in libraries)
+    assert {*first} == {"fill(float*)@k.cu", "fill(float*)@k.cu@2"} and all(other == first for other in others)

@@ -30,6 +30,7 @@ _MOST_ATTRIBUTES = 1 << 24  # bytes; cuBLAS has 24 KB
 #: callers and types of functions that they call by pointer.
 _PARTS, _CALLS, _TYPES, _POINTERS = 0xFFFFFFFC, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 _UNKNOWN = 0xFFFFFFFF  # a stack, by the linker
+_HASH = re.compile("_[0-9a-f]{8}")  # of a path, in a symbol
 _SYMBOLS, _NOBITS = 2, 8  # kinds of sections; the latter have no content
 _SPILL = 1  # the kind of a note about a spill or fill
 #: The opcode (low 12 bits of an instruction) from sm_70 on, and bytes by the 3-bit access width.
@@ -150,7 +151,8 @@ def _read(data: bytes, arch: str) -> Cubin:
         if attribute in tables and len(payload) >= 8:
             index, value = struct.unpack_from("<II", payload)
             tables[attribute][symbols[index].name] = value
-    names = sorted(s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0."))
+    names = [s.name.removeprefix(".nv.constant0.") for s in sections if s.name.startswith(".nv.constant0.")]
+    names.sort(key=lambda name: _HASH.sub("", name))  # else the folder of the build would order namesakes
     constants = Counter[str]()
     for section in sections:
         if section.name.startswith(".nv.constant"):
