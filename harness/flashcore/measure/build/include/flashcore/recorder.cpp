@@ -16,6 +16,7 @@
 #include <exception>
 #include <map>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 extern "C" {
@@ -174,7 +175,11 @@ int flashcore_record(const void* args, const std::int64_t* dims, void* workspace
   try {
     code = flashcore_launch(args, dims, workspace, &the_stream, text);
   } catch (const std::exception& error) {
-    *text = (message = error.what()).c_str();
+    message = error.what();
+    if (std::strncmp(typeid(error).name(), "N3c10", 5) == 0) {  // it may miss the GPU as well as a condition
+      unknown(("torch (" + message.substr(0, message.find('\n')) + ")").c_str());
+    }
+    *text = message.c_str();
   } catch (...) {
     *text = "it throws an exception";
   }
@@ -453,6 +458,17 @@ cudaError_t cudaOccupancyMaxActiveClusters(int*, const void*, const cudaLaunchCo
 }
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int*, const void*, const cudaLaunchConfig_t*) {
   return unknown("cudaOccupancyMaxPotentialClusterSize");
+}
+
+// --- torch's current stream, which is the given one
+
+struct flashcore_torch_stream {
+  std::int64_t device, id;
+};
+// c10::cuda::getCurrentCUDAStream(signed char) and c10::cuda::CUDAStream::stream() const
+flashcore_torch_stream _ZN3c104cuda20getCurrentCUDAStreamEa(signed char) { return {1, 1}; }
+cudaStream_t _ZNK3c104cuda10CUDAStream6streamEv(const flashcore_torch_stream* stream) {
+  return stream->id == 1 ? reinterpret_cast<cudaStream_t>(&the_stream) : nullptr;
 }
 
 // --- tensor maps, which need the driver: their content is not part of a plan
