@@ -14,7 +14,7 @@ import pytest
 
 from flashcore.cli import check
 from flashcore.errors import Exit
-from flashcore.measure.build import build, launch_plan
+from flashcore.measure.build import build, launch_plan, ninja_graph
 from flashcore.measure.machine.gpu import Gpu
 from flashcore.measure.machine.toolchain import Nvcc
 from flashcore.measure.static import facts as static_facts
@@ -265,3 +265,63 @@ def test_on_a_gpu_the_refused_launches_fail(
     subprocess.run([compiler.path, "-shared", "-cudart", "shared", "-o", library, code], check=True)
     done = subprocess.run([sys.executable, "-c", CALL, library, str(mode)], capture_output=True, text=True, check=True)
     assert any(map(int, done.stdout.split())) == bool(mode)
+
+
+def test_a_build_with_another_recorder_is_made_again(
+    launchers_suite: tuple[Built, list[Plan]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = launchers_suite[0]
+
+    def again() -> list[bool]:
+        options = build.Options(archs=("sm_90a",))
+        with no_disassembler():
+            made = build.build(
+                built.suite, built.folder, options, variants=built.suite.variants.values(), with_operator=False
+            )
+        return [artifact.cached for artifact in made]
+
+    assert again() == [True]
+    other = tmp_path / "recorder.cpp"
+    other.write_text(ninja_graph.RECORDER_SOURCE.read_text() + "\n// another release's\n")
+    monkeypatch.setattr(build, "RECORDER_SOURCE", other)
+    assert again() == [False]
+
+
+#: What torch's headers declare, as far as a launcher uses it.
+OF_TORCH = """
+#include <flashcore/problem.h>
+#include <flashcore/launcher.h>
+#include <exception>
+namespace c10 {
+struct Error : std::exception {
+  const char* what() const noexcept override { return "no GPU\\nat line 3"; }
+};
+namespace cuda {
+struct CUDAStream {
+  long device, id;
+  cudaStream_t stream() const;
+};
+CUDAStream getCurrentCUDAStream(signed char device = -1);
+}  // namespace cuda
+}  // namespace c10
+__global__ void twice(float* out) { out[threadIdx.x] *= 2; }
+static cudaError_t launch(const flashcore::Args& a, const flashcore::Shape&, void*, cudaStream_t) {
+  if (a.mode == 1) throw c10::Error();
+  twice<<<1, 32, 0, c10::cuda::getCurrentCUDAStream().stream()>>>(static_cast<float*>(a.out));
+  return cudaGetLastError();
+}
+FLASHCORE_LAUNCHER(launch)
+"""
+
+
+def test_torchs_current_stream_is_the_given_one_and_its_errors_leave_the_plan_unknown(
+    compiler: Nvcc, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(TOY.with_name("launchers"), tmp_path / "suite")
+    (folder / "launchers.cu").write_text(OF_TORCH)
+    built = compile_one(folder, tmp_path / "build")
+    plain = built.suite.shapes["plain"]
+    shapes = [replace(plain, name=f"m{mode}", params={**plain.params, "mode": mode}) for mode in (0, 1)]
+    fine, unknown = launch_plan.plans(built.suite, built.artifacts, shapes, launchers)
+    assert fine.cause is None and [x.kernel for x in fine.launches] == ["twice"]
+    assert unknown.cause == PlanUnknown("torch (no GPU)")

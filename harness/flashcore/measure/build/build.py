@@ -34,6 +34,7 @@ from flashcore.measure.build.ninja_graph import (
     OBJECT,
     OPERATOR,
     PLAN,
+    RECORDER_SOURCE,
     RULE,
     SASS,
     Programs,
@@ -50,7 +51,7 @@ from flashcore.model.files import file_hash, write_atomically, writing
 from flashcore.model.groups import grouped
 from flashcore.model.progress import Step
 from flashcore.model.record import Artifact
-from flashcore.model.suite import Cuda, Problem, Suite, Variant
+from flashcore.model.suite import Cuda, ForeignLauncher, Problem, Suite, Variant
 from flashcore.readers import host_code
 from flashcore.readers.compiler_log import failed
 from flashcore.suites import lines
@@ -243,9 +244,11 @@ class _Builder:
         return self.root / f"{unit.name}-{key[:16]}"
 
     def linked(self, variant: Variant, found: Libraries) -> list[str]:
-        """What a variant is linked with, in a form that compares between machines: the content of each library, and the
-        release of each package. Empty for most variants."""
-        contents = [f"{file.name} {self.inputs.content([file], file.name)}" for file in found.static + found.shared]
+        """What a variant is linked with, in a form that compares between machines: the content of each library and of
+        the recorder, and the release of each package. Empty for most variants."""
+        recorder = (RECORDER_SOURCE,) if isinstance(variant.kind, ForeignLauncher) else ()
+        files = (*found.static, *found.shared, *recorder)
+        contents = [f"{file.name} {self.inputs.content([file], file.name)}" for file in files]
         return contents + [f"{name} {toolchain.version_of(name.partition('/')[0])}" for name in variant.packages]
 
     def problem_folder(self, problem: Problem) -> Path:

@@ -41,7 +41,8 @@ LOG = "variant.log"
 CUBIN = "variant.cubin"
 SASS = "variant.sass"
 PLAN = "plan.so"
-RECORDER = "recorder.o"  # replaces the runtime's launch functions, for variants with recorded plans
+RECORDER = "recorder.o"  # replaces the runtime, for variants with recorded plans
+RECORDER_SOURCE = HARNESS_INCLUDE / "flashcore" / "recorder.cpp"
 OPERATOR = "operator.so"
 TORCH = "libtorch_cpu.so"  # the torch library that operators need, by its soname
 OBJECT = "variant.o"
@@ -140,7 +141,7 @@ def graph(suite: Suite, units: Sequence[Unit], bindings: Mapping[str, Path], pro
         lines += [
             "rule recorder",
             f"  command = $nvcc -std=c++17 -O1 -Xcompiler -fPIC -I{q(str(HARNESS_INCLUDE))} -c $in -o $out",
-            f"build {_path(recorder)}: recorder {_path(HARNESS_INCLUDE / 'flashcore' / 'recorder.cpp')}",
+            f"build {_path(recorder)}: recorder {_path(RECORDER_SOURCE)}",
         ]
     stub = units[0].folder.parent.resolve() / TORCH
     if torch_root is not None and any(u.is_host for u in units):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashcore.errors import FlashcoreError
-from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE, OBJECT
+from flashcore.measure.build.ninja_graph import HARNESS_INCLUDE, OBJECT, RECORDER_SOURCE
 from flashcore.measure.machine import toolchain
 from flashcore.measure.machine.toolchain import host_program
 from flashcore.measure.workers.kernel_call import Case
@@ -59,8 +59,7 @@ def _recording(artifact: Artifact) -> ctypes.CDLL:
         *("-std=c++17", "-shared", "-fPIC", f"-I{HARNESS_INCLUDE}", f"-I{nvcc.root / 'include'}", str(host_code)),
         *("-Wl,-z,muldefs", "-Wl,-Bsymbolic", str(nvcc.cudart_static), "-ldl", "-lrt", "-lpthread"),
     )
-    recorder = HARNESS_INCLUDE / "flashcore/recorder.cpp"
-    return ctypes.CDLL(str(host_program(recorder, flags, f"recorded-{artifact.host}.so")))
+    return ctypes.CDLL(str(host_program(RECORDER_SOURCE, flags, f"recorded-{artifact.host}.so")))
 
 
 def _argument(content: bytes, places: dict[str, range]) -> list[Value]:

@@ -177,7 +177,7 @@ int flashcore_record(const void* args, const std::int64_t* dims, void* workspace
   } catch (const std::exception& error) {
     message = error.what();
     if (std::strncmp(typeid(error).name(), "N3c10", 5) == 0) {  // it may miss the GPU as well as a condition
-      unknown(("torch (" + message.substr(0, message.find('\n')) + ")").c_str());
+      unknown(("torch (" + message.substr(0, message.find('\n')).substr(0, 100) + ")").c_str());
     }
     *text = message.c_str();
   } catch (...) {
