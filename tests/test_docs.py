@@ -302,7 +302,9 @@ def runnable() -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.slow
-def test_shown_commands_that_need_no_gpu_run_in_a_fresh_clone(compiler: toolchain.Nvcc, tmp_path: Path) -> None:
+def test_shown_commands_that_need_no_gpu_run_in_a_fresh_clone(
+    compiler: toolchain.Nvcc, whole_cuda_headers: None, tmp_path: Path
+) -> None:
     """Or, if they are about a suite of the reader's, in a repository with that of ``flashcore init``."""
     clone, repository = tmp_path / "clone", tmp_path / "repository"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
