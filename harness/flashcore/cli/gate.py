@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from flashcore.cli.baseline import save
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import explain
 from flashcore.gate import regressions
-from flashcore.gate.formats import FORMATS
+from flashcore.gate.formats import FORMATS, Renderer
 from flashcore.gate.judge import Verdict
 from flashcore.gate.locate import Places
 from flashcore.model import plugin
@@ -132,16 +132,24 @@ def _budgets(file: str | None) -> Sequence[Budget]:
 
 
 def show(
-    judged: Judged, outputs: Sequence[tuple[str, str | None]] = (("table", None),), *, quiet: bool = False
+    judged: Judged,
+    outputs: Sequence[tuple[str, str | None]] = (("table", None),),
+    *,
+    quiet: bool = False,
+    renderers: Mapping[str, Renderer] = FORMATS,
 ) -> None:
-    """Writes the judgement in each format; see :func:`flashcore.cli.output.parse`."""
+    """Writes the judgement in each format; see :func:`flashcore.cli.output.parse`.
+
+    Args:
+        renderers: those that are not a plugin's.
+    """
     first = judged.records[0]
     places = Places(first, _repository(Path(first.suite.root)))
     for form, file in outputs:
         if form == "table":
             text = verdict_table.render(judged.judgement, quiet=quiet) + "\n"
         else:
-            render = FORMATS.get(form) or plugins.find("formats", form)
+            render = renderers.get(form) or plugins.find("formats", form)
             text = render(judged.judgement, first, places)
         output.write(text, file)
 

@@ -117,5 +117,6 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\|*_<>\[\]])", r"\\\1", line)
 
 
+Renderer = Callable[[Judgement, Record, Places], str]
 #: Format → its renderer.
-FORMATS: Mapping[str, Callable[[Judgement, Record, Places], str]] = {"json": as_json, "markdown": as_markdown}
+FORMATS: Mapping[str, Renderer] = {"json": as_json, "markdown": as_markdown}

@@ -54,10 +54,16 @@ def same_hardware(one: str, other: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`` (did you mean X?)`` with the closest name, else one that starts with ``name``; empty if there is none."""
+    """`` (did you mean X?)`` with the closest name, else one that starts with ``name``, else up to three that have a
+    word of it; empty if there is none."""
     by_lower, text = {n.lower(): n for n in names}, name.strip("*?").lower()
-    near = difflib.get_close_matches(text, by_lower, n=1) or [n for n in by_lower if text[2:] and n.startswith(text)]
-    return f" (did you mean {by_lower[near[0]]}?)" if near else ""
+    words = [word.rstrip("s") for word in re.split("[^a-z0-9]+", text)]
+    near = (
+        difflib.get_close_matches(text, by_lower, n=1)
+        or [n for n in by_lower if text[2:] and n.startswith(text)][:1]
+        or [n for n in by_lower if any(word in n for word in words if word[2:])][:3]
+    )
+    return f" (did you mean {' or '.join(by_lower[n] for n in near)}?)" if near else ""
 
 
 def misspelled(name: str, names: Iterable[str]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
@@ -19,7 +21,7 @@ from flashcore.gate import baseline
 from flashcore.model.cause_text import text
 from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_records
-from flashcore.plugins.audit import kernels, limits, sass
+from flashcore.plugins.audit import kernels, limits, rows, sass, sources
 from flashcore.plugins.audit.inventory import Inventory, inventory
 from flashcore.plugins.audit.record import NAME, gpus_of, record_of
 from flashcore.plugins.compare.kernels import text as differing
@@ -44,11 +46,12 @@ _PROJECT = Path(limits.FILE)
 EXAMPLES = (
     ("flashcore audit kernel.cubin", "its kernels"),
     ("flashcore audit kernel.cubin --max spill_store_bytes=0", "exit with 1 if one spills"),
+    ("flashcore audit kernel.cu --arch sm_90a", "compiled by nvcc"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "wheels, libraries, objects, fatbins, cubins, folders, or patterns (default: those of flashcore.toml)"
+    text = "sources, wheels, libraries, objects, fatbins, cubins, folders, patterns (default: those of flashcore.toml)"
     parser.add_argument("files", nargs="*" if _PROJECT.is_file() else "+", metavar="FILE", help=text)
     for name, extreme in (("maximum", "most"), ("minimum", "least")):
         text = f"the {extreme} that a static fact of any kernel may be, such as registers=128; repeatable"
@@ -66,8 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="FILE", help=text)
     parser.add_argument("--kernel", default="*", metavar="GLOB", help="show only kernels whose names match")
     parser.add_argument("--sass", action="store_true", help="disassemble these kernels (minutes for large libraries)")
-    text = "compile PTX for this arch; repeatable"
+    text = "compile CUDA sources and PTX for this arch; repeatable (default for sources: this GPU's)"
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="ARCH", help=text)
+    text = "nvcc's flags for CUDA sources (default: %(default)s)"
+    parser.add_argument("--flags", default="-O3 -std=c++17", metavar="FLAGS", help=text)
     parser.add_argument("--top", type=int, default=20, metavar="N", help="rows that are shown (default: %(default)s)")
     parser.add_argument(
         "--each", action="store_true", help="a row per kernel: do not group instantiations of a template"
@@ -86,7 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
-    outputs = output.parse(arguments.format, gate.formats())
+    renderers = {**gate.FORMATS, **rows.FORMATS}
+    outputs = output.parse(arguments.format, [*gate.formats(), "csv"])
     form, decisions = limits.read(_PROJECT)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline
     old = baseline.read(Path(path)) if path else None
@@ -94,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     limited.update(one.fact for one in (*form.budget, *(old.values if old else ())))
     every = decisions or not limited.isdisjoint(sass.NAMES)
     selected = ["*"] if every else [arguments.kernel] * arguments.sass
-    content = _inventory(arguments.files or form.files, selected, arguments.archs, decisions)
+    commands: list[list[str]] = []
+    content = _inventory(arguments, arguments.files or form.files, commands, selected, decisions)
     for line in old.values if old else ():  # a missing file is a gap
         content.files.setdefault(line.variant, f"{line.variant}: missing")
         content.codes.setdefault((line.variant, line.arch), [])
@@ -115,17 +122,16 @@ def run(arguments: argparse.Namespace) -> int:
     record = replace(record, suite=suite)
     if shown := ("table", None) in outputs:
         if arguments.against:
-            before = record_of(
-                "", _inventory([arguments.against], selected, arguments.archs), name=NAME, command="", seconds=0
-            )
+            older = _inventory(arguments, [arguments.against], [], selected, None)
+            before = record_of("", older, name=NAME, command="", seconds=0)
             print(differing(before, record, arguments.top))
         else:
             print(table(record, arguments.kernel, arguments.top, arguments.each))
-        print("\n".join(_remarks(record, content)))
+        print("\n".join([*_remarks(record, content), *map(shlex.join, commands)]))
     code = Exit.OK if content.kernels else Exit.UNMEASURED
     if suite.budgets or path or more or arguments.format:
         judged = judge_records(Rules(compare=bool(path), baseline=path, more=more), [record])
-        gate.show(judged, outputs)
+        gate.show(judged, outputs, renderers=renderers)
         code = judged.judgement.exit_code
     if arguments.save_baseline:
         file = Path(arguments.save_baseline)
@@ -137,8 +143,22 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _inventory(patterns: Iterable[str], *options: Any) -> Inventory:
-    return inventory((Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]), *options)
+def _inventory(
+    arguments: argparse.Namespace,
+    patterns: Iterable[str],
+    commands: list[list[str]],
+    selected: Sequence[str],
+    *more: Any,
+) -> Inventory:
+    """The kernels of the files; CUDA sources are compiled, by the ``commands`` that this adds."""
+    paths = [Path(file) for pattern in patterns for file in sorted(glob(pattern)) or [pattern]]
+    with tempfile.TemporaryDirectory() as temporary:
+        for i, path in enumerate(paths):
+            if path.suffix == sources.SUFFIX and path.is_file():
+                commands.append(sources.command(path, arguments.archs, arguments.flags))
+                (folder := Path(temporary, str(i))).mkdir()
+                paths[i] = sources.compiled(commands[-1], folder)
+        return inventory(paths, selected, arguments.archs, *more)
 
 
 def table(record: Record, names: str, top: int, each: bool) -> str:

@@ -1,0 +1,46 @@
+"""Compiles a CUDA file, so that its kernels can be audited like those of any binary."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from flashcore.errors import UsageError
+from flashcore.measure.machine import toolchain
+from flashcore.measure.machine.gpu import Gpu
+from flashcore.model.cause_text import text
+from flashcore.readers.compiler_log import compile_failed
+
+SUFFIX = ".cu"
+
+
+def command(source: Path, archs: Sequence[str], flags: str) -> list[str]:
+    """nvcc's command for the device code of a file, without the name of the output.
+
+    Args:
+        archs: empty: this machine's GPU's.
+
+    Raises:
+        UsageError: no arch is given, and there is no GPU.
+        CapabilityError: there is no nvcc.
+    """
+    gpu = None if archs else Gpu.find()
+    if not archs and gpu is None:
+        raise UsageError(f"{source}: expected the archs to compile it for, found no GPU\n  hint: --arch sm_90a")
+    numbers = [arch.removeprefix("sm_") for arch in archs] or ["{}{}".format(*gpu.capability)]  # type: ignore[union-attr]
+    codes = [word for n in numbers for word in ("-gencode", f"arch=compute_{n},code=sm_{n}")]
+    return [str(toolchain.find_nvcc().path), *shlex.split(flags), "-lineinfo", *codes, "-fatbin", str(source)]
+
+
+def compiled(words: Sequence[str], folder: Path) -> Path:
+    """The device code that a :func:`command` makes, as a file of the source's name in ``folder``.
+
+    Raises:
+        UsageError: it does not compile.
+    """
+    made = folder / Path(words[-1]).name
+    done = toolchain.ask([*words, "-o", made])
+    if done.returncode:
+        raise UsageError(f"{shlex.join(words)}: {text(compile_failed((done.stderr + done.stdout).strip()))}")
+    return made
