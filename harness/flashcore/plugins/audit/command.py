@@ -17,7 +17,7 @@ from flashcore.cli import gate, options, output
 from flashcore.cli.baseline import save
 from flashcore.cli.grid import cell, grid
 from flashcore.errors import Exit, ManifestError, worst
-from flashcore.gate import baseline
+from flashcore.gate import baseline, formats
 from flashcore.model.cause_text import text
 from flashcore.model.record import Record
 from flashcore.pipeline.judging import Rules, judge_records
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     gpus = gpus_of(filter(None, arguments.gpus.split(",")))
-    renderers = {**gate.FORMATS, **rows.FORMATS}
+    renderers = {**formats.FORMATS, **rows.FORMATS}
     outputs = output.parse(arguments.format, [*gate.formats(), "csv"])
     form, decisions = limits.read(_PROJECT)
     path = None if arguments.save_baseline else arguments.baseline or form.baseline
