@@ -103,10 +103,10 @@ def watch(made: str = "") -> None:
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and not os.path.isdir(arguments[0]):  # tempfile opens the folder of a file that it makes
             opened(arguments[0], arguments[2] or 0)
+        elif event in ("os.mkdir", "sqlite3.connect") and not os.path.exists(arguments[0]):
+            opened(arguments[0], os.O_CREAT)
         elif event in ("import", "ctypes.dlopen", "sqlite3.connect"):
             opened(arguments[event == "import"])  # of a library that is imported, its file
-        elif event == "os.mkdir" and not os.path.exists(arguments[0]):
-            opened(arguments[0], os.O_CREAT)
         elif event in ("os.listdir", "os.scandir") and _caller():
             opened("." if arguments[0] is None else arguments[0])
         elif event in _PROCESSES and (caller := _caller()):
