@@ -16,6 +16,7 @@ _FIRST = re.compile(
     r"\b(?:fatal|error)\b.*))(?P<more>(?:\n(?:[ \t].*)?)*)",
     re.MULTILINE,
 )
+_MOST_CHARACTERS = 20_000  # of a message
 _HINTS = {
     "flashcore_launch_plan": "end the source with FLASHCORE_VARIANT(plan, launch) or FLASHCORE_LAUNCHER(launch)",
     "undefined reference": "define it, or name its library in `libraries`",
@@ -38,7 +39,7 @@ def failed(message: str) -> CompileFailed | CompilerStopped:
     """The cause of a failed compilation. Without a message, the compiler cannot have rejected the source."""
     if message and (_REJECTED.search(message) or not _STOPPED.search(message)):
         return compile_failed(message)
-    return CompilerStopped(message)
+    return CompilerStopped(message[:_MOST_CHARACTERS])
 
 
 def compile_failed(message: str) -> CompileFailed:
@@ -47,4 +48,5 @@ def compile_failed(message: str) -> CompileFailed:
     if error:
         message = ((error["linker"] or error["other"]) + error["more"]).rstrip()
         message += next((f"\n  hint: {hint}" for part, hint in _HINTS.items() if part in message), "")
+    message = message[:_MOST_CHARACTERS]
     return CompileFailed(message, place["file"], int(place["line"])) if place else CompileFailed(message)

@@ -401,7 +401,7 @@ class _Output:
         """The message about the files of a folder; ``None``: about all failures, and ninja's."""
         parts = [lines for heading, lines in self.failures.items() if not folder or f"{folder}{os.sep}" in heading]
         text = "".join(line for lines in (*parts, *([] if folder else [self.others])) for line in lines)
-        return text[:_MOST_CHARACTERS].strip()
+        return text.strip()
 
 
 def _ninja(text: str, nvcc: toolchain.Nvcc, options: Options, jobs: str, say: Callable[[str], None]) -> _Output:
@@ -519,7 +519,7 @@ def _why(unit: Unit, missing: str, output: _Output) -> Cause:
     if message := output.of(unit.folder.resolve()):
         return failed(message)
     # Without a message about this unit, the compiler did not process it.
-    reason = output.of() or "the tools gave no reason (VERBOSE=1 shows more)"
+    reason = output.of()[:_MOST_CHARACTERS] or "the tools gave no reason (VERBOSE=1 shows more)"
     return CompilerStopped(f"{missing}: not made\n{reason}")
 
 
