@@ -295,7 +295,7 @@ def table(measured: Mapping[str, Any]) -> list[str]:
             f"{result['peak_mib']:.0f} MiB; compared {result['compared_registers']} resources, "
             f"{result['compared_code_bytes']} sizes, {result['compared_barriers']} launch bounds: "
             f"{len(differing)} kinds of difference, "
-            f"{result['unmeasured']} unmeasured, {result['unreadable']} unreadable; "
+            f"{result.get('unmeasured', 'an unknown number')} unmeasured, {result['unreadable']} unreadable; "
             f"{result['cubins_in_other_sections']} cubins lie in sections that cuobjdump does not search"
         )
         lines += differing

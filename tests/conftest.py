@@ -65,7 +65,7 @@ hypothesis.settings.load_profile("unhurried")
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings of the user's shell must not decide what a test sees."""
-    for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX"):
+    for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX", "TRITON_CACHE_AUTOTUNING"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -22,7 +22,7 @@ JSON_VERSION = 1
 
 EXAMPLES = (
     ("flashcore facts -o facts.csv", "the newest run, for a spreadsheet"),
-    ("flashcore facts --variant wide --variant narrow", "two variants of the newest run that has them"),
+    ("flashcore facts --variant fast --variant slow", "two variants of the newest run that has them"),
     ("flashcore facts 20260103 --format json", "a run, for programs"),
 )
 
