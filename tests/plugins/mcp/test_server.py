@@ -92,7 +92,7 @@ async def connected(root: Path, *words: str) -> AsyncIterator[Client]:
     given = parser.parse_args(["--root", str(root), *words])
     made = server.server([*map(Path, given.roots)], given.answer_bytes, host_code=given.allow_host_code)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "anyio", SimpleNamespace(**vars(anyio) | {"open_process": _started}))
+        patch.setattr(anyio, "open_process", _started)
         async with Client(made, read_timeout_seconds=120) as client:
             yield client
 
