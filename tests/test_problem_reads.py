@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ from flashcore.model.causes import FilesChanged, SettingsChanged
 from flashcore.model.record import CaseKey, Reads, Record
 from flashcore.records import freshness, store
 from tests import factory
+from tests.conftest import ROOT
 
 PROBLEM = """
 import importlib.metadata, platform, sqlite3, sys, tempfile, threading
@@ -195,3 +197,21 @@ def test_seeds_repeats_and_the_mode_that_ranks_are_part_of_the_key() -> None:
         assert freshness.freshness(other, key()) == SettingsChanged()
         assert freshness.freshness(other, replace(key(), settings="")) is None, "of a run before it was recorded"
     assert freshness.freshness(key(), key()) is None
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_package_that_was_installed_into_a_folder_of_its_own_is_no_input(tmp_path: Path, installed: bool) -> None:
+    (package := tmp_path / "target" / "pack").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (tmp_path / "target" / ("pack-1.dist-info" if installed else "data")).mkdir()
+    (tmp_path / "reader.py").write_text("import pack\n")
+    code = (
+        "import json, sys; from flashcore.measure.workers import opened_files as o; root = sys.argv[1]; o.watch(); "
+        "sys.path.insert(0, root); o.track(f'{root}/reader.py'); import reader; print(json.dumps(o.reads(root)))"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path / 'target'}:{ROOT / 'harness'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], env=environment, capture_output=True, text=True, check=True
+    )
+    read = any("pack" in file for file in json.loads(done.stdout)["reader.py"])
+    assert read is not installed

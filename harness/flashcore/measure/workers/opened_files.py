@@ -87,6 +87,7 @@ def watch(made: str = "") -> None:
     if made:
         _made.append(f"{os.path.realpath(made)}/")
     since, written = time.time_ns(), set[str]()
+    _targets()  # now: it opens folders
 
     def opened(name: object, flags: int = 0) -> None:
         if not isinstance(name, str | bytes | os.PathLike) or not (path := _counted(os.fsdecode(name))):
@@ -172,7 +173,13 @@ def _path(name: str) -> str:
             path = importlib.util.source_from_cache(path)
     real = os.path.realpath(path)
     tools = tuple(f"{os.path.realpath(folder)}/" for name, folder in os.environ.items() if _TOOLS.fullmatch(name))
-    return "" if _INSTALLED.match(real) or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools)) else path
+    return "" if _INSTALLED.match(real) or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools, *_targets())) else path
+
+
+@functools.cache
+def _targets() -> tuple[str, ...]:
+    """The folders on Python's path into which packages were installed (``pip install --target``), by their metadata."""
+    return tuple(f"{os.path.realpath(folder)}/" for folder in sys.path if any(Path(folder).glob("*.dist-info")))
 
 
 def _is_temporary(path: str, since: int) -> bool:
