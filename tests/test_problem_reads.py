@@ -199,19 +199,22 @@ def test_seeds_repeats_and_the_mode_that_ranks_are_part_of_the_key() -> None:
     assert freshness.freshness(key(), key()) is None
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_a_package_that_was_installed_into_a_folder_of_its_own_is_no_input(tmp_path: Path, installed: bool) -> None:
-    (package := tmp_path / "target" / "pack").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (tmp_path / "target" / ("pack-1.dist-info" if installed else "data")).mkdir()
-    (tmp_path / "reader.py").write_text("import pack\n")
+def test_a_package_that_was_installed_into_a_folder_of_its_own_is_no_input(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    for package in ("installed_there", "mine"):
+        (target / package).mkdir(parents=True)
+        (target / package / "__init__.py").write_text("")
+    (target / "installed_there-1.dist-info").mkdir()
+    (target / "installed_there-1.dist-info" / "RECORD").write_text("installed_there/__init__.py,,\n")
+    (tmp_path / "reader.py").write_text("import installed_there, mine\n")
     code = (
         "import json, sys; from flashcore.measure.workers import opened_files as o; root = sys.argv[1]; o.watch(); "
         "sys.path.insert(0, root); o.track(f'{root}/reader.py'); import reader; print(json.dumps(o.reads(root)))"
     )
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path / 'target'}:{ROOT / 'harness'}"}
+    environment = os.environ | {"PYTHONPATH": f"{target}:{ROOT / 'harness'}"}
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], env=environment, capture_output=True, text=True, check=True
     )
-    read = any("pack" in file for file in json.loads(done.stdout)["reader.py"])
-    assert read is not installed
+    read = json.loads(done.stdout)["reader.py"]
+    assert "target/mine/__init__.py" in read, "beside a package, but of the user"
+    assert not any("installed_there/" in file for file in read)

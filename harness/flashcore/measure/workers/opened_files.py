@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import csv
 import functools
 import importlib
 import importlib.util
@@ -87,7 +88,7 @@ def watch(made: str = "") -> None:
     if made:
         _made.append(f"{os.path.realpath(made)}/")
     since, written = time.time_ns(), set[str]()
-    _targets()  # now: it opens folders
+    _listed_by_packages()  # now, since it opens files
 
     def opened(name: object, flags: int = 0) -> None:
         if not isinstance(name, str | bytes | os.PathLike) or not (path := _counted(os.fsdecode(name))):
@@ -173,13 +174,22 @@ def _path(name: str) -> str:
             path = importlib.util.source_from_cache(path)
     real = os.path.realpath(path)
     tools = tuple(f"{os.path.realpath(folder)}/" for name, folder in os.environ.items() if _TOOLS.fullmatch(name))
-    return "" if _INSTALLED.match(real) or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools, *_targets())) else path
+    is_installed = _INSTALLED.match(real) or real in _listed_by_packages()
+    return "" if is_installed or real.startswith((*_FOLDERS, *_CACHES, *_made, *tools)) else path
 
 
 @functools.cache
-def _targets() -> tuple[str, ...]:
-    """The folders on Python's path into which packages were installed (``pip install --target``), by their metadata."""
-    return tuple(f"{os.path.realpath(folder)}/" for folder in sys.path if any(Path(folder).glob("*.dist-info")))
+def _listed_by_packages() -> frozenset[str]:
+    """What packages outside of ``site-packages`` list as installed (``pip install --target``), and its folders. Files
+    beside them are the user's."""
+    listed: set[str] = set()
+    for folder in {os.path.realpath(name) for name in sys.path}:
+        if not _INSTALLED.match(f"{folder}/"):
+            for record in Path(folder).glob("*.dist-info/RECORD"):
+                for row in csv.reader(record.read_text(encoding="utf-8").splitlines()):
+                    file = Path(*row[:1])
+                    listed.update(os.path.join(folder, part) for part in (file, *file.parents) if part.name)
+    return frozenset(listed)
 
 
 def _is_temporary(path: str, since: int) -> bool:
