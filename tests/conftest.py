@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -63,10 +64,10 @@ hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the user's shell must not decide what a test sees."""
-    for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX", "TRITON_CACHE_AUTOTUNING"):
-        monkeypatch.delenv(name, raising=False)
+def _restored_environment() -> Iterator[None]:
+    """What a test sets, or what it calls, must not decide what the next one sees."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -448,6 +449,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure() -> None:
     """Sets the environment that every test process inherits, and loads the plugins.
 
+    Without settings of the user's shell that would decide what a test sees.
     One thread: several that wait for each other take more than twice the processor's time, and no tensor here is large.
     This interpreter for stand-ins, whose "python3" may be a script that looks for one.
     A small header of CUDA's: to read all of them takes two thirds of the time of a small compilation. Not beside a GPU,
@@ -455,6 +457,8 @@ def pytest_configure() -> None:
     And interrupts: what is started in the background of a script ignores them, and so would all that is interrupted.
     """
     plugins.load()
+    for name in ("CUDA_ARCH", "DEBUG", "VERBOSE", "MAX_JOBS", "FLASHCORE_OP_SUFFIX", "TRITON_CACHE_AUTOTUNING"):
+        os.environ.pop(name, None)
     os.environ[timing.STAND_IN] = str(TESTS / "host_timer.py")
     os.environ["OMP_NUM_THREADS"] = "1"
     here, path = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
