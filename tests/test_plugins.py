@@ -31,7 +31,6 @@ NEEDS = {
     "tune": "tune space",
     "map": f"map --points 5 --suite {ROOT / 'kernels' / 'attention'}",
     "capture": "capture -- true",
-    "history": "publish",
     "imports": "import report.ncu-rep",
     "cluster": "bench --suite suite --cluster auto",
     "ssh": "bench --suite suite --host box",

@@ -139,7 +139,6 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(
         (f"diff a b --suite {TOY}", "run a: expected one run's id, folder or packed file"),
         ("init .", "expected a new or empty folder"),
         ("init something", "something: expected a new or empty folder, found a file"),
-        ("publish", "profiles: expected recorded runs, found none"),
         (f"gate --suite {TOY} --format sarfi", "(did you mean sarif?)"),
         (f"profile --suite {TOY} --samples 0", "--samples 0: expected a number above 0"),
         (f"check --suite {TOY} --time-limit nan", "--time-limit nan: expected a number above 0"),

@@ -38,12 +38,6 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     return first.id, older.id
 
 
-def test_the_page_of_all_runs_is_linked_once_it_is_there(tmp_path: Path, runs: tuple[str, str]) -> None:
-    assert "../runs.html" not in drawn(tmp_path, runs[0])
-    (tmp_path / "reports" / "runs.html").write_text("")
-    assert '<a href="../runs.html">Runs</a>' in drawn(tmp_path, runs[0])
-
-
 def test_a_part_of_a_run_is_drawn_with_what_it_is_compared_with(tmp_path: Path, runs: tuple[str, str]) -> None:
     drawn(tmp_path, runs[0], "--variant", "fast", "--shape", "mission")
     pages = {p.stem for p in (tmp_path / "reports" / "r" / "variant").glob("*.html")}

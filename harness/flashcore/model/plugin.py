@@ -94,7 +94,6 @@ SHIPPED: Mapping[str, Entries] = {
         "map": "map",
         "import": "imports",
         "capture": "capture",
-        "publish": "history",
         "metrics": "metrics",
         "prune": "prune",
         "pack": "pack",

@@ -45,7 +45,6 @@ def write(
         baseline=baseline,
         against=against,
         others=others,
-        runs=(folder.absolute().parent / "runs.html").is_file(),
         pages=[make for _, make in plugins.objects("pages")],
         sections=plugins.objects("sections"),
     )

@@ -70,7 +70,6 @@ def render(
     baseline: Baseline | None = None,
     against: Record | None = None,
     others: Sequence[Record] = (),
-    runs: bool = False,
     pages: Sequence[Callable[[Book], Page[Any] | None]] = (),
     sections: Sections = (),
 ) -> list[Path]:
@@ -85,7 +84,6 @@ def render(
         against: another record, for the page *Compare*.
         others: runs of the same suite on other chips. With them the first page has a column per chip, and each run's
             report is in a subfolder named by its chip.
-        runs: whether to link the page of all runs next to ``folder``.
         pages: plugins' pages: each function makes a page, or ``None`` if the record has nothing for it.
         sections: plugins' sections.
 
@@ -116,7 +114,7 @@ def render(
         runs_of = "; ".join(f"run {r.id} ({chip})" for chip, r in zip(judgement.chips, records, strict=True))
         gate, line = gate_badge(judgement, INDEX), f"Of {runs_of}."
         parts.insert(0, _Part(books[0], [page], single_file, gate, line, menu=links))
-    files = _files(parts, runs)
+    files = _files(parts)
     replace_folder(folder, {**files, MARKER: "\n".join(sorted(files)) + "\n"})
     return [folder / name for name in files if name.endswith(".html")]
 
@@ -179,7 +177,7 @@ class _Body:
     packed: str = ""
 
 
-def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
+def _files(parts: Sequence[_Part]) -> dict[str, str]:
     """The report's files by name, the first page first."""
     every = [(part, page) for part in parts for page in part.pages]
     bodies = _bodies(every)
@@ -189,11 +187,11 @@ def _files(parts: Sequence[_Part], runs: bool) -> dict[str, str]:
         packed = [replace(body, html="", packed=_packed(body.html)) for body in bodies[1:]]
         sections = [_folded(bodies[0]), *packed]
         inlined = {"style": static("style.css"), "scripts": scripts, "policy": policy(*scripts)}
-        return {"index.html": part.html("page.html.j2", first, sections=sections, runs=False, **inlined)}
-    shared = {"policy": _policy("'self'"), "runs": runs}
+        return {"index.html": part.html("page.html.j2", first, sections=sections, **inlined)}
+    of_files = _policy("'self'")
     files: dict[str, str] = {
         f"{part.folder}{page.name}.html": part.html(
-            "page.html.j2", page, scripts=_scripts([body]), sections=[_folded(body)], **shared
+            "page.html.j2", page, scripts=_scripts([body]), sections=[_folded(body)], policy=of_files
         )
         for (part, page), body in zip(every, bodies, strict=True)
     }

@@ -267,13 +267,6 @@ def test_without_two_measured_cases_there_is_nothing_to_compare(tmp_path: Path) 
     assert not (tmp_path / "r/compare.html").exists()
 
 
-def test_the_page_of_all_runs_is_linked_where_it_lies(tmp_path: Path) -> None:
-    page, _ = read(tmp_path / "r", full(), runs=True)
-    assert "../runs.html" in page.links
-    page, _ = read(tmp_path / "r", full())
-    assert "../runs.html" not in page.links
-
-
 def test_the_report_shows_a_run_against_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record, older = factory.record(), dataclasses.replace(factory.record(times={"split": 30.0}), id=OLD)
     for run in (record, older):

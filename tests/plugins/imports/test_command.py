@@ -110,14 +110,6 @@ def test_diff_shows_the_variants_that_are_named(profiles: tuple[Path, str], caps
     assert "(did you mean spilly_96?)" in capsys.readouterr().err
 
 
-def test_there_are_no_times_of_an_import_to_publish(
-    profiles: tuple[Path, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["publish", profiles[1], "--profiles", str(profiles[0])]) == Exit.USAGE
-    assert "expected times to publish, found none" in capsys.readouterr().err
-    assert not list(profiles[0].glob("*.run.zip"))
-
-
 def test_where_nothing_can_be_written_nothing_is_said_to_be_kept(
     sample_reports: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
