@@ -45,7 +45,6 @@ NEEDS = {
     "against": "bench --suite suite --against HEAD",
     "pack": "pack",
     "compare": "diff 2026 2026",
-    "bounds": "bounds --suite suite --device h200",
     "init": "init new",
     "signatures": "sign --key key",
     "sanitize": "profile --suite suite --sanitize",

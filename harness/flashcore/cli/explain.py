@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from flashcore.cli import brief, options, output
+from flashcore.cli import bounds, brief, options, output
 from flashcore.cli.grid import grid
 from flashcore.errors import Exit, UsageError
 from flashcore.explain import roofline
@@ -23,6 +23,7 @@ JSON_VERSION = 1
 EXAMPLES = (
     ("flashcore explain", "the fastest variant on each shape of the newest run"),
     ("flashcore explain fast/mission --brief", "one case in 2 KB; without --brief, all advice on it"),
+    ("flashcore explain --bounds --device h200", "the least times of the suite's shapes on an H200"),
 )
 
 
@@ -36,7 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_records(parser)
     options.add_selection(parser, default="the fastest on each timed shape; all, if none was timed")
     text = "one case in at most 2 KB: right or wrong, time, limiter, budgets, advice"
-    parser.add_argument("--brief", action="store_true", help=text)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--brief", action="store_true", help=text)
+    text = "the least time that each resource allows, for each shape of a suite; needs no run"
+    forms.add_argument("--bounds", action="store_true", help=text)
+    options.add_suite(parser)
+    text = "with --bounds: a device of FlashCore's table (default: this GPU, or the newest run's)"
+    parser.add_argument("--device", metavar="NAME", help=text)
     text = "table, or json: rules, facts with values, bounds; with --brief markdown or json (default: the first)"
     parser.add_argument("--format", choices=("table", "json", "markdown"), help=text)
 
@@ -47,11 +54,18 @@ def run(arguments: argparse.Namespace) -> int:
         runs, case = arguments.names, ""
     if len(runs) > 1:
         raise UsageError(f"expected a run, and after it a case, VARIANT/SHAPE; found {', '.join(arguments.names)}")
+    if arguments.bounds and (arguments.names or arguments.archs):
+        raise UsageError("--bounds: expected a suite's variants and shapes, found a run, a case or --arch")
+    if not arguments.bounds and (arguments.suite or arguments.device):
+        raise UsageError("--suite and --device: expected --bounds with them")
     if arguments.brief and not case:
         raise UsageError(f"--brief: expected a case, VARIANT/SHAPE, after the run, found {', '.join(runs) or 'none'}")
     if arguments.format == ("markdown", "table")[arguments.brief]:
         expected = ("table or json", "markdown or json, with --brief")[arguments.brief]
         raise UsageError(f"--format: expected {expected}, found {arguments.format}")
+    if arguments.bounds:
+        bounds.show(arguments)
+        return Exit.OK
     if case:
         arguments.variants, arguments.shapes = ([name] for name in case.split("/"))
     arguments.recorded = runs[0] if runs else None

@@ -20,19 +20,24 @@ def roofs_suite() -> Path:
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
+def all_near(folder: Path) -> list[Path]:
+    """The suites of ``folder``. The roofs suite below ``kernels`` does not count: ``flashcore roofs`` runs it."""
+    roofs = (roofs_suite() / MANIFEST).read_bytes()
+    files = (path for place in NEAR for path in sorted(folder.glob(place)))
+    return [path.parent for path in files if path.parent == folder or path.read_bytes() != roofs]
+
+
 def near(folder: Path) -> Path:
-    """The only suite of ``folder``. The roofs suite below ``kernels`` does not count: ``flashcore roofs`` runs it.
+    """The only suite of ``folder``.
 
     Raises:
         UsageError: there is none, or several.
     """
-    roofs = (roofs_suite() / MANIFEST).read_bytes()
-    files = (path for place in NEAR for path in sorted(folder.glob(place)))
-    manifests = [path for path in files if path.parent == folder or path.read_bytes() != roofs]
-    if len(manifests) == 1:
-        return manifests[0].parent
-    names = ", ".join(str(p.parent) for p in manifests) or "none"
-    hint = "name one with --suite" + ("" if manifests else ", or create one with: flashcore init DIR")
+    suites = all_near(folder)
+    if len(suites) == 1:
+        return suites[0]
+    names = ", ".join(map(str, suites)) or "none"
+    hint = "name one with --suite" + ("" if suites else ", or create one with: flashcore init DIR")
     raise UsageError(f"{folder}: expected one suite here ({', '.join(NEAR)}), found {names}\n  hint: {hint}")
 
 

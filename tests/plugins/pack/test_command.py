@@ -208,7 +208,7 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert runner.run("report", name, "--records", file, "-o", "pages").returncode == 0
     assert (runner.folder / "pages" / "index.html").is_file()
     assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
-    assert "NVIDIA H200" in runner.run("bounds", "--suite", "kernels", "--records", file).stdout
+    assert "NVIDIA H200" in runner.run("explain", "--bounds", "--suite", "kernels", "--records", file).stdout
     done = runner.run("pack", "--profiles", str(runner.file.parent), "-o", "again.run.zip")
     assert done.returncode == 0, done.stderr
     assert (runner.folder / "again.run.zip").read_bytes() == runner.file.read_bytes(), "packed, it is the same"

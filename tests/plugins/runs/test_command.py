@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +12,6 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.records import store
 from tests import factory
-from tests.conftest import TOY
 
 IDS = ("20260103T000000Z-0001", "20260102T000000Z-0001")
 
@@ -65,34 +59,3 @@ def test_the_api_gives_the_same_as_a_frame(here: Path) -> None:
     pytest.importorskip("pandas")
     frame = fc.runs()
     assert [*frame["id"]] == [*IDS] and frame["gpu"].notna().tolist() == [True, False]
-
-
-def test_each_kind_of_file_proposes_a_command(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def proposed() -> list[str]:
-        assert main(["start"]) == Exit.OK
-        out = capsys.readouterr().out
-        assert len(out.splitlines()) <= 12
-        return [line.split("  ")[1] for line in out.partition("next:\n")[2].splitlines()]
-
-    assert proposed()[:2] == ["flashcore explain", "flashcore report"]
-    (here / "step.ncu-rep").touch()
-    (here / "kernel.cubin").touch()
-    assert proposed()[:2] == ["flashcore import step.ncu-rep", "flashcore audit kernel.cubin"]
-    shutil.copytree(TOY, here / "kernels" / "toy")
-    assert proposed()[0] in ("flashcore gate", "flashcore profile")
-    (here / "empty").mkdir()
-    monkeypatch.chdir(here / "empty")
-    assert proposed() == ["flashcore init my_suite", "flashcore --help"]
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_without_a_command_a_terminal_shows_the_folder_and_a_pipe_the_usage(here: Path, terminal: bool) -> None:
-    reader, writer = pty.openpty() if terminal else os.pipe()
-    with os.fdopen(reader, "rb", buffering=0) as shown:
-        process = subprocess.Popen([sys.executable, "-m", "flashcore"], stdout=writer, cwd=here)
-        os.close(writer)
-        assert process.wait(60) == Exit.USAGE, "a script whose command is empty by mistake must not pass for a gate"
-        text = shown.read(1 << 16).decode()
-    assert ("next:" in text) is terminal and ("usage: flashcore" in text) is not terminal

@@ -1,4 +1,4 @@
-"""``flashcore bounds``: the least time of each shape, by resource."""
+"""``flashcore explain --bounds``: the least time of each shape of a suite, by resource. Needs no run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from flashcore.chips import devices
 from flashcore.cli import options, output
 from flashcore.cli.grid import grid
-from flashcore.errors import Exit, UsageError
+from flashcore.errors import UsageError
 from flashcore.explain import roofline
 from flashcore.explain.roofline import Bound
 from flashcore.measure.machine.gpu import Gpu
@@ -21,37 +21,26 @@ from flashcore.records import lookup
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load, select
 
-EXAMPLES = (
-    ("flashcore bounds --device h200", "every shape of the suite"),
-    ("flashcore bounds --device h200 --shape small --format json", "one shape, for programs"),
-)
 
+def show(arguments: argparse.Namespace) -> None:
+    """Prints the bounds of the selected variants' shapes, as a table or JSON.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_suite(parser)
-    options.add_places(parser)
-    options.add_records(parser)
-    options.add_shapes(parser)
-    output.add_format(parser)
-    text = "a device of the table (default: this GPU, or the newest run's)"
-    parser.add_argument("--device", metavar="NAME", help=text)
-
-
-def run(arguments: argparse.Namespace) -> int:
+    Raises:
+        UsageError: there is no such device, or neither a device, a GPU nor a run.
+    """
     suite = load(suite_folder(arguments.suite))
-    _, shapes = select(suite, (), arguments.shapes)
+    variants, shapes = select(suite, arguments.variants, arguments.shapes)
     ceilings, device = _ceilings(arguments, suite.name)
     bounds = []
     for shape in shapes:
         problem = load_problem(suite.root, suite.problems[shape.problem].file)
-        for dtype in dict.fromkeys(v.roof for v in suite.variants.values() if v.problem == shape.problem):
+        for dtype in dict.fromkeys(v.roof for v in variants if v.problem == shape.problem):
             work = work_of(problem, shape.params, dtype)
             bounds.append((shape.name, dtype, roofline.bounds(work, dtype, ceilings)))
     if arguments.format == "json":
         print(as_json(bounds, device))
     else:
         print(f"{device}\n" * (arguments.device is None) + as_table(bounds))
-    return Exit.OK
 
 
 def _ceilings(arguments: argparse.Namespace, suite: str) -> tuple[Sequence[Roof], str]:
