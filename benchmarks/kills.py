@@ -360,7 +360,7 @@ class Records(Scenario):
 
 
 class Prune(Scenario):
-    """``flashcore prune --yes``: what stays is whole, and half a run is none."""
+    """``flashcore runs prune --yes``: what stays is whole, and half a run is none."""
 
     RUNS = 60
 
@@ -375,7 +375,18 @@ class Prune(Scenario):
 
     def command(self) -> list[str]:
         return flashcore(
-            "prune", "--runs", "--yes", "--keep", "1", "--older-than", "0", "--profiles", "profiles", "--suite", "suite"
+            "runs",
+            "prune",
+            "--runs",
+            "--yes",
+            "--keep",
+            "1",
+            "--older-than",
+            "0",
+            "--profiles",
+            "profiles",
+            "--suite",
+            "suite",
         )
 
     def begin(self) -> None:

@@ -19,8 +19,7 @@ from flashcore.cli.main import parser
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.suite import TIERS
-from flashcore.plugins.pack import command as pack
-from flashcore.records import lookup, store
+from flashcore.records import lookup, packed, store
 from flashcore.suites.load import load
 from tests import factory
 from tests.conftest import ROOT
@@ -166,7 +165,7 @@ def test_the_gate_step_joins_the_artifact_or_refuses_what_is_none(repository: Pa
     folder = store.begin(repository / "runs", "20260102T030405Z-0001")
     store.write(replace(factory.record(), id="20260102T030405Z-0001"), folder)
     if there:
-        (records / f"gpu{lookup.PACKED}").write_bytes(pack.packed(store.complete(folder)))
+        (records / f"gpu{lookup.PACKED}").write_bytes(packed.packed(store.complete(folder)))
     done = step("Gate", repository, {**ONE, "records": "a download"})
     assert done.returncode == (0 if there else 2), done.stderr
     assert ("no measured run of row_softmax in" if there else "--records a download: expected a run") in done.stderr
@@ -184,7 +183,7 @@ def test_the_two_jobs_of_the_guide_take_inputs_and_commands_that_there_are() -> 
     for words in (s["run"].split() for s in jobs["measure"]["steps"] if "run" in s):
         assert words[0] == "flashcore"
         arguments = parser(words[1:]).parse_args(words[1:])
-        if arguments.command == "pack":
+        if arguments.command == "runs":
             assert arguments.output == uploaded[0]["path"] and arguments.output.endswith(lookup.PACKED)
 
 

@@ -497,9 +497,9 @@ def written_targets(place: Place, chance: random.Random, harmless: bool) -> Row:
 
     before = looks()
     form = chance.choice(("json", "sarif", "junit", "markdown", "gitlab", "table"))
-    command = chance.choice(("gate", "gate", "facts", "pack"))
+    command = chance.choice(("gate", "gate", "facts", "runs"))
     run = [str(next(place.profiles.iterdir())), "-o", str(path)]
-    words = {"gate": [*place.where, "-q", "--format", f"{form}={path}"], "facts": run, "pack": run}[command]
+    words = {"gate": [*place.where, "-q", "--format", f"{form}={path}"], "facts": run, "runs": ["pack", *run]}[command]
     answer = place.flashcore(command, *words)
     after = looks()
     what = f"{command} ({form}) into {kind}"

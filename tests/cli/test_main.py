@@ -577,7 +577,7 @@ def test_a_changed_problem_makes_everything_stale(here: Workplace) -> None:
 
 @pytest.mark.parametrize(
     ("line", "completions"),
-    [("flashcore ga", {"gate "}), ("flashcore pack --out", {"--output "}), ("flashcore sanit", {"sanitize "})],
+    [("flashcore ga", {"gate "}), ("flashcore runs pack --out", {"--output "}), ("flashcore sanit", {"sanitize "})],
 )
 def test_a_shell_completes_commands_and_their_options(line: str, completions: set[str], tmp_path: Path) -> None:
     """By the protocol of argcomplete's shell function; the unfinished command is not run."""

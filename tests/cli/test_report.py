@@ -135,7 +135,7 @@ def test_a_packed_run_stands_beside_others_and_one_of_an_older_schema_is_refused
     tmp_path: Path, chips: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     packed = str(tmp_path / "l4.run.zip")
-    assert main(["pack", chips[1], "-o", packed]) == 0
+    assert main(["runs", "pack", chips[1], "-o", packed]) == 0
     assert main(["gate", chips[0], packed]) == 0
     assert "NVIDIA L4, run 20260102T040000Z-0002" in capsys.readouterr().out
     header = Path(chips[0]) / store.HEADER

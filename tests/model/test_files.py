@@ -86,13 +86,13 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("facts", "-o"), ("report", "--format", "md", "-o"), ("gate", "--format", "json="), ("pack", "-o"),
+        ("facts", "-o"), ("report", "--format", "md", "-o"), ("gate", "--format", "json="), ("runs", "pack", "-o"),
         ("report", "-o"), ("report", "--single-file", "-o"),
     ],
 )  # fmt: skip
 def test_no_command_replaces_a_device(words: tuple[str, ...], tmp_path: Path) -> None:
-    if words[0] == "pack":
-        skip_without("commands", "pack")
+    if words[0] == "runs":
+        skip_without("commands", "runs")
     path = device(tmp_path)
     *command, last = words
     option = [f"{last}{path}"] if last.endswith("=") else [last, str(path)]

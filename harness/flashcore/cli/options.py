@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from flashcore.errors import UsageError
 from flashcore.explain import chips
 from flashcore.measure.settings import Sanitize, Settings
-from flashcore.model import plugin
 from flashcore.model.record import Record
 from flashcore.model.suite import TIERS
 from flashcore.pipeline import plugins
-from flashcore.records import lookup, store
+from flashcore.records import lookup, remote, store
 from flashcore.suites.find import of_project, suite_folder
 
 if TYPE_CHECKING:
@@ -101,6 +100,11 @@ def add_profiles(parser: argparse.ArgumentParser) -> None:
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the folders of runs and builds."""
     add_profiles(parser)
+    add_build(parser)
+
+
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """Adds the option for the folder of builds."""
     text = "compiled objects (default: %(default)s)"
     parser.add_argument("--build-dir", dest="build", default=of_project(default("build")), metavar="DIR", help=text)
 
@@ -177,7 +181,7 @@ def add_records(parser: argparse.ArgumentParser) -> None:
     """Adds the option for runs recorded elsewhere."""
     text = (
         "runs recorded elsewhere, used as if they were in --profiles: a folder of runs, a file from "
-        "`flashcore pack`, or the URL of a store, such as s3://bucket/runs; repeatable"
+        "`flashcore runs pack`, or the URL of a store, such as s3://bucket/runs; repeatable"
     )
     parser.add_argument("--records", action="append", default=[], metavar="DIR|FILE|URL", help=text)
 
@@ -185,8 +189,7 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 def places(arguments: argparse.Namespace) -> tuple[Path, ...]:
     """The folders and files that recorded runs are read from; those of stores elsewhere are copied first."""
     profiles = Path(arguments.profiles)
-    remote = functools.partial(plugin.resolve, "flashcore.plugins.runs.remote:mirrored")
-    return (profiles, *(remote()(x, profiles) if "://" in x else Path(x) for x in arguments.records))
+    return (profiles, *(remote.mirrored(x, profiles) if "://" in x else Path(x) for x in arguments.records))
 
 
 def recorded(arguments: argparse.Namespace) -> Record:

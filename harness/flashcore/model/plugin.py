@@ -95,8 +95,6 @@ SHIPPED: Mapping[str, Entries] = {
         "import": "imports",
         "capture": "capture",
         "metrics": "metrics",
-        "prune": "prune",
-        "pack": "pack",
         "diff": "compare",
         "init": "init",
         "sanitize": "sanitize",

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashcore.errors import RecordError, UsageError
-from flashcore.model import plugin
 from flashcore.model.files import PARTIAL
 from flashcore.model.record import SCHEMA_VERSION, Record
+from flashcore.records import packed
 from flashcore.records.store import HEADER, RUN_ID, opened
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def runs_at(place: Path) -> list[Traversable]:
     if not complete:
         raise UsageError(
             f"--records {place}: expected a run, a packed run (*{PACKED}) or a folder of them, found none\n"
-            "  hint: pack a run with flashcore pack, on the machine that recorded it"
+            "  hint: pack a run with flashcore runs pack, on the machine that recorded it"
         )
     return complete
 
@@ -98,8 +98,7 @@ def _opened(file: Path) -> Traversable:
 
 @cache
 def _verified(file: Path, modified: int, size: int) -> Traversable:
-    run: Traversable = plugin.resolve("flashcore.plugins.pack.command:opened")(file)
-    return run
+    return packed.opened(file)
 
 
 def find(places: Places, name: str | None, variants: Collection[str] = (), shapes: Collection[str] = ()) -> Traversable:

@@ -120,7 +120,9 @@ def test_occupancy_is_for_the_block_size(
     assert [record.facts.number(name, subject) for name in ("occupancy_low", "occupancy_high")] == [pct, pct]
 
 
-@pytest.mark.parametrize("command", [["report", "-o", "report"], ["facts"], ["pack", "-o", "k.run.zip"], ["diff"]])
+@pytest.mark.parametrize(
+    "command", [["report", "-o", "report"], ["facts"], ["runs", "pack", "-o", "k.run.zip"], ["diff"]]
+)
 def test_other_commands_take_the_record(
     command: list[str], run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.pipeline.recording import present
 from flashcore.records import lookup, store
+from flashcore.records import packed as pack
 from tests import factory
 from tests.conftest import TOY, Built, hide_disassembler
 
@@ -239,7 +240,6 @@ def test_a_removed_run_is_listed(change: Change, packed: bool, monkeypatch: pyte
     run = change.record()
     path = change.root / f"{RUN}{lookup.PACKED}"
     if packed:
-        pack = pytest.importorskip("flashcore.plugins.pack.command")
         path.write_bytes(pack.packed(run))
         shutil.rmtree(run)
     change.commit()

@@ -10,9 +10,9 @@ import pytest
 import flashcore as fc
 from flashcore.cli.main import main
 from flashcore.errors import Exit, RecordError, UsageError
-from flashcore.plugins.pack import command as pack
-from flashcore.plugins.prune import command as prune
+from flashcore.plugins.runs import prune
 from flashcore.plugins.runs.index import NAME, PRUNED, Index
+from flashcore.records import packed as pack
 from flashcore.records import store
 from tests.plugins.trends.nights import run_of, write
 
@@ -92,7 +92,18 @@ def test_times_of_pruned_runs_stay_in_the_series(tmp_path: Path, monkeypatch: py
     whole = Index([tmp_path]).points("time", "fast", "mission")
     monkeypatch.setattr(prune, "_joined", lambda profiles: set())
     for keep in (3, 2):
-        words = ["prune", "--runs", "--keep", str(keep), "--older-than", "0", "--yes", "--profiles", str(tmp_path)]
+        words = [
+            "runs",
+            "prune",
+            "--runs",
+            "--keep",
+            str(keep),
+            "--older-than",
+            "0",
+            "--yes",
+            "--profiles",
+            str(tmp_path),
+        ]
         assert main(words) == Exit.OK
         assert len(list(tmp_path.glob("2026*"))) == keep
         assert Index([tmp_path]).points("time", "fast", "mission") == whole

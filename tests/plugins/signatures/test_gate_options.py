@@ -15,8 +15,8 @@ from flashcore.cli.main import main
 from flashcore.errors import Exit
 from flashcore.measure.settings import Settings
 from flashcore.pipeline.recording import present
-from flashcore.plugins.pack import command as pack
 from flashcore.plugins.signatures.command import SIGNATURE
+from flashcore.records import packed as pack
 from flashcore.records import store
 from tests import factory
 from tests.conftest import TOY, Built

@@ -4,5 +4,5 @@ from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="against",
-    options={name: f"flashcore.plugins.against.{name}_options" for name in ("bench", "diff", "prune")},
+    options={name: f"flashcore.plugins.against.{name}_options" for name in ("bench", "diff")},
 )

@@ -1,11 +1,11 @@
-"""The list of recorded runs."""
+"""The recorded runs: lists, packs and removes them; their facts over time."""
 
 from flashcore.model.plugin import Plugin
 
 PLUGIN = Plugin(
     name="runs",
     commands={"runs": "flashcore.plugins.runs.command"},
-    help={"runs": "list the recorded runs"},
+    help={"runs": "list the recorded runs; `runs pack` writes one as a file, `runs prune` removes old ones"},
     groups={"runs": "explain"},
     api={"runs": "flashcore.plugins.runs.command:runs", "history": "flashcore.plugins.runs.command:history"},
 )

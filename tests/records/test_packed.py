@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from flashcore.errors import FlashcoreError, RecordError, UsageError
-from flashcore.plugins.pack import command as pack
 from flashcore.records import lookup, store
+from flashcore.records import packed as pack
 from tests.records.test_store import change_header, full, whole
 
 ID = "20260102T030405Z-0001"
@@ -175,7 +175,7 @@ def test_a_file_that_was_changed_added_or_taken_out_is_refused(packed: Path) -> 
     ):
         packed.write_bytes(whole_file)
         rewritten(packed, change)
-        with pytest.raises(RecordError, match=f"expected a run that `flashcore pack` wrote, found .*{result}"):
+        with pytest.raises(RecordError, match=f"expected a run that `flashcore runs pack` wrote, found .*{result}"):
             pack.opened(packed)
 
 
@@ -257,7 +257,7 @@ def test_cut_short_or_with_any_byte_changed_it_is_refused_or_the_same(packed: Pa
     chance = random.Random(0)
     for cut in sorted(chance.sample(range(len(data)), 60)):
         packed.write_bytes(data[:cut])
-        with pytest.raises(RecordError, match="flashcore pack"):
+        with pytest.raises(RecordError, match="flashcore runs pack"):
             pack.opened(packed)
     refused = 0
     for at in chance.sample(range(len(data)), 400):

@@ -1,4 +1,4 @@
-"""``flashcore prune`` removes old runs and builds only."""
+"""``flashcore runs prune`` removes old runs and builds only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from flashcore.errors import CapabilityError, Exit
 from flashcore.measure.build import build
 from flashcore.measure.machine import toolchain
 from flashcore.model.record import Facts, Record
-from flashcore.plugins.prune import command as prune
+from flashcore.plugins.runs import prune
 from flashcore.records import lookup, store
 from tests import factory
-from tests.conftest import TOY, Built
+from tests.conftest import TOY, Built, flashcore
 
 OLD = [f"2026010{day}T000000Z-000{day}" for day in range(1, 6)]
 LATER = 2e9  # long after all of them
@@ -54,27 +54,20 @@ def test_what_is_new_or_joined_or_young_stays(profiles: Path) -> None:
     assert prune.old_runs(profiles.parent / "none", 0, LATER) == []
 
 
-def test_what_is_no_run_of_its_own_is_not_looked_at(profiles: Path) -> None:
-    (profiles / "notes").mkdir()
-    (profiles / "20260101T000000Z-abcd").symlink_to(profiles / OLD[4])
-    (profiles / "20260101T000000Z-abce").write_text("a file")
-    assert set(names(prune.old_runs(profiles, 0, LATER))) <= set(OLD)
-
-
 def test_what_git_tracks_stays_and_git_must_be_able_to_say(profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["init", "-q"], ["add", f"profiles/{OLD[4]}/run.json"]):
         subprocess.run(["git", *words], cwd=profiles.parent, check=True)
     result = names(prune.old_runs(profiles, 0, LATER))
     assert OLD[4] not in result and OLD[3] in result
     (profiles.parent / ".git" / "HEAD").write_text("nonsense")
-    assert main(["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--yes"]) != Exit.OK
+    assert main(["runs", "prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--yes"]) != Exit.OK
     assert len(lookup.runs(profiles)) == 5
 
 
 def test_nothing_goes_without_yes_and_what_a_process_holds_never(
     profiles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--older-than", "0"]
+    words = ["runs", "prune", "--runs", "--profiles", str(profiles), "--keep", "0", "--older-than", "0"]
     partial = profiles / "20260101T000000Z-0000.partial"
     going = store.begin(profiles, "20260101T000000Z-ffff")
     shutil.copytree(profiles / OLD[0], partial)
@@ -105,8 +98,7 @@ def test_builds_of_the_present_sources_stay(toy: Built, tmp_path: Path) -> None:
         shutil.copytree(path, folder / path.relative_to(toy.folder))
     for path in toy.folder.glob("toy/*.json"):  # what the builds are made of
         shutil.copy2(path, folder / "toy")
-    more = [folder / "revisions/toy", folder / "against"]
-    results = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER, more)}
+    results = {str(p.relative_to(folder)) for p in prune.old_builds(str(suite), folder, LATER)}
     assert results == {"toy/plain-sm_80-0123456789abcdef", "revisions/toy/wide-sm_80-0123456789abcdef",
                      "against/0123456789abcdef"}  # fmt: skip
     assert not prune.old_builds(str(suite), folder, 1e9)  # all of it is younger
@@ -125,7 +117,18 @@ def test_runs_are_listed_without_a_compiler(
 
     monkeypatch.setattr(toolchain, "find_nvcc", no_compiler)
     builds = profiles.parent / "build"
-    words = ["prune", "--suite", str(TOY), "--profiles", str(profiles), "--build-dir", str(builds), "--keep", "0"]
+    words = [
+        "runs",
+        "prune",
+        "--suite",
+        str(TOY),
+        "--profiles",
+        str(profiles),
+        "--build-dir",
+        str(builds),
+        "--keep",
+        "0",
+    ]
     words += ["--older-than", "0"]
     assert main([*words, "--builds"]) == Exit.OK, "there is none that a compiler's version might be in the name of"
     (builds / "toy" / "plain-sm_80-0123456789abcdef").mkdir(parents=True)
@@ -138,10 +141,6 @@ def test_runs_are_listed_without_a_compiler(
     assert main([*words, "--builds"]) == Exit.INCAPABLE
 
 
-@pytest.mark.parametrize("words", [["--keep", "-1"], ["--older-than", "-1"], ["--runs", "--builds"]])
+@pytest.mark.parametrize("words", [["--keep", "-1"], ["--runs", "--builds"]])
 def test_wrong_usage(words: list[str]) -> None:
-    try:
-        code = main(["prune", *words])
-    except SystemExit as end:  # argparse's own
-        code = int(end.code or 0)
-    assert code == Exit.USAGE
+    assert flashcore("runs", "prune", *words, cwd=TOY).returncode == Exit.USAGE

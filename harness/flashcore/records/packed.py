@@ -1,4 +1,4 @@
-"""``flashcore pack``: writes a recorded run as one file, to gate it on another machine; and reads such files.
+"""Writes a recorded run as one file, to gate it on another machine, and reads such files.
 
 The file is a zip of the run's folder. ``<id>/pack.json`` names the format, the run and the SHA-256 of every other
 file. A packed run is read in place and never unpacked, so that no path in it can leave a folder. A damaged file, or one
@@ -7,7 +7,6 @@ whose entries differ from the list, is refused. The same run gives the same byte
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import json
@@ -18,11 +17,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flashcore.cli import options
-from flashcore.errors import Exit, RecordError, UsageError
-from flashcore.model.files import write_atomically, writing
-from flashcore.records import lookup, store
-from flashcore.records.lookup import PACKED
+from flashcore.errors import RecordError
+from flashcore.records import store
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -36,31 +32,6 @@ _HEAD = 1 << 22  # the list itself
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")  # of a path: never "..", hidden, or an option
 #: The errors of zipfile and json for foreign, damaged, encrypted or malicious files.
 _WRONG = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError)
-
-EXAMPLES = (
-    ("flashcore pack", "the newest run"),
-    ("flashcore pack 20260103 -o gpu.run.zip", "a run, under this name"),
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser)
-    options.add_profiles(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"file to write (default: <id>{PACKED})")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    folder = lookup.find(Path(arguments.profiles), arguments.recorded)
-    record = store.read(folder)
-    file = Path(arguments.output or f"{record.id}{PACKED}")
-    if not file.name.endswith(PACKED):  # --records looks for such names in a folder
-        raise UsageError(f"-o {file}: expected a name that ends in {PACKED}")
-    data = packed(folder) if isinstance(folder, Path) else Path(folder.root.filename).read_bytes()  # type: ignore[attr-defined]
-    with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, data)
-    print(f"{file}: run {record.id} of {record.suite.name}, {record.gpu or 'no GPU'}; {len(data) / 1e6:,.1f} MB")
-    return Exit.OK
 
 
 def packed(folder: Path) -> bytes:
@@ -165,4 +136,6 @@ def _is_plain(name: str) -> bool:
 
 
 def _refused(file: Path, found: str) -> RecordError:
-    return RecordError(f"{file}: expected a run that `flashcore pack` wrote, {found}\n  hint: pack and copy it again")
+    return RecordError(
+        f"{file}: expected a run that `flashcore runs pack` wrote, {found}\n  hint: pack and copy it again"
+    )

@@ -11,9 +11,9 @@ import pytest
 
 from flashcore.cli.main import main
 from flashcore.errors import Exit, FlashcoreError
-from flashcore.plugins.pack import command as pack
 from flashcore.plugins.runs.index import Index
-from flashcore.plugins.runs.remote import mirrored
+from flashcore.records import packed as pack
+from flashcore.records.remote import mirrored
 from tests.plugins.trends.nights import run_of, write
 
 pytest.importorskip("numpy")

@@ -1,4 +1,4 @@
-"""``flashcore prune``: removes runs and builds that nothing needs.
+"""``flashcore runs prune``: removes runs and builds that nothing needs.
 
 It keeps runs that git tracks, the newest runs, those that the gate or a new run would join facts from, and those that a
 process has locked. It keeps the builds of the suite's present sources.
@@ -12,15 +12,14 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from flashcore.cli import options
 from flashcore.errors import CapabilityError, Exit, FlashcoreError, UsageError
 from flashcore.measure import languages
 from flashcore.measure.machine import git
-from flashcore.model import plugin
 from flashcore.model.files import PARTIAL, writing
+from flashcore.plugins.runs.index import keep
 from flashcore.records import assemble, lookup, store
 from flashcore.suites.find import suite_folder
 from flashcore.suites.load import load
@@ -28,15 +27,10 @@ from flashcore.suites.load import load
 _HASHED = re.compile(r"(.+-)?[0-9a-f]{16}")
 _DAY = 86_400.0
 
-EXAMPLES = (
-    ("flashcore prune --runs --keep 5", "list all runs but the newest five"),
-    ("flashcore prune --builds --older-than 30 --yes", "remove old builds"),
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_suite(parser)
-    options.add_places(parser)
+    options.add_build(parser)
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--runs", action="store_true", help="only runs")
     only.add_argument("--builds", action="store_true", help="only builds")
@@ -49,11 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return remove(arguments)
-
-
-def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
-    """Removes or lists old runs and builds; also those in ``folders``."""
+    """Removes or lists old runs and builds."""
     if arguments.keep < 0 or arguments.older_than < 0:
         raise UsageError("--keep and --older-than: expected 0 or more")
     before = time.time() - arguments.older_than * _DAY
@@ -61,10 +51,10 @@ def remove(arguments: argparse.Namespace, folders: Iterable[Path] = ()) -> int:
     if not arguments.builds:
         old += old_runs(Path(arguments.profiles), arguments.keep, before)
         if old and arguments.yes:
-            plugin.resolve("flashcore.plugins.runs.index:keep")(Path(arguments.profiles), [run.name for run in old])
+            keep(Path(arguments.profiles), [run.name for run in old])
     if not arguments.runs:
         try:
-            old += old_builds(arguments.suite, Path(arguments.build), before, folders)
+            old += old_builds(arguments.suite, Path(arguments.build), before)
         except CapabilityError as error:
             if arguments.builds:
                 raise
@@ -130,15 +120,15 @@ def _joined(profiles: Path) -> set[str]:
     return joined
 
 
-def old_builds(suite: str | None, folder: Path, before: float, more: Iterable[Path] = ()) -> list[Path]:
-    """The builds older than ``before`` (seconds since 1970) that no present source of the suite uses, and all in the
-    folders ``more``.
+def old_builds(suite: str | None, folder: Path, before: float) -> list[Path]:
+    """The builds older than ``before`` (seconds since 1970) that no present source of the suite uses, and those of git
+    revisions and comparisons.
 
     Raises:
         CapabilityError: there are old builds but no compiler, whose version is part of a build's name.
     """
     loaded = load(suite_folder(suite))
-    places = [folder / loaded.name, *more]
+    places = [folder / loaded.name, *folder.glob("revisions/*"), folder / "against"]
     old = [
         path
         for place in places

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,6 @@ from flashcore.measure.machine import toolchain
 from flashcore.measure.settings import Settings
 from flashcore.model.record import CaseOutcome, Facts, Source
 from flashcore.pipeline.recording import present
-from flashcore.plugins.pack import command as pack
 from flashcore.records import lookup, store
 from tests import factory
 from tests.conftest import NO_TORCH, ROOT, flashcore
@@ -76,7 +72,7 @@ class Runner:
         folder = store.begin(there, run_id)
         store.write(record, folder)
         store.complete(folder)
-        done = self.run("pack", run_id, "--profiles", "runner", "-o", str(self.file.relative_to(self.folder)))
+        done = self.run("runs", "pack", run_id, "--profiles", "runner", "-o", str(self.file.relative_to(self.folder)))
         assert done.returncode == 0, done.stderr
         shutil.rmtree(there)
 
@@ -209,41 +205,11 @@ def test_a_packed_run_is_read_where_runs_are_looked_up(runner: Runner) -> None:
     assert (runner.folder / "pages" / "index.html").is_file()
     assert "no difference" in runner.run("diff", name, ".", "--suite", "kernels", "--records", file).stdout
     assert "NVIDIA H200" in runner.run("explain", "--bounds", "--suite", "kernels", "--records", file).stdout
-    done = runner.run("pack", "--profiles", str(runner.file.parent), "-o", "again.run.zip")
+    done = runner.run("runs", "pack", "--profiles", str(runner.file.parent), "-o", "again.run.zip")
     assert done.returncode == 0, done.stderr
     assert (runner.folder / "again.run.zip").read_bytes() == runner.file.read_bytes(), "packed, it is the same"
 
 
 def test_a_name_that_a_folder_of_records_would_not_show_is_refused(runner: Runner) -> None:
-    done = runner.run("pack", str(kept_run(runner)), "-o", "gpu.zip")
+    done = runner.run("runs", "pack", str(runner.file), "-o", "gpu.zip")
     assert done.returncode == Exit.USAGE and "expected a name that ends in .run.zip" in done.stderr
-
-
-def kept_run(runner: Runner) -> Path:
-    """The run's folder, unzipped by hand."""
-    subprocess.run(["unzip", "-q", str(runner.file), "-d", "again"], cwd=runner.folder, check=True)
-    (folder,) = (runner.folder / "again").iterdir()
-    return folder
-
-
-def test_writing_that_is_interrupted_leaves_the_old_file_or_the_new(runner: Runner) -> None:
-    folder = kept_run(runner)
-    file = runner.folder / f"out{lookup.PACKED}"
-    file.write_bytes(b"the old one")
-    slow = (
-        "import os, time\nold = os.fsync\n"
-        "def fsync(n):\n    print('writing', flush=True)\n    time.sleep(600)\n    old(n)\nos.fsync = fsync\n"
-    )
-    code = f"{slow}\nimport sys\nfrom flashcore.cli.main import main\nsys.exit(main())"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "harness")}
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "pack", str(folder), "-o", str(file)],
-        env=environment, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None and process.stdout.readline() == "writing\n"
-        process.send_signal(signal.SIGKILL)
-        process.wait(120)
-    assert file.read_bytes() == b"the old one"
-    assert lookup.runs_at(runner.file.parent) and not list(runner.folder.glob(f"[!.]*.tmp{lookup.PACKED}"))
-    assert runner.run("pack", str(folder), "-o", str(file)).returncode == 0
-    assert file.read_bytes() == pack.packed(folder)
